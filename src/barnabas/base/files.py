@@ -1,0 +1,282 @@
+"""The seam to the disk.
+
+`Files` is what storage code may do with a file system, `File` what it may do with one open file. `OsFiles` is the
+real thing. A simulated disk implements both and decides what a crash leaves of the bytes that were never synced.
+
+Paths are plain strings in the operating system's form. Failures are `OSError` with their ``errno``, for storage code
+tells a full disk from a broken one. After a failed `File.sync` the file's state is unknown: callers must not retry
+but give the log dir up (a second fsync can report success for pages that were lost).
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Protocol
+
+__all__ = ["Buffer", "File", "FileSlice", "Files", "OsFiles"]
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file, read at positions and appended to."""
+
+    def size(self) -> int:
+        """Bytes in the file, those not yet synced included."""
+        ...
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
+        ...
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        """Write all of ``parts``, in order, at the end; on failure the file's end is where it was before, if the
+        disk lets it be cut back."""
+        ...
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        """Overwrite bytes in place (or extend the file when ``offset`` is its end)."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend with zeros to ``size`` bytes."""
+        ...
+
+    def sync(self) -> None:
+        """Return when the file's bytes are on stable storage (fdatasync)."""
+        ...
+
+    def fileno(self) -> int | None:
+        """The descriptor for sendfile, or None where there is none (a simulated disk)."""
+        ...
+
+    def close(self) -> None:
+        """Release the descriptor; a second call does nothing."""
+        ...
+
+
+class Files(Protocol):
+    """A file system."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        """Open a file for reading, appending and writing in place; ``create`` makes a missing one."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """A whole small file."""
+        ...
+
+    def write_atomically(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        """Replace a small file: a reader, or a restart after a crash, sees the old bytes or the new ones.
+
+        With ``sync`` the new bytes and the directory's entry are on stable storage at return.
+        """
+        ...
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, in milliseconds since the Unix epoch."""
+        ...
+
+    def make_dirs(self, path: str) -> None:
+        """Make a directory and its missing parents; an existing one is fine."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a file or directory, replacing a file that is there."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; a missing one raises FileNotFoundError."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all it holds; a missing one is fine."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Put a directory's entries (created, renamed, removed) on stable storage."""
+        ...
+
+    def lock(self, path: str) -> "contextlib.AbstractContextManager[None]":
+        """Hold ``path`` as an exclusive lock file; raises BlockingIOError when another process holds it."""
+        ...
+
+
+class FileSlice:
+    """A range of a file that is sent to a socket without passing through Python (sendfile)."""
+
+    __slots__ = ("file", "offset", "size")
+
+    def __init__(self, file: File, offset: int, size: int) -> None:
+        self.file = file
+        self.offset = offset
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        """The range as bytes, for callers that must look inside."""
+        return self.file.read_at(self.offset, self.size)
+
+    def __repr__(self) -> str:
+        return f"FileSlice(offset={self.offset}, size={self.size})"
+
+
+_IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if hasattr(os, "sysconf") else 16
+
+
+class _OsFile:
+    """A descriptor with the position of its end; one writer at a time, as everywhere in storage code."""
+
+    __slots__ = ("_descriptor", "_path", "_size")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    def size(self) -> int:
+        return self._size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, offset)
+        if len(data) == size or not data:
+            return data
+        chunks = [data]
+        got = len(data)
+        while got < size and (data := os.pread(self._descriptor, size - got, offset + got)):
+            chunks.append(data)
+            got += len(data)
+        return b"".join(chunks)
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        start = end = self._size
+        try:
+            for first in range(0, len(parts), _IOV_MAX):
+                pending = [memoryview(part).cast("B") for part in parts[first : first + _IOV_MAX]]
+                while pending:
+                    written = os.pwritev(self._descriptor, pending, end)
+                    end += written
+                    while pending and written >= len(pending[0]):
+                        written -= len(pending.pop(0))
+                    if written:
+                        pending[0] = pending[0][written:]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, start)
+            raise
+        self._size = end
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._descriptor, view[done:], offset + done)
+        self._size = max(self._size, offset + done)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def fileno(self) -> int | None:
+        return self._descriptor
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        # A slice of a deleted segment may still be on its way to a socket: the last holder closes the descriptor.
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"_OsFile({self._path!r}, size={self._size})"
+
+
+class OsFiles:
+    """The machine's file system."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT
+        return _OsFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomically(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if sync:
+            self.sync_dir(os.path.dirname(path) or ".")
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def lock(self, path: str):  # type: ignore[no-untyped-def]  # the return type is the protocol's
+        import fcntl
+
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(descriptor)

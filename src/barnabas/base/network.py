@@ -1,0 +1,108 @@
+"""The seam to the network: ordered connections that carry frames with a four-byte length, as Kafka and ZooKeeper do.
+
+A `Network` listens and connects. Each `Connection` delivers whole frames to one `FrameHandler` by synchronous calls and
+sends lists of parts in order. The real one is `barnabas.net.sockets`; a simulation brings its own with virtual time,
+loss and partitions. Edges run on an asyncio event loop, real or simulated, and use its ``call_later`` for timers.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from barnabas.base.files import Buffer, FileSlice
+
+__all__ = ["Connection", "FrameHandler", "Listener", "Network", "Part"]
+
+Part = Buffer | FileSlice
+"""What can be sent: bytes, or a range of a file that goes by sendfile."""
+
+
+class Connection(Protocol):
+    """One side of an open connection."""
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        """The other side's address and port."""
+        ...
+
+    @property
+    def local(self) -> tuple[str, int]:
+        """This side's address and port."""
+        ...
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What `send` has taken and the network has not."""
+        ...
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Send the parts in order, after all that was sent before. The caller adds the length prefix.
+
+        Never blocks and never fails: after a broken connection the handler hears `FrameHandler.closed`.
+        Buffers must not change until they have left.
+        """
+        ...
+
+    def pause(self) -> None:
+        """Deliver no more frames until `resume`; bytes wait in the socket, so the peer is slowed down."""
+        ...
+
+    def resume(self) -> None: ...
+
+    def close(self, *, after_sending: bool = False) -> None:
+        """Close now, or when all that was given to `send` has left. `FrameHandler.closed` follows, once."""
+        ...
+
+
+class FrameHandler(Protocol):
+    """What a connection's owner hears. Calls never overlap."""
+
+    def frame(self, data: memoryview) -> None:
+        """A whole frame without its length; writable, and the handler's to keep."""
+        ...
+
+    def bad_length(self, prefix: bytes) -> None:
+        """Four bytes that are no acceptable length: negative, or above the limit. The connection is paused.
+
+        The handler closes it, at once or after an answer (ZooKeeper's four-letter words arrive this way).
+        """
+        ...
+
+    def closed(self, error: Exception | None) -> None:
+        """The connection is gone: by `Connection.close` or the peer (None), or by a failure."""
+        ...
+
+
+class Listener(Protocol):
+    """An open port."""
+
+    @property
+    def port(self) -> int: ...
+
+    async def close(self) -> None:
+        """Stop accepting; accepted connections stay."""
+        ...
+
+
+class Network(Protocol):
+    """How edges reach the network."""
+
+    async def listen(
+        self, host: str, port: int, accept: Callable[[Connection], FrameHandler], *, max_frame_bytes: int
+    ) -> Listener:
+        """Open a port (0 for any free one; host "" for all interfaces). ``accept`` makes the handler of each connection.
+
+        Raises OSError when the address cannot be had.
+        """
+        ...
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Connection], FrameHandler],
+        *,
+        max_frame_bytes: int,
+        timeout_ms: int,
+    ) -> Connection:
+        """Connect; raises OSError (a refused connection, an unknown host, TimeoutError)."""
+        ...

@@ -1,0 +1,175 @@
+"""Typed settings under Kafka's and ZooKeeper's property names.
+
+A component lists what it understands as `Setting` definitions in a `Definitions` table and gets a `Values` from a
+dictionary of texts (a .properties file, ``--override``, a config znode). Values are read by property name; texts are
+kept as they were given, for the tools show them back. A name that no definition knows is kept aside as unknown.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from barnabas.base.errors import ConfigError
+
+__all__ = ["Definitions", "Kind", "Setting", "Values", "at_least", "between", "one_of", "read_properties"]
+
+
+class Kind(Enum):
+    """A setting's type; the values are the protocol's type numbers in DescribeConfigs (KIP-226)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+_RANGES = {Kind.INT: 31, Kind.SHORT: 15, Kind.LONG: 63}
+Check = Callable[[Any], str | None]
+"""Takes a typed value, returns what is wrong with it, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One property: its name, type and default text (None for no default), what it must satisfy, what it does."""
+
+    name: str
+    kind: Kind
+    default: str | None
+    doc: str = ""
+    check: Check | None = None
+    required: bool = False
+
+    def parse(self, text: str) -> Any:
+        """The typed value of ``text``; raises `ConfigError` that names the property and what it takes."""
+        value = _convert(self.name, self.kind, text.strip() if self.kind is not Kind.PASSWORD else text)
+        wrong = self.check(value) if self.check else None
+        if wrong:
+            raise ConfigError(f"Invalid value {text} for configuration {self.name}: {wrong}")
+        return value
+
+
+def _convert(name: str, kind: Kind, text: str) -> Any:
+    match kind:
+        case Kind.BOOLEAN:
+            if text.lower() in ("true", "false"):
+                return text.lower() == "true"
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: Expected value to be either true or false"
+            )
+        case Kind.INT | Kind.SHORT | Kind.LONG:
+            bits = _RANGES[kind]
+            try:
+                number = int(text)
+            except ValueError:
+                number = 1 << 64
+            if not -(1 << bits) <= number < 1 << bits:
+                raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type {kind.name}")
+            return number
+        case Kind.DOUBLE:
+            try:
+                return float(text)
+            except ValueError:
+                raise ConfigError(
+                    f"Invalid value {text} for configuration {name}: Not a number of type DOUBLE"
+                ) from None
+        case Kind.LIST:
+            return [part.strip() for part in text.split(",")] if text else []
+        case _:
+            return text
+
+
+def at_least(minimum: float) -> Check:
+    """A check for numbers."""
+    return lambda value: None if value >= minimum else f"Value must be at least {minimum}"
+
+
+def between(minimum: float, maximum: float) -> Check:
+    """A check for numbers, both ends included."""
+
+    def check(value: float) -> str | None:
+        if value < minimum:
+            return f"Value must be at least {minimum}"
+        return f"Value must be no more than {maximum}" if value > maximum else None
+
+    return check
+
+
+def one_of(*allowed: str) -> Check:
+    """A check for texts, and for each member of a list."""
+
+    def check(value: str | list[str]) -> str | None:
+        for item in value if isinstance(value, list) else [value]:
+            if item not in allowed:
+                return f"String must be one of: {', '.join(allowed)}"
+        return None
+
+    return check
+
+
+class Definitions:
+    """The properties that a component understands, in the order of their definition."""
+
+    __slots__ = ("_by_name",)
+
+    def __init__(self, settings: Iterable[Setting]) -> None:
+        self._by_name = {setting.name: setting for setting in settings}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[Setting]:
+        return iter(self._by_name.values())
+
+    def __getitem__(self, name: str) -> Setting:
+        return self._by_name[name]
+
+    def parse(self, texts: Mapping[str, str]) -> "Values":
+        """Typed values of every definition; raises `ConfigError` for the first bad or missing one."""
+        parsed = {}
+        for setting in self:
+            text = texts.get(setting.name, setting.default)
+            if text is None and setting.required:
+                raise ConfigError(f'Missing required configuration "{setting.name}" which has no default value.')
+            parsed[setting.name] = None if text is None else setting.parse(text)
+        return Values(self, dict(texts), parsed)
+
+
+class Values:
+    """Typed values by property name; immutable."""
+
+    __slots__ = ("_parsed", "definitions", "texts")
+
+    def __init__(self, definitions: Definitions, texts: dict[str, str], parsed: dict[str, Any]) -> None:
+        self.definitions = definitions
+        self.texts = texts
+        self._parsed = parsed
+
+    def __getitem__(self, name: str) -> Any:
+        return self._parsed[name]
+
+    def is_set(self, name: str) -> bool:
+        """Whether the value was given, rather than the default."""
+        return name in self.texts
+
+    def unknown(self) -> list[str]:
+        """Names that were given and that no definition knows."""
+        return [name for name in self.texts if name not in self.definitions]
+
+    def replace(self, changes: Mapping[str, str | None]) -> "Values":
+        """The same settings with some texts changed; None takes a name back to its default."""
+        texts = {name: text for name, text in self.texts.items() if changes.get(name, text) is not None}
+        texts.update({name: text for name, text in changes.items() if text is not None})
+        return self.definitions.parse(texts)
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """A Java .properties text as a dictionary; the last of equal names wins, as in Java."""
+    import javaproperties  # here, for most processes read no properties file and start faster without it
+
+    return {str(key): str(value) for key, value in javaproperties.loads(text).items()}

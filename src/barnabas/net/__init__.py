@@ -1,0 +1,1 @@
+"""The real network: framed connections over sockets."""

@@ -1,0 +1,454 @@
+"""Framed connections over real sockets, driven by the event loop's readiness callbacks.
+
+asyncio's transports copy what they read and cannot send a file range in order between buffers. Here a connection is a
+non-blocking socket with ``add_reader`` and ``add_writer``:
+
+- Small frames are read many at a time into one scratch buffer that all connections of a network share, so an idle
+  connection costs no buffer. Each frame leaves as a buffer of its own.
+- A frame larger than what has arrived gets its own buffer and the rest is received straight into it. That buffer grows
+  with the bytes that really come: a length that lies costs the liar bandwidth, not our memory.
+- Sending tries the socket at once; what does not fit waits in a queue and goes when the socket is writable.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from barnabas.base.files import FileSlice
+from barnabas.base.network import Connection, FrameHandler, Part
+
+__all__ = ["SocketNetwork"]
+
+_SCRATCH_BYTES = 256 * 1024
+_FIRST_GROWTH_BYTES = 1024 * 1024
+_SENDFILE_FROM_BYTES = 32 * 1024
+_IOV_MAX = 64
+_BACKLOG = 1024
+_ACCEPTS_A_TURN = 64
+_MSG_MORE = getattr(socket, "MSG_MORE", 0)
+_HAS_SENDFILE = hasattr(os, "sendfile")
+_LENGTH = struct.Struct(">i")
+
+
+class SocketNetwork:
+    """The machine's TCP network, for the running event loop."""
+
+    def __init__(self, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
+        """Buffer sizes of -1 leave them to the operating system, which grows them as needed."""
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+
+    async def listen(
+        self, host: str, port: int, accept: Callable[[Connection], FrameHandler], *, max_frame_bytes: int
+    ) -> "_SocketListener":
+        loop = asyncio.get_running_loop()
+        if host:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            addresses: list[tuple[int, tuple[object, ...]]] = list(
+                dict.fromkeys((family, address[:2]) for family, _, _, _, address in found)
+            )
+        else:
+            addresses = [(socket.AF_INET, ("", port))]
+        sockets: list[socket.socket] = []
+        try:
+            for family, address in addresses:
+                if sockets and port == 0:
+                    break  # each address would get a port of its own
+                sockets.append(self._listening_socket(family, address))
+        except OSError:
+            for open_socket in sockets:
+                open_socket.close()
+            raise
+        return _SocketListener(self, loop, sockets, accept, max_frame_bytes)
+
+    def _listening_socket(self, family: int, address: tuple[object, ...]) -> socket.socket:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            if os.name == "posix":
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            self._set_buffers(listening)
+            listening.setblocking(False)
+            listening.bind(address)
+            listening.listen(_BACKLOG)
+        except OSError:
+            listening.close()
+            raise
+        return listening
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Connection], FrameHandler],
+        *,
+        max_frame_bytes: int,
+        timeout_ms: int,
+    ) -> Connection:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(timeout_ms / 1000):
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            failure: OSError = ConnectionRefusedError(f"{host} has no address")
+            for family, kind, protocol, _, address in found:
+                connecting = socket.socket(family, kind, protocol)
+                connecting.setblocking(False)
+                self._set_buffers(connecting)
+                try:
+                    await loop.sock_connect(connecting, address)
+                except OSError as error:
+                    connecting.close()
+                    failure = error
+                    continue
+                except BaseException:
+                    connecting.close()
+                    raise
+                return self._open(loop, connecting, accept, max_frame_bytes)
+            raise failure
+
+    def _set_buffers(self, target: socket.socket) -> None:
+        if self._send_buffer_bytes >= 0:
+            target.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        if self._receive_buffer_bytes >= 0:
+            target.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+
+    def _open(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connected: socket.socket,
+        accept: Callable[[Connection], FrameHandler],
+        max_frame_bytes: int,
+    ) -> "_SocketConnection":
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = _SocketConnection(loop, connected, self._scratch, max_frame_bytes)
+        connection.start(accept(connection))
+        return connection
+
+
+class _SocketListener:
+    def __init__(
+        self,
+        network: SocketNetwork,
+        loop: asyncio.AbstractEventLoop,
+        sockets: list[socket.socket],
+        accept: Callable[[Connection], FrameHandler],
+        max_frame_bytes: int,
+    ) -> None:
+        self._network = network
+        self._loop = loop
+        self._sockets = sockets
+        self._accept = accept
+        self._max_frame_bytes = max_frame_bytes
+        self._port: int = sockets[0].getsockname()[1]
+        for listening in sockets:
+            loop.add_reader(listening.fileno(), self._ready, listening)
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    def _ready(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_A_TURN):
+            try:
+                connected, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:
+                # Out of descriptors: leave the peers in the backlog and look again in a moment.
+                self._loop.remove_reader(listening.fileno())
+                self._loop.call_later(0.1, self._listen_again, listening)
+                return
+            connected.setblocking(False)
+            try:
+                self._network._open(self._loop, connected, self._accept, self._max_frame_bytes)
+            except OSError:
+                connected.close()  # reset before we looked at it
+
+    def _listen_again(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            self._loop.add_reader(listening.fileno(), self._ready, listening)
+
+    async def close(self) -> None:
+        for listening in self._sockets:
+            self._loop.remove_reader(listening.fileno())
+            listening.close()
+        self._sockets.clear()
+
+
+class _SocketConnection:
+    __slots__ = (
+        "_closed",
+        "_closing",
+        "_descriptor",
+        "_filled",
+        "_frame",
+        "_frame_bytes",
+        "_handler",
+        "_local",
+        "_loop",
+        "_max_frame_bytes",
+        "_outgoing",
+        "_partial",
+        "_paused",
+        "_peer",
+        "_reading",
+        "_scratch",
+        "_socket",
+        "_unsent_bytes",
+        "_writing",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connected: socket.socket,
+        scratch: memoryview,
+        max_frame_bytes: int,
+    ) -> None:
+        self._loop = loop
+        self._socket = connected
+        self._descriptor = connected.fileno()
+        self._scratch = scratch
+        self._max_frame_bytes = max_frame_bytes
+        self._peer: tuple[str, int] = connected.getpeername()[:2]
+        self._local: tuple[str, int] = connected.getsockname()[:2]
+        self._partial = b""  # bytes of frames that arrived while paused, or a piece of a frame
+        self._frame: bytearray | None = None  # the large frame that is arriving
+        self._frame_bytes = 0
+        self._filled = 0
+        self._outgoing: deque[Part] = deque()
+        self._unsent_bytes = 0
+        self._paused = False
+        self._reading = False
+        self._writing = False
+        self._closing = False
+        self._closed = False
+
+    def start(self, handler: FrameHandler) -> None:
+        self._handler = handler
+        if not self._paused and not self._closed:
+            self._read(True)
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self._peer
+
+    @property
+    def local(self) -> tuple[str, int]:
+        return self._local
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._unsent_bytes
+
+    # Reading
+
+    def _read(self, wanted: bool) -> None:
+        if wanted and not self._reading:
+            self._loop.add_reader(self._descriptor, self._readable)
+        elif not wanted and self._reading:
+            self._loop.remove_reader(self._descriptor)
+        self._reading = wanted
+
+    def pause(self) -> None:
+        # The reader stays until bytes come while paused: most pauses are over before that, at no cost.
+        self._paused = True
+
+    def resume(self) -> None:
+        if not self._paused or self._closing or self._closed:
+            return
+        self._paused = False
+        if self._partial:
+            # Not from here: the caller may be in the middle of answering the frame before.
+            self._loop.call_soon(self._deliver_waiting)
+        else:
+            self._read(True)
+
+    def _deliver_waiting(self) -> None:
+        if self._paused or self._closed or not self._partial:
+            return
+        waiting, self._partial = self._partial, b""
+        self._deliver(memoryview(bytearray(waiting)))
+        if not self._paused and not self._closed:
+            self._read(True)
+
+    def _readable(self) -> None:
+        if self._paused:
+            self._read(False)
+            return
+        frame = self._frame
+        try:
+            if frame is not None:
+                got = self._socket.recv_into(memoryview(frame)[self._filled :])
+            else:
+                got = self._socket.recv_into(self._scratch)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._finish(error)
+            return
+        if not got:
+            self._finish(None)
+        elif frame is not None:
+            self._filled += got
+            if self._filled == len(frame):
+                self._frame_filled(frame)
+        elif self._partial:
+            waiting, self._partial = self._partial, b""
+            self._deliver(memoryview(bytearray(waiting) + self._scratch[:got]))
+        else:
+            self._deliver(self._scratch[:got])
+
+    def _frame_filled(self, frame: bytearray) -> None:
+        if self._filled < self._frame_bytes:
+            frame.extend(bytes(min(len(frame), self._frame_bytes - len(frame))))
+            return
+        self._frame = None
+        self._handler.frame(memoryview(frame))
+
+    def _deliver(self, data: memoryview) -> None:
+        """Hand on the whole frames of ``data``; keep the rest."""
+        position = 0
+        end = len(data)
+        while end - position >= 4:
+            if self._paused:
+                break
+            (frame_bytes,) = _LENGTH.unpack_from(data, position)
+            if not 0 <= frame_bytes <= self._max_frame_bytes:
+                prefix = bytes(data[position : position + 4])
+                self.pause()
+                self._read(False)
+                self._handler.bad_length(prefix)
+                return
+            stop = position + 4 + frame_bytes
+            if stop > end:
+                have = end - position - 4
+                if frame_bytes > len(self._scratch) // 4:
+                    frame = bytearray(min(frame_bytes, max(_FIRST_GROWTH_BYTES, have)))
+                    frame[:have] = data[position + 4 :]
+                    self._frame, self._frame_bytes, self._filled = frame, frame_bytes, have
+                    return
+                break
+            self._handler.frame(memoryview(bytearray(data[position + 4 : stop])))
+            if self._closed:
+                return
+            position = stop
+        if position < end:
+            self._partial = bytes(data[position:])
+
+    # Sending
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self._closed:
+            return
+        for part in parts:
+            size = len(part)
+            if size:
+                self._outgoing.append(part)
+                self._unsent_bytes += size
+        if not self._writing:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Send until the socket takes no more; then wait for it to be writable."""
+        outgoing = self._outgoing
+        try:
+            while outgoing:
+                first = outgoing[0]
+                if isinstance(first, FileSlice):
+                    blocked = self._send_slice(first)
+                else:
+                    blocked = self._send_buffers()
+                if blocked:
+                    if not self._writing:
+                        self._writing = True
+                        self._loop.add_writer(self._descriptor, self._flush)
+                    return
+        except (BlockingIOError, InterruptedError):
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._descriptor, self._flush)
+            return
+        except OSError as error:
+            # Not from here: the caller of `send` does not expect to hear `closed` meanwhile.
+            self._loop.call_soon(self._finish, error)
+            return
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._descriptor)
+        if self._closing:
+            self._finish(None)
+
+    def _send_buffers(self) -> bool:
+        outgoing = self._outgoing
+        batch: list[Part] = []
+        more = 0
+        for part in outgoing:
+            if isinstance(part, FileSlice):
+                more = _MSG_MORE
+                break
+            batch.append(part)
+            if len(batch) == _IOV_MAX:
+                break
+        if len(batch) == 1:
+            sent = self._socket.send(batch[0], more)  # type: ignore[arg-type]  # no slices in the batch
+        else:
+            sent = self._socket.sendmsg(batch, (), more)  # type: ignore[arg-type]  # likewise
+        self._unsent_bytes -= sent
+        while batch and sent >= len(outgoing[0]):
+            sent -= len(outgoing.popleft())
+            del batch[0]
+            if not batch:
+                return False
+        outgoing[0] = memoryview(outgoing[0]).cast("B")[sent:]  # type: ignore[arg-type]  # likewise
+        return True
+
+    def _send_slice(self, piece: FileSlice) -> bool:
+        descriptor = piece.file.fileno()
+        if descriptor is None or not _HAS_SENDFILE or piece.size < _SENDFILE_FROM_BYTES:
+            # One call for a small range and what stands beside it is cheaper than sendfile.
+            data = piece.read()
+            if len(data) < piece.size:
+                raise OSError(f"{piece.file!r} ended {piece.size - len(data)} bytes early")
+            self._outgoing[0] = data
+            return self._send_buffers()
+        sent = os.sendfile(self._descriptor, descriptor, piece.offset, piece.size)
+        if not sent:
+            raise OSError(f"{piece.file!r} ended {piece.size} bytes early")
+        self._unsent_bytes -= sent
+        if sent == piece.size:
+            self._outgoing.popleft()
+            return False
+        self._outgoing[0] = FileSlice(piece.file, piece.offset + sent, piece.size - sent)
+        return True
+
+    # Closing
+
+    def close(self, *, after_sending: bool = False) -> None:
+        if self._closed or self._closing:
+            return
+        self._closing = True
+        self._paused = True
+        self._read(False)
+        if not after_sending or not self._outgoing:
+            self._loop.call_soon(self._finish, None)
+
+    def _finish(self, error: Exception | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._read(False)
+        if self._writing:
+            self._loop.remove_writer(self._descriptor)
+        self._outgoing.clear()
+        self._unsent_bytes = 0
+        self._partial = b""
+        self._frame = None
+        with contextlib.suppress(OSError):
+            self._socket.close()
+        self._handler.closed(error)
