@@ -1,0 +1,61 @@
+# Two commands do everything on a fresh machine with Python 3.11+: `make demo` and `make test`.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+.PHONY: help install demo test test-unit test-interop test-spark check format bench lock clean
+
+help:  ## what there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, $(PYTHON) is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+install: $(STAMP)  ## everything into .venv, from the lock file
+
+demo: install  ## the main job on real data: cluster, topics, groups, a broker lost and found, a Spark pipeline
+	@$(BIN)/python demo/run.py
+
+test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
+	@$(BIN)/pytest tests/unit tests/fuzz -q -n 2
+	@$(BIN)/pytest tests/interop -q
+	@$(BIN)/pytest tests/spark -q
+
+test-unit: install  ## the tests that take seconds
+	@$(BIN)/pytest tests/unit tests/fuzz -q
+
+test-interop: install  ## clients, tools and brokers that are not ours
+	@$(BIN)/pytest tests/interop -q
+
+test-spark: install  ## the tests that run Spark
+	@$(BIN)/pytest tests/spark -q
+
+check: install  ## format, lint, types, layering
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: install  ## format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: install  ## figures side by side with Apache Kafka, where the reference systems are at hand
+	@$(BIN)/python bench/run.py
+
+lock: $(VENV)/bin/uv  ## resolve pyproject.toml anew into requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --upgrade \
+	  --extra dev pyproject.toml requirements-build.in -o requirements.lock
+
+$(VENV)/bin/uv:
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet uv
+
+clean:  ## remove what make made
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
