@@ -57,7 +57,7 @@ MAX_LINES = 700
 
 
 def pure_modules() -> list[Path]:
-    modules = [path for path in PACKAGE.rglob("*.py")]
+    modules = list(PACKAGE.rglob("*.py"))
     return [path for path in modules if not path.relative_to(PACKAGE).as_posix().startswith(EDGES)]
 
 
@@ -108,3 +108,13 @@ def test_no_module_outgrows_a_readers_patience(path: Path) -> None:
     """A module longer than this asks to be split (message declarations aside, which are lists)."""
     if "messages" not in path.parts:
         assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+def test_every_test_says_in_a_sentence_what_it_holds() -> None:
+    """Tests are the specification, so each has a docstring."""
+    bare = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                bare += [] if ast.get_docstring(node) else [f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"]
+    assert bare == []

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import struct
+from typing import Self
 
 import pytest
 
@@ -48,7 +49,7 @@ class Recorder:
 class Pair:
     """A listener that echoes, and a client connected to it."""
 
-    async def __aenter__(self) -> "Pair":
+    async def __aenter__(self) -> Self:
         network = SocketNetwork()
         self.servers: list[Recorder] = []
         self.clients: list[Recorder] = []
