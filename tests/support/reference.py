@@ -1,0 +1,82 @@
+"""Apache Kafka and Apache ZooKeeper, run beside the project by ../shared/reference/apache."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from support.ports import free_ports
+
+ROOT = Path(__file__).parents[2]
+SHARED = Path(os.environ.get("BARNABAS_SHARED", ROOT.parent / "shared"))
+APACHE = SHARED / "reference" / "apache"
+
+_MISSING = [
+    name
+    for name, there in {
+        "the reference systems (../shared/reference/apache)": APACHE.exists(),
+        "java": shutil.which("java"),
+        "mvn": shutil.which("mvn"),
+    }.items()
+    if not there
+]
+if _MISSING and os.environ.get("BARNABAS_REQUIRE_REFERENCE"):
+    pytest.exit(f"BARNABAS_REQUIRE_REFERENCE is set, but missing: {', '.join(_MISSING)}", 1)
+
+needs_reference = pytest.mark.skipif(bool(_MISSING), reason=f"needs {', '.join(_MISSING) or 'nothing more'}")
+"""Skips a test where Java, Maven or the reference systems are missing; in CI they may not be."""
+
+
+def apache_tool(
+    main: str, *args: object, version: str = "3.9.1", text: str = "", timeout_s: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """Run a Java main class of the distribution to its end."""
+    command = [str(APACHE), "tool", "--version", version, main, *map(str, args)]
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+@dataclass
+class Reference:
+    """A running reference cluster."""
+
+    bootstrap: str
+    zookeeper: str
+    pids: list[int]
+    directory: Path
+    process: subprocess.Popen[str] = field(repr=False)
+
+
+@contextlib.contextmanager
+def apache_cluster(
+    directory: Path,
+    *,
+    brokers: int = 1,
+    zookeeper: str | None = None,
+    first_id: int = 0,
+    settings: dict[str, str] | None = None,
+) -> Iterator[Reference]:
+    """Apache Kafka 3.9.1 in ZooKeeper mode, on Apache's ZooKeeper or on the one named."""
+    ports = free_ports(brokers + 1, consecutive=True)
+    command = [str(APACHE), "up", "--brokers", str(brokers), "--port", str(ports[1]), "--zk-port", str(ports[0])]
+    command += ["--dir", str(directory), "--first-id", str(first_id)]
+    command += ["--zk", zookeeper] if zookeeper else []
+    for name, value in (settings or {}).items():
+        command += ["--set", f"{name}={value}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+        ready = re.fullmatch(r"ready (\S+) zk=(\S+) pids=(\S+) dir=(\S+)\n", line)
+        assert ready, f"the reference cluster did not come up: {line!r}, see {directory}"
+        pids = [int(pid) for pid in ready[3].split(",")]
+        yield Reference(ready[1], ready[2], pids, Path(ready[4]), process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        process.stdout.close()

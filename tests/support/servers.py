@@ -1,0 +1,79 @@
+"""Barnabas's servers as processes, started the way users start them."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from support.ports import free_ports
+
+BARNABAS = [sys.executable, "-m", "barnabas"]
+
+
+def barnabas(*args: object, text: str = "", timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [*BARNABAS, *map(str, args)], input=text, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+@dataclass
+class Up:
+    """A cluster started by ``barnabas up``."""
+
+    bootstrap: str
+    zookeeper: str
+    pids: dict[str, int]
+    directory: Path
+    process: subprocess.Popen[str] = field(repr=False)
+
+    def kill(self, member: str) -> None:
+        """Kill a member ("zookeeper", "0", "1" ...) with 9."""
+        os.kill(self.pids[member], signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def up(directory: Path, *args: object, brokers: int = 1) -> Iterator[Up]:
+    """``barnabas up`` on free ports; stopped at the end, and its exit code checked."""
+    ports = free_ports(brokers + 1, consecutive=True)
+    command = [*BARNABAS, "up", "--brokers", str(brokers), "--port", str(ports[1]), "--zk-port", str(ports[0])]
+    command += ["--data-dir", str(directory), *map(str, args)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        line = process.stdout.readline()
+        ready = re.fullmatch(r"ready (\S+) zk=(\S+) pids=(\S+)\n", line)
+        assert ready, f"barnabas up did not come up: {line!r}"
+        pids = {name: int(pid) for name, pid in (item.split(":") for item in ready[3].split(","))}
+        yield Up(ready[1], ready[2], pids, directory, process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(30)
+        process.stdout.close()
+    assert code == 0, f"barnabas up ended with {code}"
+
+
+@dataclass
+class Server:
+    """One server process that can be killed and started again on the same data."""
+
+    argv: list[str]
+    log: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([*BARNABAS, *self.argv], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(30)
