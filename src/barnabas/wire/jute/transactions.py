@@ -1,0 +1,217 @@
+"""What the transaction log and the snapshots hold, field by field as in ZooKeeper's files."""
+
+from dataclasses import dataclass
+
+from barnabas.wire.jute.codec import Int, Long
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import ACL
+
+__all__ = [
+    "TRANSACTION_TYPES",
+    "CheckVersionTxn",
+    "CloseSessionTxn",
+    "CreateContainerTxn",
+    "CreateSessionTxn",
+    "CreateTTLTxn",
+    "CreateTxn",
+    "CreateTxnV0",
+    "DeleteTxn",
+    "ErrorTxn",
+    "FileHeader",
+    "MultiTxn",
+    "SetACLTxn",
+    "SetDataTxn",
+    "StatPersisted",
+    "Transaction",
+    "Txn",
+    "TxnDigest",
+    "TxnHeader",
+]
+
+
+@dataclass(slots=True)
+class FileHeader:
+    """The first 16 bytes of a log (magic ``ZKLG``) or a snapshot (``ZKSN``)."""
+
+    magic: Int
+    version: Int
+    dbid: Long
+
+
+@dataclass(slots=True)
+class TxnHeader:
+    """Before every transaction: who asked for it and when (ms since the epoch), its zxid and `OpCode`."""
+
+    client_id: Long
+    cxid: Int
+    zxid: Long
+    time_ms: Long
+    type: Int
+
+
+@dataclass(slots=True)
+class TxnDigest:
+    """After a transaction: the digest of the tree that has applied it."""
+
+    version: Int
+    tree_digest: Long
+
+
+@dataclass(slots=True)
+class StatPersisted:
+    """A node's stat in a snapshot: what cannot be counted from the node."""
+
+    czxid: Long
+    mzxid: Long
+    ctime: Long
+    mtime: Long
+    version: Int
+    cversion: Int
+    aversion: Int
+    ephemeral_owner: Long
+    pzxid: Long
+
+
+@dataclass(slots=True)
+class CreateTxnV0:
+    """A node made, as logs before 3.4 have it."""
+
+    path: str
+    data: bytes | None
+    acl: list[ACL] | None
+    ephemeral: bool
+
+
+@dataclass(slots=True)
+class CreateTxn:
+    """A node made; ``parent_cversion`` is the parent's after it (-1: one more than before)."""
+
+    path: str
+    data: bytes | None
+    acl: list[ACL] | None
+    ephemeral: bool
+    parent_cversion: Int
+
+
+@dataclass(slots=True)
+class CreateTTLTxn:
+    """A node made that goes when it is empty and unchanged for ``ttl`` ms."""
+
+    path: str
+    data: bytes | None
+    acl: list[ACL] | None
+    parent_cversion: Int
+    ttl: Long
+
+
+@dataclass(slots=True)
+class CreateContainerTxn:
+    """A node made that goes when its last child has gone."""
+
+    path: str
+    data: bytes | None
+    acl: list[ACL] | None
+    parent_cversion: Int
+
+
+@dataclass(slots=True)
+class DeleteTxn:
+    """A node removed."""
+
+    path: str
+
+
+@dataclass(slots=True)
+class SetDataTxn:
+    """New data; ``version`` is the one it gets."""
+
+    path: str
+    data: bytes | None
+    version: Int
+
+
+@dataclass(slots=True)
+class SetACLTxn:
+    """A new ACL; ``version`` is the ACL version it gets."""
+
+    path: str
+    acl: list[ACL] | None
+    version: Int
+
+
+@dataclass(slots=True)
+class CheckVersionTxn:
+    """A version checked, inside of a multi; changes nothing."""
+
+    path: str
+    version: Int
+
+
+@dataclass(slots=True)
+class ErrorTxn:
+    """A request that failed; changes nothing but takes a zxid."""
+
+    err: Int
+
+
+@dataclass(slots=True)
+class CreateSessionTxn:
+    """A session begun."""
+
+    timeout_ms: Int
+
+
+@dataclass(slots=True)
+class CloseSessionTxn:
+    """A session ended, with the ephemerals that go with it."""
+
+    paths_to_delete: list[str]
+
+
+@dataclass(slots=True)
+class Txn:
+    """One part of a `MultiTxn`: its `OpCode` and its record's bytes."""
+
+    type: Int
+    data: bytes | None
+
+
+@dataclass(slots=True)
+class MultiTxn:
+    """Several transactions as one; with a failed one among them all are `ErrorTxn`."""
+
+    txns: list[Txn]
+
+
+Transaction = (
+    CreateTxn
+    | CreateTTLTxn
+    | CreateContainerTxn
+    | DeleteTxn
+    | SetDataTxn
+    | SetACLTxn
+    | CheckVersionTxn
+    | ErrorTxn
+    | CreateSessionTxn
+    | CloseSessionTxn
+    | MultiTxn
+)
+
+TRANSACTION_TYPES: dict[int, type] = {
+    OpCode.CREATE: CreateTxn,
+    OpCode.CREATE2: CreateTxn,
+    OpCode.CREATE_TTL: CreateTTLTxn,
+    OpCode.CREATE_CONTAINER: CreateContainerTxn,
+    OpCode.DELETE: DeleteTxn,
+    OpCode.DELETE_CONTAINER: DeleteTxn,
+    OpCode.SET_DATA: SetDataTxn,
+    OpCode.RECONFIG: SetDataTxn,
+    OpCode.SET_ACL: SetACLTxn,
+    OpCode.CHECK: CheckVersionTxn,
+    OpCode.ERROR: ErrorTxn,
+    OpCode.CREATE_SESSION: CreateSessionTxn,
+    OpCode.CLOSE_SESSION: CloseSessionTxn,
+    OpCode.MULTI: MultiTxn,
+}
+"""The record that follows a `TxnHeader` of each type. Logs before 3.4 have `CreateTxnV0`, and nothing for a closed
+session."""
