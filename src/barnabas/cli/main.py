@@ -1,0 +1,120 @@
+"""The entry point: find the command's module, run it, and turn its errors into one line and an exit code.
+
+Exit codes: 0 done, 1 failed (a `BarnabasError`, one line on standard error), 2 wrong usage, 130 stopped by Ctrl-C.
+Only the command's own module is imported, so that each tool starts in a fraction of a second.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from barnabas.base.errors import BarnabasError
+
+__all__ = ["COMMANDS", "main"]
+
+
+class Command(NamedTuple):
+    """A command's module in this package and the line that ``--help`` shows."""
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "up": Command("up", "start a whole cluster on this machine and stay until Ctrl-C"),
+    "zookeeper-server-start": Command("zookeeper_server_start", "start a coordination server from a zoo.cfg"),
+    "server-start": Command("server_start", "start a broker from a server.properties"),
+    "topics": Command("topics", "create, list, describe, alter and delete topics"),
+    "console-producer": Command("console_producer", "send lines from standard input to a topic"),
+    "console-consumer": Command("console_consumer", "print a topic's records"),
+    "consumer-groups": Command("consumer_groups", "list, describe, reset and delete consumer groups"),
+    "configs": Command("configs", "describe and alter configurations of topics and brokers"),
+    "get-offsets": Command("get_offsets", "print offsets of partitions"),
+    "dump-log": Command("dump_log", "print the contents of log segments, indexes and snapshots"),
+    "zookeeper-shell": Command("zookeeper_shell", "look at and change the znode tree"),
+    "mirror-maker": Command("mirror_maker", "copy topics from one cluster to another, continuously"),
+    "pipeline": Command("pipeline", "run declared streaming pipelines on Spark"),
+}
+
+_INTERRUPTED = 130
+_PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``barnabas COMMAND ...`` and return the exit code; ``argv`` is without the program's name."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments:
+        print(_usage(), file=sys.stderr)
+        return 2
+    name = arguments[0]
+    if name in ("-h", "--help", "help"):
+        print(_usage())
+        return 0
+    if name in ("-V", "--version", "version"):
+        from barnabas import __version__
+
+        print(f"barnabas {__version__}")
+        return 0
+    command = COMMANDS.get(name)
+    if command is None or not _exists(command):
+        print(f"barnabas: there is no command {name!r}{_suggestion(name)}", file=sys.stderr)
+        return 2
+    return _run(command, arguments[1:])
+
+
+def _run(command: Command, arguments: list[str]) -> int:
+    try:
+        code: int = import_module(f"barnabas.cli.{command.module}").main(arguments)
+        sys.stdout.flush()
+        return code
+    except BarnabasError as error:
+        _flush_quietly()
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        _flush_quietly()
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`): not an error, but Python must not try to write the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
+    except SystemExit as stop:  # argparse: --help, or wrong usage
+        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+
+
+def _flush_quietly() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _exists(command: Command) -> bool:
+    return find_spec(f"barnabas.cli.{command.module}") is not None
+
+
+def _usage() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    lines = [
+        "Usage: barnabas COMMAND [OPTION ...]",
+        "",
+        "A messaging platform that speaks Apache Kafka's and Apache ZooKeeper's protocols.",
+        "",
+        "Commands:",
+        *(f"  {name:<{width}}{command.help}" for name, command in COMMANDS.items() if _exists(command)),
+        "",
+        "barnabas COMMAND --help tells a command's options, which are those of Kafka's tools; --version the version.",
+    ]
+    return "\n".join(lines)
+
+
+def _suggestion(name: str) -> str:
+    from difflib import get_close_matches
+
+    plain = name.removeprefix("kafka-").removesuffix(".sh")
+    known = [command for command, entry in COMMANDS.items() if _exists(entry)]
+    close = [plain] if plain in known else get_close_matches(plain, known, n=1)
+    return f"; did you mean {close[0]}?" if close else "; see barnabas --help"

@@ -1,0 +1,365 @@
+"""Property names of three generations of clients, translated for librdkafka.
+
+A user's dictionary, or .properties file, may hold today's names of the Java clients (``buffer.memory``,
+``max.block.ms``), librdkafka's own (``queue.buffering.max.kbytes``), or the names of the course notes, which are those
+of Kafka's first clients (``producer.type``, ``metadata.broker.list``, ``queue.enqueue.timeout.ms``). `plan_producer` and
+`plan_consumer` sort them into what librdkafka takes and what our own `Producer` and `Consumer` do themselves.
+
+The translation is pure and complete: a name is passed on, renamed, taken over by us, ignored with a warning that says
+why, or refused. Nothing is dropped in silence; a name that nobody knows is passed on, for librdkafka to refuse.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.base.errors import ConfigError
+
+__all__ = ["ConsumerPlan", "EnqueuePolicy", "ProducerPlan", "plan_consumer", "plan_producer"]
+
+RENAMED_IN_ALL = {
+    "metadata.broker.list": "bootstrap.servers",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "socket.connection.setup.timeout.max.ms": "socket.connection.setup.timeout.ms",
+    "sasl.mechanism": "sasl.mechanisms",
+}
+RENAMED_IN_PRODUCERS = {
+    "request.required.acks": "acks",
+    "message.send.max.retries": "retries",
+    "queue.buffering.max.ms": "linger.ms",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "compression.codec": "compression.type",
+    "max.request.size": "message.max.bytes",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "compression.gzip.level": "compression.level",
+    "compression.lz4.level": "compression.level",
+    "compression.zstd.level": "compression.level",
+}
+RENAMED_IN_CONSUMERS = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "refresh.leader.backoff.ms": "topic.metadata.refresh.fast.interval.ms",
+}
+
+_NO_ZOOKEEPER = "clients no longer talk to ZooKeeper; the brokers are taken from bootstrap.servers"
+IGNORED_IN_ALL = {
+    "zookeeper.connection.timeout.ms": _NO_ZOOKEEPER,
+    "zookeeper.session.timeout.ms": _NO_ZOOKEEPER,
+    "zookeeper.sync.time.ms": _NO_ZOOKEEPER,
+    "metric.reporters": "there is no JVM to load reporters into",
+    "metrics.num.samples": "metrics are librdkafka's (statistics.interval.ms)",
+    "metrics.sample.window.ms": "metrics are librdkafka's (statistics.interval.ms)",
+    "metrics.recording.level": "metrics are librdkafka's (statistics.interval.ms)",
+    "auto.include.jmx.reporter": "there is no JVM",
+    "default.api.timeout.ms": "each call takes a timeout of its own",
+}
+IGNORED_IN_PRODUCERS = {
+    "partitioner.availability.timeout.ms": "librdkafka chooses among available partitions by itself",
+    "partitioner.adaptive.partitioning.enable": "librdkafka chooses among available partitions by itself",
+}
+IGNORED_IN_CONSUMERS = {
+    "zookeeper.connect": _NO_ZOOKEEPER,
+    "offsets.storage": "offsets are always stored by the brokers",
+    "dual.commit.enabled": "offsets are always stored by the brokers",
+    "rebalance.max.retries": "the group coordinator leads rebalances",
+    "rebalance.backoff.ms": "the group coordinator leads rebalances",
+    "max.poll.records": "records are handed out one at a time, or as many as consume() asks for",
+    "exclude.internal.topics": "a pattern finds the topics it matches, internal ones included",
+    "num.consumer.fetchers": "librdkafka has one fetcher for each broker",
+    "queued.max.message.chunks": "use queued.max.messages.kbytes",
+}
+REFUSED = {
+    "interceptor.classes": "Java interceptors cannot run here; wrap the calls instead",
+    "compressed.topics": "compression is a producer's, not a topic's: use one producer for each",
+}
+
+CODECS = {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4", "4": "zstd"}
+CODEC_ALIASES = {"defaultcompressioncodec": "gzip", "gzipcompressioncodec": "gzip", "snappycompressioncodec": "snappy",
+                 "nocompressioncodec": "none"}  # fmt: skip
+OFFSET_RESETS = {"smallest": "earliest", "largest": "latest", "none": "error"}
+
+SERIALIZER_NAMES = ("serializer.class", "value.serializer")
+KEY_SERIALIZER_NAMES = ("key.serializer.class", "key.serializer")
+DESERIALIZER_NAMES = ("deserializer.class", "value.deserializer")
+KEY_DESERIALIZER_NAMES = ("key.deserializer.class", "key.deserializer")
+
+# Java's partitioners and those of the first clients, as ours are called.
+PARTITIONERS = {
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "default",
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": "sticky",
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
+    "kafka.producer.DefaultPartitioner": "keyed_round_robin",
+    "kafka.producer.ByteArrayPartitioner": "keyed_round_robin",
+}
+LIBRDKAFKA_PARTITIONERS = frozenset(
+    ("random", "consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random")
+)
+OUR_PARTITIONERS = frozenset(PARTITIONERS.values())
+
+ASSIGNORS = {
+    "rangeassignor": "range",
+    "roundrobinassignor": "roundrobin",
+    "cooperativestickyassignor": "cooperative-sticky",
+    "stickyassignor": "cooperative-sticky",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueuePolicy:
+    """What a send does while the producer's queue is full.
+
+    It waits up to ``wait_ms`` (None: for ever) for room, and then drops the record and counts it, or fails.
+    """
+
+    wait_ms: int | None
+    drops: bool
+
+
+@dataclass(slots=True)
+class ProducerPlan:
+    """A producer's properties, sorted."""
+
+    librdkafka: dict[str, Any] = field(default_factory=dict)
+    sync: bool = False
+    enqueue: EnqueuePolicy = EnqueuePolicy(60_000, drops=False)
+    serializer: Any = None
+    key_serializer: Any = None
+    partitioner: Any = None  # a name of OUR_PARTITIONERS, a dotted path, a callable, or None for librdkafka's
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ConsumerPlan:
+    """A consumer's properties, sorted. ``iteration_timeout_ms`` None: iterate for ever."""
+
+    librdkafka: dict[str, Any] = field(default_factory=dict)
+    iteration_timeout_ms: int | None = None
+    deserializer: Any = None
+    key_deserializer: Any = None
+    zookeeper_connect: str | None = None
+    warnings: list[str] = field(default_factory=list)
+
+
+def plan_producer(properties: Mapping[str, Any]) -> ProducerPlan:
+    """Sort a producer's properties; raises `ConfigError` for one that cannot be used."""
+    plan = ProducerPlan()
+    given = _renamed(properties, {**RENAMED_IN_ALL, **RENAMED_IN_PRODUCERS}, plan.warnings)
+    _ignore(given, {**IGNORED_IN_ALL, **IGNORED_IN_PRODUCERS}, plan.warnings)
+    plan.sync = _producer_type(given.pop("producer.type", "async"))
+    plan.enqueue = _enqueue_policy(given)
+    plan.serializer = _one_of(given, SERIALIZER_NAMES)
+    plan.key_serializer = _one_of(given, KEY_SERIALIZER_NAMES)
+    plan.partitioner = _partitioner(given)
+    _buffer_memory(given)
+    if "compression.type" in given:
+        given["compression.type"] = _codec(given["compression.type"])
+    if plan.sync:
+        # Each send waits for its own record: waiting for company would only cost time.
+        given.setdefault("linger.ms", "0")
+    _login(given)
+    _require_servers(given)
+    plan.librdkafka = given
+    return plan
+
+
+def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
+    """Sort a consumer's properties; raises `ConfigError` for one that cannot be used.
+
+    Without ``bootstrap.servers`` but with ``zookeeper.connect``, as in the notes, the plan says so in
+    ``zookeeper_connect`` and it is the caller's to find the brokers there.
+    """
+    plan = ConsumerPlan()
+    given = _renamed(properties, {**RENAMED_IN_ALL, **RENAMED_IN_CONSUMERS}, plan.warnings)
+    if "bootstrap.servers" not in given and "zookeeper.connect" in given:
+        plan.zookeeper_connect = text(given.pop("zookeeper.connect"))
+        for name in [name for name in given if name.startswith("zookeeper.")]:
+            del given[name]
+    _ignore(given, {**IGNORED_IN_ALL, **IGNORED_IN_CONSUMERS}, plan.warnings)
+    reset = text(given.get("auto.offset.reset", "latest"))
+    given["auto.offset.reset"] = OFFSET_RESETS.get(reset, reset)
+    wait_ms = _int(given, "consumer.timeout.ms", -1)
+    plan.iteration_timeout_ms = None if wait_ms < 0 else wait_ms
+    if "auto.commit.enable" in given:
+        given["enable.auto.commit"] = given.pop("auto.commit.enable")
+    if "partition.assignment.strategy" in given:
+        given["partition.assignment.strategy"] = _assignors(text(given["partition.assignment.strategy"]))
+    given.pop("request.timeout.ms", None)  # for Java: how long a fetch may take; librdkafka: socket.timeout.ms
+    plan.deserializer = _one_of(given, DESERIALIZER_NAMES)
+    plan.key_deserializer = _one_of(given, KEY_DESERIALIZER_NAMES)
+    _login(given)
+    if plan.zookeeper_connect is None:
+        _require_servers(given)
+    plan.librdkafka = given
+    return plan
+
+
+def text(value: Any) -> str:
+    """A property's value as a .properties file would hold it."""
+    return str(value).lower() if isinstance(value, bool) else str(value).strip()
+
+
+def _renamed(properties: Mapping[str, Any], names: Mapping[str, str], warnings: list[str]) -> dict[str, Any]:
+    """The properties under the names that librdkafka knows; of two names for one thing today's wins."""
+    given: dict[str, Any] = {}
+    for name, value in properties.items():
+        if name in REFUSED:
+            raise ConfigError(f"{name} cannot be used: {REFUSED[name]}")
+        new = names.get(name)
+        if new is None:
+            given[name] = value
+        elif new in properties:
+            if text(properties[new]) != text(value):
+                warnings.append(f"{name}={text(value)} is ignored, for {new}={text(properties[new])} is given too")
+        else:
+            given[new] = value
+    return {name: value if callable(value) or name.endswith("_cb") else _plain(value) for name, value in given.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool | int | float | str):
+        return text(value)
+    return value  # objects: serializers, loggers, callbacks
+
+
+def _ignore(given: dict[str, Any], names: Mapping[str, str], warnings: list[str]) -> None:
+    for name in [name for name in given if name in names]:
+        del given[name]
+        warnings.append(f"{name} is ignored: {names[name]}")
+
+
+def _require_servers(given: Mapping[str, Any]) -> None:
+    if not given.get("bootstrap.servers"):
+        raise ConfigError("bootstrap.servers is missing: name at least one broker, such as localhost:9092")
+
+
+def _int(given: dict[str, Any], name: str, default: int) -> int:
+    value = given.pop(name, None)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"Invalid value {value} for configuration {name}: a whole number is expected") from None
+
+
+def _producer_type(value: Any) -> bool:
+    kind = text(value)
+    if kind not in ("sync", "async"):
+        raise ConfigError(f"Invalid value {kind} for configuration producer.type: sync or async is expected")
+    return kind == "sync"
+
+
+def _enqueue_policy(given: dict[str, Any]) -> EnqueuePolicy:
+    """``queue.enqueue.timeout.ms`` drops what finds no room in time (-1: waits for ever); ``max.block.ms`` fails."""
+    block_ms = _int(given, "max.block.ms", 60_000)
+    if block_ms < 0:
+        raise ConfigError(f"Invalid value {block_ms} for configuration max.block.ms: Value must be at least 0")
+    if "queue.enqueue.timeout.ms" not in given:
+        return EnqueuePolicy(block_ms, drops=False)
+    wait_ms = _int(given, "queue.enqueue.timeout.ms", -1)
+    if wait_ms < -1:
+        raise ConfigError(
+            f"Invalid value {wait_ms} for configuration queue.enqueue.timeout.ms: "
+            "-1 (wait for ever), 0 (drop at once) or a number of milliseconds is expected"
+        )
+    return EnqueuePolicy(None if wait_ms == -1 else wait_ms, drops=True)
+
+
+def _buffer_memory(given: dict[str, Any]) -> None:
+    """Java bounds the bytes that wait and not their number; librdkafka bounds both, in KiB and records."""
+    size_bytes = _int(given, "buffer.memory", -1)
+    if size_bytes == -1:
+        return
+    if size_bytes <= 0:
+        raise ConfigError(f"Invalid value {size_bytes} for configuration buffer.memory: Value must be at least 1")
+    given.setdefault("queue.buffering.max.kbytes", str(-(-size_bytes // 1024)))
+    given.setdefault("queue.buffering.max.messages", "0")
+
+
+def _codec(value: Any) -> str:
+    name = text(value).lower()
+    codec = CODECS.get(name) or CODEC_ALIASES.get(name, name)
+    if codec not in CODECS.values():
+        raise ConfigError(
+            f"Invalid value {value} for configuration compression.codec: "
+            "none, gzip, snappy, lz4, zstd or their numbers 0 to 4 are expected"
+        )
+    return codec
+
+
+def _partitioner(given: dict[str, Any]) -> Any:
+    """Decide who chooses partitions: librdkafka, hashing keys as Java does, or something in Python."""
+    chosen = given.pop("partitioner.class", None)
+    ignore_keys = text(given.pop("partitioner.ignore.keys", "false")) == "true"
+    if isinstance(chosen, str):
+        chosen = PARTITIONERS.get(chosen, chosen)
+    if chosen in (None, "", "default") and ignore_keys:
+        chosen = "sticky"
+    if chosen == "sticky":
+        # librdkafka sticks only records without a key; "random" never looks at the key.
+        given.setdefault("partitioner", "random")
+        return None
+    if isinstance(chosen, str) and chosen in LIBRDKAFKA_PARTITIONERS:
+        given["partitioner"] = chosen
+        return None
+    given.setdefault("partitioner", "murmur2_random")
+    return None if chosen in (None, "", "default") else chosen
+
+
+def _assignors(value: str) -> str:
+    """Java's class names as librdkafka's names; both lists are comma separated, first preferred."""
+    names = []
+    for part in value.split(","):
+        name = part.strip().rsplit(".", 1)[-1]
+        known = ASSIGNORS.get(name.lower(), name)
+        if known not in names:
+            names.append(known)
+    if len(names) > 1 and "cooperative-sticky" in names:
+        # librdkafka does not mix eager and cooperative; the one that came first was preferred.
+        names = names[:1] if names[0] == "cooperative-sticky" else [n for n in names if n != "cooperative-sticky"]
+    return ",".join(names)
+
+
+def _one_of(given: dict[str, Any], names: tuple[str, ...]) -> Any:
+    values = [given.pop(name) for name in names if name in given]
+    if len(values) > 1 and values[0] != values[1]:
+        raise ConfigError(f"{names[0]} and {names[1]} mean the same: give one of them")
+    return values[0] if values else None
+
+
+_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
+
+
+def _login(given: dict[str, Any]) -> None:
+    """Java's ways to say who we are and whom we trust, as librdkafka's."""
+    jaas = given.pop("sasl.jaas.config", None)
+    if jaas is not None:
+        options = {match[1]: match[2] or match[3] or match[4] or "" for match in _JAAS_OPTION.finditer(str(jaas))}
+        if "PlainLoginModule" not in str(jaas) and "ScramLoginModule" not in str(jaas):
+            raise ConfigError(
+                "sasl.jaas.config is understood for PlainLoginModule and ScramLoginModule; "
+                "set librdkafka's sasl.* properties for other mechanisms"
+            )
+        given.setdefault("sasl.username", options.get("username", ""))
+        given.setdefault("sasl.password", options.get("password", ""))
+    _stores(given)
+    if text(given.get("ssl.endpoint.identification.algorithm", "https")) == "":
+        given["ssl.endpoint.identification.algorithm"] = "none"
+
+
+def _stores(given: dict[str, Any]) -> None:
+    for store, target in (("truststore", "ssl.ca.location"), ("keystore", "ssl.keystore.location")):
+        kind = text(given.pop(f"ssl.{store}.type", "")).upper()
+        location = given.pop(f"ssl.{store}.location", None)
+        if location is None:
+            continue
+        if kind in ("", "JKS"):
+            raise ConfigError(
+                f"ssl.{store}.location is a Java key store: use PEM (ssl.{store}.type=PEM), or PKCS12 for keys"
+            )
+        if store == "keystore" and kind == "PEM":
+            given.setdefault("ssl.certificate.location", location)
+            given.setdefault("ssl.key.location", location)
+        else:
+            given.setdefault(target, location)

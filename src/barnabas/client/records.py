@@ -1,0 +1,38 @@
+"""What goes out and comes in: records, and reports of their delivery."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Delivery", "Headers", "Record"]
+
+Headers = Sequence[tuple[str, bytes | None]]
+"""Header names and values, in order; names may repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Where a record went. ``offset`` is -1 where the broker does not tell (acks 0)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as consumed. ``key`` and ``value`` are what the deserializers made of the bytes, bytes without them.
+
+    ``timestamp_type`` is 0 for CreateTime, 1 for LogAppendTime, and the timestamp None where there is none.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: Any
+    value: Any
+    timestamp_ms: int | None
+    timestamp_type: int
+    headers: Headers
+    leader_epoch: int | None = None
