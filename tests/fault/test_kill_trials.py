@@ -1,0 +1,159 @@
+"""kill -9 of a broker and of the coordination server under an idempotent acks=all load.
+
+``BARNABAS_KILLS`` sets how often each is killed (default 3, so that a test run stays short; 20 for a full trial).
+"""
+
+import os
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from support.ports import free_ports
+from support.servers import Server
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop, pytest.mark.fault]
+KILLS = int(os.environ.get("BARNABAS_KILLS", "3"))
+PARTITIONS = 3
+
+
+@dataclass
+class Pair:
+    """A coordination server and a broker on it."""
+
+    zookeeper: Server
+    broker: Server
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.broker.port}"
+
+
+@pytest.fixture
+def pair(tmp_path: Path):
+    """Both servers as processes of their own, stopped at the end."""
+    zk_port, port = free_ports(2)
+    (tmp_path / "zoo.cfg").write_text(
+        f"tickTime=2000\ndataDir={tmp_path}/zk\nclientPort={zk_port}\nclientPortAddress=127.0.0.1\n"
+    )
+    (tmp_path / "server.properties").write_text(
+        f"broker.id=0\nlisteners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={tmp_path}/logs\n"
+        f"zookeeper.connect=127.0.0.1:{zk_port}\noffsets.topic.replication.factor=1\n"
+        "log.segment.bytes=2000000\nlog.retention.check.interval.ms=1000\n"
+    )
+    servers = Pair(
+        Server(["zookeeper-server-start", str(tmp_path / "zoo.cfg")], tmp_path / "zk.log", zk_port),
+        Server(["server-start", str(tmp_path / "server.properties")], tmp_path / "broker.log", port),
+    )
+    servers.zookeeper.start()
+    servers.broker.start()
+    yield servers
+    servers.broker.stop()
+    servers.zookeeper.stop()
+
+
+@dataclass
+class Load:
+    """A producer that writes numbered records until told to stop, and what it was promised."""
+
+    bootstrap: str
+    topic: str
+    acknowledged: set[int] = field(default_factory=set)
+    failed: list[str] = field(default_factory=list)
+    sent: int = 0
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 2, "message.timeout.ms": 120_000}
+        settings |= {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
+        self._producer = Producer({"bootstrap.servers": self.bootstrap, **settings})
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.acknowledged.add(int(message.value()))
+        else:
+            self.failed.append(str(error))
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for _ in range(50):
+                self._producer.produce(
+                    self.topic, str(self.sent), key=str(self.sent % 101), on_delivery=self._delivered
+                )
+                self.sent += 1
+            self._producer.poll(0.01)
+            while len(self._producer) > 20_000:
+                self._producer.poll(0.1)
+
+    def finish(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(120) == 0
+
+
+def read_all(bootstrap: str, topic: str) -> list[tuple[int, int, int]]:
+    """Every record as (partition, offset, number)."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
+    )
+    ends = {}
+    for partition in range(PARTITIONS):
+        ends[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1]
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    records: list[tuple[int, int, int]] = []
+    end = time.monotonic() + 60
+    while len(records) < sum(ends.values()) and time.monotonic() < end:
+        for message in consumer.consume(5000, 0.5):
+            assert message.error() is None, message.error()
+            records.append((message.partition(), message.offset(), int(message.value())))
+    consumer.close()
+    return records
+
+
+@pytest.mark.parametrize("victim", ["broker", "zookeeper"])
+def test_killed_with_9_nothing_acknowledged_is_lost_or_doubled(pair: Pair, victim: str, record_property) -> None:
+    """After every restart the same producer goes on; at the end each acknowledged number is there exactly once."""
+    admin = AdminClient({"bootstrap.servers": pair.bootstrap, "log_level": 0})
+    topic = NewTopic("trial", PARTITIONS, 1)
+
+    def created() -> bool:
+        (made,) = admin.create_topics([topic], request_timeout=10).values()
+        try:
+            made.result(15)
+        except Exception as error:  # whatever it is, the next try tells
+            return "TOPIC_ALREADY_EXISTS" in str(error)
+        return True
+
+    eventually(created, timeout_s=30, what="the topic is created")
+    load = Load(pair.bootstrap, "trial")
+    rng = random.Random(7)
+    server = getattr(pair, victim)
+    for _ in range(KILLS):
+        before = len(load.acknowledged)
+        eventually(lambda before=before: len(load.acknowledged) > before + 1000, timeout_s=60, what="the load goes on")
+        time.sleep(rng.uniform(0, 0.3))  # the moment of the kill is the trial's chance, not a wait
+        server.kill()
+        server.start()
+    before = len(load.acknowledged)
+    eventually(
+        lambda: len(load.acknowledged) > before + 1000, timeout_s=60, what="the load goes on after the last kill"
+    )
+    load.finish()
+    assert load.failed == []
+    records = read_all(pair.bootstrap, "trial")
+    numbers = [number for _, _, number in records]
+    record_property("acknowledged", len(load.acknowledged))
+    assert load.acknowledged - set(numbers) == set()
+    assert len(numbers) == len(set(numbers))
+    by_key: dict[int, int] = {}
+    for _, _, number in sorted(records):
+        assert by_key.get(number % 101, -1) < number, "records of one key changed their order"
+        by_key[number % 101] = number
