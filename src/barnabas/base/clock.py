@@ -1,12 +1,14 @@
 """The seam to time.
 
 Deciding code does not hold a clock: it takes ``now_ms`` as an argument. Edges hold a `Clock` and pass the time on.
+What must happen later is asked for through a `CallLater`, which an edge makes from its event loop.
 """
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["CallLater", "Clock", "SystemClock", "Timer"]
 
 
 class Clock(Protocol):
@@ -19,6 +21,18 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Milliseconds since an arbitrary start; never goes back. For time-outs and intervals."""
         ...
+
+
+class Timer(Protocol):
+    """A call that is to come."""
+
+    def cancel(self) -> None:
+        """Forget the call; after it was made this does nothing."""
+        ...
+
+
+CallLater = Callable[[int, Callable[[], object]], Timer]
+"""Takes a delay in milliseconds and what to call after it, once."""
 
 
 class SystemClock:

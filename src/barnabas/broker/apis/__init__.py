@@ -1,0 +1,57 @@
+"""The APIs of a broker: one module per API key, each ending in ``API = ApiHandler(...)``.
+
+`MODULES` lists them once; the dispatch table and the answer of ApiVersions are both made from it, so what is not here
+is neither served nor advertised.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+
+__all__ = ["MODULES", "ApiHandler", "load_handlers"]
+
+MODULES = (
+    "api_versions",
+    "delete_records",
+    "describe_log_dirs",
+    "fetch",
+    "init_producer_id",
+    "leader_and_isr",
+    "list_offsets",
+    "offset_for_leader_epoch",
+    "produce",
+    "stop_replica",
+    "update_metadata",
+)
+"""Modules of this package with an ``API``, in alphabetical order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiHandler:
+    """An API key, the versions served, and the function that serves them."""
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    handle: Callable[[Node, Request], None]
+    fail: Callable[[Any, int, ErrorCode], Any] | None = None
+    """Makes the response that carries an error, from the request's message, its version and the code.
+
+    None for APIs whose response has a field ``error_code`` of its own: that is then all that is set.
+    """
+    inter_broker: bool = False
+    """Whether only brokers may ask (it needs ClusterAction once there is an authorizer)."""
+
+
+def load_handlers(modules: tuple[str, ...] = MODULES) -> dict[int, ApiHandler]:
+    """Import the modules; their handlers by API key, in the order of the keys."""
+    handlers = [import_module(f"{__name__}.{name}").API for name in modules]
+    table = {int(handler.key): handler for handler in sorted(handlers, key=lambda handler: handler.key)}
+    if len(table) != len(handlers):
+        raise RuntimeError("two modules serve one API key")
+    return table

@@ -1,0 +1,110 @@
+"""Requests that wait: for a watermark, for bytes to read, or for their time-out, whichever comes first.
+
+Whoever parks names the keys (partitions, groups, anything hashable) whose change may complete the wait, and a function
+that tries to. `Parked.changed` notes a key; `Parked.settle` runs the attempts of all keys noted since. The two are
+apart so that the request that caused a change is answered before those who waited for it are served, and so that many
+changes in one request cost each waiter one attempt. Nobody polls.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+
+from barnabas.base.clock import CallLater, Timer
+
+__all__ = ["Parked", "Waiter"]
+
+
+class Waiter:
+    """One parked request."""
+
+    __slots__ = ("_attempt", "_expire", "_keys", "_parked", "_timer", "done")
+
+    def __init__(
+        self,
+        parked: "Parked",
+        keys: tuple[Hashable, ...],
+        attempt: Callable[[], bool],
+        expire: Callable[[], None],
+    ) -> None:
+        self._parked = parked
+        self._keys = keys
+        self._attempt = attempt
+        self._expire = expire
+        self._timer: Timer | None = None
+        self.done = False
+
+    def cancel(self) -> None:
+        """Stop waiting without a word (the client is gone)."""
+        if not self.done:
+            self.done = True
+            self._parked._remove(self)
+
+    def _try(self) -> None:
+        if not self.done and self._attempt():
+            self.cancel()
+
+    def _timed_out(self) -> None:
+        if not self.done:
+            self.cancel()
+            self._expire()
+
+
+class Parked:
+    """All waits of one broker."""
+
+    __slots__ = ("_by_key", "_call_later", "_changed", "_settling")
+
+    def __init__(self, call_later: CallLater) -> None:
+        self._call_later = call_later
+        self._by_key: dict[Hashable, dict[Waiter, None]] = {}
+        self._changed: dict[Hashable, None] = {}
+        self._settling = False
+
+    def __len__(self) -> int:
+        return len({id(waiter) for waiters in self._by_key.values() for waiter in waiters})
+
+    def park(
+        self,
+        keys: Iterable[Hashable],
+        attempt: Callable[[], bool],
+        expire: Callable[[], None],
+        timeout_ms: int,
+    ) -> Waiter:
+        """Call ``attempt`` after a change of any of ``keys`` until it returns True; call ``expire`` at the time-out.
+
+        ``attempt`` is not called from here: try before parking. At most one of a true attempt and ``expire`` happens.
+        """
+        waiter = Waiter(self, tuple(keys), attempt, expire)
+        for key in waiter._keys:
+            self._by_key.setdefault(key, {})[waiter] = None
+        waiter._timer = self._call_later(max(timeout_ms, 0), waiter._timed_out)
+        return waiter
+
+    def changed(self, key: Hashable) -> None:
+        """Note that something happened to ``key``; waiters look at it in the next `settle`."""
+        if key in self._by_key:
+            self._changed[key] = None
+
+    def settle(self) -> None:
+        """Give those who wait for changed keys their attempt. What their attempts change is settled too."""
+        if not self._changed or self._settling:
+            return
+        self._settling = True
+        try:
+            while self._changed:
+                key = next(iter(self._changed))
+                del self._changed[key]
+                for waiter in tuple(self._by_key.get(key, ())):
+                    waiter._try()
+        finally:
+            self._settling = False
+
+    def _remove(self, waiter: Waiter) -> None:
+        if waiter._timer is not None:
+            waiter._timer.cancel()
+            waiter._timer = None
+        for key in waiter._keys:
+            waiters = self._by_key.get(key)
+            if waiters is not None:
+                waiters.pop(waiter, None)
+                if not waiters:
+                    del self._by_key[key]

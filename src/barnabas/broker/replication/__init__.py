@@ -1,0 +1,1 @@
+"""Primary-backup replication of partitions: roles, epochs, the in-sync set and the high watermark."""

@@ -1,0 +1,251 @@
+"""One replica of a partition and the role the controller gave it.
+
+A `Partition` is a log and a role. The role is a `Leader`, which takes appends and moves the high watermark, or a
+`Follower`, which knows whom to fetch from. LeaderAndIsr changes the role; three epochs keep old news out:
+
+- the leader epoch grows with every election; clients and followers that name another one are turned away,
+- the partition epoch (the version of the state znode) grows with every write of leader or ISR,
+- the controller epoch grows with every new controller (checked by the `ReplicaManager` for whole requests).
+
+The high watermark is the end of what every member of the ISR has: the least log end offset among the leader, the ISR's
+followers (those about to join it included, so that the set may only become stricter while a change is under way) and
+the followers that are caught up and will be let in. It never falls while a leader leads. With one replica it is the
+log end offset.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.base.ids import NO_BROKER, ZERO_UUID, TopicPartition, Uuid
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["Follower", "FollowerProgress", "Leader", "Partition", "StateChange"]
+
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """What LeaderAndIsr says about one partition."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    controller_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    is_new: bool = False
+
+
+@dataclass(slots=True)
+class FollowerProgress:
+    """What a leader knows of one follower, from its fetches."""
+
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    last_caught_up_ms: int = 0
+    """When it last had all that the leader had at the time of its fetch."""
+    last_fetch_ms: int = 0
+    last_fetch_leader_end_offset: int = 0
+    broker_epoch: int = -1
+
+    def fetched(self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
+        """A fetch from ``offset`` says that the follower has everything before it."""
+        if offset >= leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif offset >= self.last_fetch_leader_end_offset:
+            # It has now what we had at its fetch before: it was caught up then.
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = offset
+        self.last_fetch_leader_end_offset = leader_end_offset
+        self.last_fetch_ms = now_ms
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
+
+
+@dataclass(slots=True)
+class Leader:
+    """The role of the replica that takes appends."""
+
+    epoch_start_offset: int
+    """The log end offset when this broker became leader in the current epoch."""
+    isr: frozenset[int]
+    """As the controller last confirmed it."""
+    pending_isr: frozenset[int] | None = None
+    """As we asked for it, while the answer is under way."""
+    followers: dict[int, FollowerProgress] = field(default_factory=dict)
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """Everyone who is in the set or may be in a moment: acknowledging waits for all of these."""
+        return self.isr | self.pending_isr if self.pending_isr else self.isr
+
+    def committable_offset(self, log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> int:
+        """How far every replica that counts has the log."""
+        lowest = log_end_offset
+        if self.followers:
+            in_sync = self.maximal_isr
+            for broker_id, follower in self.followers.items():
+                if follower.log_end_offset < lowest and (
+                    broker_id in in_sync or follower.is_caught_up(log_end_offset, now_ms, lag_time_max_ms)
+                ):
+                    lowest = follower.log_end_offset
+        return lowest
+
+
+@dataclass(slots=True)
+class Follower:
+    """The role of a replica that copies another broker's log."""
+
+    leader: int
+
+
+class Partition:
+    """A partition of which this broker has, or is to have, a replica."""
+
+    __slots__ = (
+        "adding_replicas",
+        "broker_id",
+        "controller_epoch",
+        "leader_epoch",
+        "log",
+        "name",
+        "offline",
+        "partition_epoch",
+        "removing_replicas",
+        "replicas",
+        "role",
+        "topic_id",
+    )
+
+    def __init__(self, name: TopicPartition, broker_id: int) -> None:
+        self.name = name
+        self.broker_id = broker_id
+        self.topic_id: Uuid = ZERO_UUID
+        self.log: Any = None  # PartitionLog, from the first change of state on
+        self.role: Leader | Follower | None = None
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self.controller_epoch = NO_EPOCH
+        self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
+        self.removing_replicas: tuple[int, ...] = ()
+        self.offline = False
+
+    @property
+    def leader_id(self) -> int:
+        match self.role:
+            case Leader():
+                return self.broker_id
+            case Follower(leader):
+                return leader
+            case _:
+                return NO_BROKER
+
+    @property
+    def is_leader(self) -> bool:
+        return type(self.role) is Leader
+
+    # Changes of role
+
+    def lead(self, change: StateChange, now_ms: int) -> bool:
+        """Become, or stay, the leader. True when this broker did not lead before. The log must be there."""
+        if change.partition_epoch < self.partition_epoch:
+            return False
+        before = self.role
+        new_epoch = change.leader_epoch > self.leader_epoch
+        self._note(change)
+        isr = frozenset(change.isr)
+        if isinstance(before, Leader) and not new_epoch:
+            before.isr = isr
+            before.pending_isr = None
+            role = before
+        else:
+            start_offset = self.log.log_end_offset
+            self.log.assign_epoch_start(change.leader_epoch, start_offset)
+            role = Leader(start_offset, isr)
+        known = role.followers
+        role.followers = {
+            broker_id: known.get(broker_id) or FollowerProgress(last_caught_up_ms=now_ms if broker_id in isr else 0)
+            for broker_id in change.replicas
+            if broker_id != self.broker_id
+        }
+        self.role = role
+        return not isinstance(before, Leader)
+
+    def follow(self, change: StateChange) -> bool:
+        """Become, or stay, a follower. True when there is a new leader epoch to fetch in."""
+        if change.partition_epoch < self.partition_epoch:
+            return False
+        new_epoch = change.leader_epoch > self.leader_epoch
+        self._note(change)
+        self.role = Follower(change.leader)
+        return new_epoch
+
+    def _note(self, change: StateChange) -> None:
+        self.leader_epoch = change.leader_epoch
+        self.partition_epoch = change.partition_epoch
+        self.controller_epoch = change.controller_epoch
+        self.replicas = change.replicas
+        self.adding_replicas = change.adding_replicas
+        self.removing_replicas = change.removing_replicas
+
+    # Who may use the log
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Turn away who knows another leader epoch than ours (KIP-320); -1 is of one who does not know any."""
+        if epoch != NO_EPOCH and epoch != self.leader_epoch:
+            if epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def leading(self) -> Leader:
+        """The leader's role; raises NOT_LEADER_OR_FOLLOWER where another broker leads."""
+        role = self.role
+        if type(role) is not Leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.not_leader_text())
+        return role
+
+    def readable_log(self, leader_epoch: int, *, only_leader: bool) -> Any:
+        """The log, for a reader who knows ``leader_epoch`` (-1: none)."""
+        self.check_leader_epoch(leader_epoch)
+        if self.log is None or (only_leader and not self.is_leader):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.not_leader_text())
+        return self.log
+
+    def not_leader_text(self) -> str:
+        return f"Leader not local for partition {self.name} on broker {self.broker_id}"
+
+    # The high watermark
+
+    def advance_high_watermark(self, now_ms: int, lag_time_max_ms: int) -> bool:
+        """Raise the high watermark as far as the in-sync replicas allow; True when it moved. Leaders only."""
+        role = self.role
+        log = self.log
+        if type(role) is not Leader:
+            return False
+        end = log.log_end_offset
+        if role.followers:
+            if len(role.isr) < min(log.config.min_insync_replicas, len(self.replicas)):
+                return False
+            end = role.committable_offset(end, now_ms, lag_time_max_ms)
+        if end <= log.high_watermark:
+            return False
+        log.update_high_watermark(end)
+        return True
+
+    def low_watermark(self, alive: frozenset[int] | set[int]) -> int:
+        """The least log start offset among the living replicas: what DeleteRecords waits for. Leaders only."""
+        role = self.leading()
+        lowest: int = self.log.log_start_offset
+        for broker_id, follower in role.followers.items():
+            if broker_id in alive:
+                lowest = min(lowest, follower.log_start_offset)
+        return lowest
+
+    def __repr__(self) -> str:
+        return f"Partition({self.name}, {self.role!r}, leader_epoch={self.leader_epoch})"
