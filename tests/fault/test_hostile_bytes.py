@@ -1,0 +1,218 @@
+"""Any bytes to any port: an error or a closed connection at once, bounded memory, and everybody else is served.
+
+The cases are those of a hostile or broken peer: lengths out of bounds cut at three places, requests of unknown keys and
+versions, counts and lengths in bodies that nothing backs, floods of connections, and plain noise.
+"""
+
+import random
+import re
+import socket
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from kazoo.client import KazooClient
+
+from support.servers import Up, up
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop, pytest.mark.fault]
+FRAME_SIZES = [-(2**31), -1, 0, 1, 3, 104_857_600, 104_857_601, 2**31 - 1]
+COUNTS = [-2, -1, 1000, 20_000_000, 2**31 - 1]
+MEMORY_KB = 16 * 1024
+ANSWER_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory):
+    """One broker and its coordination server, shared by the module's tests: it must survive them all."""
+    directory: Path = tmp_path_factory.mktemp("hostile")
+    with up(directory) as running:
+        producer = Producer({"bootstrap.servers": running.bootstrap})
+        producer.produce("healthy", b"warm-up")
+        producer.flush(30)
+        yield running
+
+
+def resident_kb(pid: int) -> int:
+    return int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1])
+
+
+@pytest.fixture(params=["broker", "coordination"])
+def target(cluster: Up, request: pytest.FixtureRequest):
+    """A port with the process behind it; afterwards it must serve a healthy client and hold little more memory."""
+    if request.param == "broker":
+        address, pid = cluster.bootstrap, cluster.pids["0"]
+    else:
+        address, pid = cluster.zookeeper, cluster.pids["zookeeper"]
+    before = resident_kb(pid)
+    host, _, port = address.partition(":")
+    yield host, int(port)
+    if request.param == "broker":
+        delivered = []
+        producer = Producer({"bootstrap.servers": address, "message.timeout.ms": 10_000, "log_level": 0})
+        producer.produce("healthy", b"still", on_delivery=lambda error, _: delivered.append(error))
+        producer.flush(15)
+        assert delivered == [None]
+    else:
+        client = KazooClient(address)
+        client.start(15)
+        assert "brokers" in client.get_children("/")
+        client.stop()
+        client.close()
+    eventually(lambda: resident_kb(pid) - before < MEMORY_KB, timeout_s=10, what="memory comes back")
+
+
+def ends_at_once(connection: socket.socket) -> bytes:
+    """What the server says before it closes, which it must do within the limit."""
+    connection.settimeout(ANSWER_S)
+    said = b""
+    try:
+        while chunk := connection.recv(65536):
+            said += chunk
+    except ConnectionResetError:
+        pass
+    return said
+
+
+def connect(address: tuple[str, int]) -> socket.socket:
+    return socket.create_connection(address, 5)
+
+
+@pytest.mark.parametrize("size", FRAME_SIZES)
+@pytest.mark.parametrize("cut", [0, 2, 40])
+def test_a_frame_length_that_lies_is_survived(target: tuple[str, int], size: int, cut: int) -> None:
+    """Out of bounds: closed at once. In bounds but cut short: held in little memory until the peer goes away."""
+    with connect(target) as connection:
+        connection.sendall(struct.pack(">i", size) + bytes(cut))
+        if size < 0 or size > 104_857_600 or (0 < size <= cut and size < 8):
+            ends_at_once(connection)
+        else:
+            connection.shutdown(socket.SHUT_WR)
+            ends_at_once(connection)
+
+
+def kafka_frame(key: int, version: int, body: bytes, *, flexible: bool = False) -> bytes:
+    header = struct.pack(">hhih", key, version, 7, 4) + b"evil" + (b"\0" if flexible else b"")
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+@pytest.fixture
+def broker(cluster: Up) -> tuple[str, int]:
+    """The broker's port."""
+    host, _, port = cluster.bootstrap.partition(":")
+    return host, int(port)
+
+
+@pytest.mark.parametrize("key", [-1, 92, 999, 32767, *range(75)])
+@pytest.mark.parametrize("version", [-1, 99, 32767])
+def test_an_unknown_key_or_version_ends_the_connection_or_is_answered(broker, key: int, version: int) -> None:
+    """ApiVersions is answered with what there is (KIP-511); everything else is closed."""
+    with connect(broker) as connection:
+        connection.sendall(kafka_frame(key, version, bytes(16)))
+        connection.shutdown(socket.SHUT_WR)
+        said = ends_at_once(connection)
+    if key == 18:
+        assert struct.unpack_from(">h", said, 8) == (35,)
+    else:
+        assert said == b""
+
+
+def advertised(address: tuple[str, int]) -> list[tuple[int, int, int]]:
+    with connect(address) as connection:
+        connection.sendall(kafka_frame(18, 0, b""))
+        connection.settimeout(5)
+        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+        body = connection.recv(size, socket.MSG_WAITALL)
+    (count,) = struct.unpack_from(">i", body, 6)
+    return [struct.unpack_from(">hhh", body, 10 + 6 * n) for n in range(count)]
+
+
+@pytest.mark.parametrize("filler", [b"\xff", b"\x7f", b"\x00", b"\x80", b"\x01"], ids=lambda b: b.hex())
+def test_bodies_of_one_byte_repeated_are_survived_for_every_api_and_version(broker, filler: bytes) -> None:
+    """All-ones are counts of -1 and endless varints, 7f huge counts: for each the connection is closed or answered."""
+    for key, low, high in advertised(broker):
+        if key in (4, 5, 6, 7):
+            continue  # the controller's own requests, which change leadership: tried as such below
+        for version in range(low, high + 1):
+            with connect(broker) as connection:
+                connection.sendall(kafka_frame(key, version, filler * 64))
+                connection.shutdown(socket.SHUT_WR)
+                ends_within(connection, 5)
+
+
+def ends_within(connection: socket.socket, seconds: float) -> None:
+    connection.settimeout(seconds)
+    try:
+        while connection.recv(65536):
+            pass
+    except ConnectionResetError:
+        pass
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_a_count_that_nothing_backs_is_refused(broker, count: int) -> None:
+    """In Metadata, Produce and Fetch a topic count of any size costs no memory."""
+    bodies = [
+        (3, 1, struct.pack(">i", count)),
+        (0, 3, struct.pack(">hhii", -1, 1, 1000, count)),
+        (1, 4, struct.pack(">iiiibi", -1, 100, 1, 1000, 0, count)),
+    ]
+    for key, version, body in bodies:
+        with connect(broker) as connection:
+            connection.sendall(kafka_frame(key, version, body))
+            connection.shutdown(socket.SHUT_WR)
+            ends_at_once(connection)
+
+
+def test_a_batch_that_lies_about_its_length_is_refused_and_the_connection_lives(broker) -> None:
+    """CORRUPT_MESSAGE or INVALID_RECORD for the partition, and a next request is answered."""
+    batch = struct.pack(">qiibIhiqqqhii", 0, 2**31 - 1, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1) + b"x" * 20
+    topic = struct.pack(">h", 7) + b"healthy" + struct.pack(">iii", 1, 0, len(batch)) + batch
+    body = struct.pack(">hhii", -1, 1, 1000, 1) + topic
+    with connect(broker) as connection:
+        connection.sendall(kafka_frame(0, 3, body))
+        connection.settimeout(5)
+        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+        answer = connection.recv(size, socket.MSG_WAITALL)
+        (code,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + 7 + 4 + 4)
+        assert code in (2, 87)
+        connection.sendall(kafka_frame(18, 0, b""))
+        assert len(connection.recv(4, socket.MSG_WAITALL)) == 4
+
+
+def test_noise_is_survived(target: tuple[str, int]) -> None:
+    """Random bytes of random lengths, 300 connections of them."""
+    rng = random.Random(11)
+    for _ in range(300):
+        with connect(target) as connection:
+            connection.sendall(rng.randbytes(rng.randrange(1, 2000)))
+            connection.shutdown(socket.SHUT_WR)
+            ends_at_once(connection)
+
+
+def test_noise_in_well_framed_requests_is_survived(target: tuple[str, int]) -> None:
+    """The length is right and the rest is random."""
+    rng = random.Random(12)
+    for _ in range(300):
+        body = rng.randbytes(rng.randrange(0, 300))
+        with connect(target) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            connection.shutdown(socket.SHUT_WR)
+            ends_at_once(connection)
+
+
+def test_slow_peers_hold_nobody_up(target: tuple[str, int]) -> None:
+    """Fifty connections that sent three bytes of a length, and one healthy client (the fixture's)."""
+    slow = [connect(target) for _ in range(50)]
+    for connection in slow:
+        connection.sendall(b"\0\0\0")
+    start = time.monotonic()
+    with connect(target) as connection:
+        connection.sendall(struct.pack(">i", -1))
+        ends_at_once(connection)
+    assert time.monotonic() - start < ANSWER_S
+    for connection in slow:
+        connection.close()
