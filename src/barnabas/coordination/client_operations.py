@@ -1,0 +1,291 @@
+"""What a coordination client can ask for: each request with the record it sends and the reader of its reply."""
+
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from barnabas.wire.jute.codec import decode
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.frames import decode_multi_response, encode_multi_request, encode_request
+from barnabas.wire.jute.opcodes import ANY_VERSION, CreateMode, EventType, OpCode
+from barnabas.wire.jute.records import (
+    ACL,
+    OPEN_ACL,
+    CheckVersionRequest,
+    Create2Response,
+    CreateRequest,
+    DeleteRequest,
+    ErrorResponse,
+    ExistsRequest,
+    ExistsResponse,
+    GetACLRequest,
+    GetACLResponse,
+    GetChildren2Request,
+    GetChildren2Response,
+    GetDataRequest,
+    GetDataResponse,
+    SetACLRequest,
+    SetACLResponse,
+    SetDataRequest,
+    SetDataResponse,
+    Stat,
+    SyncRequest,
+)
+
+__all__ = [
+    "MultiError",
+    "Operation",
+    "WatchCallback",
+    "WatchEvent",
+    "WatchKind",
+    "check",
+    "create",
+    "delete",
+    "exists",
+    "get",
+    "get_acl",
+    "get_children",
+    "multi",
+    "multi_create",
+    "multi_delete",
+    "multi_set",
+    "set_acl",
+    "set_data",
+    "sync",
+]
+
+
+class WatchEvent(NamedTuple):
+    """A watch fired; the path is the one that was asked about."""
+
+    type: EventType
+    path: str
+
+
+WatchCallback = Callable[[WatchEvent], None]
+
+
+class WatchKind(Enum):
+    """Where the service keeps a watch: by data, by existence of what is absent, by children."""
+
+    DATA = "data"
+    EXISTS = "exists"
+    CHILDREN = "children"
+
+
+class MultiError(KeeperError):
+    """A multi of which nothing happened; ``errors`` has a code for each operation, OK for those before the culprit."""
+
+    def __init__(self, code: ErrorCode, path: str, errors: Sequence[ErrorCode]) -> None:
+        super().__init__(code, path)
+        self.errors = list(errors)
+
+
+class Operation:
+    """A request. ``record`` makes its body under a chroot; ``parse`` takes the reply's bytes and the body's offset."""
+
+    __slots__ = ("expected_errors", "finished", "opcode", "parse", "parts", "path", "record", "watch", "writes", "xid")
+
+    def __init__(
+        self,
+        opcode: OpCode,
+        path: str,
+        record: Callable[[str], Any],
+        parse: Callable[[Any, int], Any],
+        *,
+        writes: bool = False,
+        watch: WatchCallback | None = None,
+        expected_errors: Collection[int] = (),
+        parts: "Sequence[Operation] | None" = None,
+    ) -> None:
+        self.opcode = opcode
+        self.path = path
+        self.record = record
+        self.parse = parse
+        self.writes = writes
+        self.watch = watch
+        self.expected_errors = expected_errors
+        self.parts = parts
+        self.xid = 0
+        self.finished: Callable[[Any, Exception | None], object] = _nobody_waits
+
+    def encode(self, chroot: str) -> bytearray:
+        """The request's frame, under its ``xid``."""
+        if self.parts is not None:
+            return encode_multi_request(self.xid, [(part.opcode, part.record(chroot)) for part in self.parts])
+        return encode_request(self.xid, self.opcode, self.record(chroot))
+
+    def watch_kind(self, err: int) -> WatchKind | None:
+        """Where the watch is now, given the reply's error code."""
+        if err == 0:
+            return WatchKind.CHILDREN if self.opcode is OpCode.GET_CHILDREN2 else WatchKind.DATA
+        if err == ErrorCode.NO_NODE and self.opcode is OpCode.EXISTS:
+            return WatchKind.EXISTS
+        return None
+
+    def __repr__(self) -> str:
+        return f"{self.opcode.name} {self.path}"
+
+
+def _nobody_waits(_result: Any, _error: Exception | None) -> None:
+    """An operation that was never submitted."""
+
+
+def _join(chroot: str, path: str) -> str:
+    return chroot if chroot and path == "/" else chroot + path
+
+
+def _data(raw: bytes, offset: int) -> tuple[bytes | None, Stat]:
+    response = decode(GetDataResponse, raw, offset)
+    return response.data, response.stat
+
+
+def get(path: str, watch: WatchCallback | None = None) -> Operation:
+    """-> ``(data, stat)``"""
+    watched = watch is not None
+    return Operation(OpCode.GET_DATA, path, lambda root: GetDataRequest(_join(root, path), watched), _data, watch=watch)
+
+
+def _stat_or_none(raw: bytes | None, offset: int) -> Stat | None:
+    return None if raw is None else decode(ExistsResponse, raw, offset).stat
+
+
+def exists(path: str, watch: WatchCallback | None = None) -> Operation:
+    """-> the stat, or None"""
+    watched = watch is not None
+    return Operation(
+        OpCode.EXISTS,
+        path,
+        lambda root: ExistsRequest(_join(root, path), watched),
+        _stat_or_none,
+        watch=watch,
+        expected_errors=(ErrorCode.NO_NODE,),
+    )
+
+
+def _children(raw: bytes, offset: int) -> tuple[list[str], Stat]:
+    response = decode(GetChildren2Response, raw, offset)
+    return response.children, response.stat
+
+
+def get_children(path: str, watch: WatchCallback | None = None) -> Operation:
+    """-> ``(names, stat)``"""
+    watched = watch is not None
+    return Operation(
+        OpCode.GET_CHILDREN2, path, lambda root: GetChildren2Request(_join(root, path), watched), _children, watch=watch
+    )
+
+
+def create(
+    path: str,
+    data: bytes | None = None,
+    mode: CreateMode = CreateMode.PERSISTENT,
+    acl: Sequence[ACL] | None = None,
+) -> Operation:
+    """-> ``(path, stat)``; open to everyone without ``acl``"""
+    entries = list(OPEN_ACL if acl is None else acl)
+
+    def record(root: str) -> CreateRequest:
+        return CreateRequest(_join(root, path), data, entries, mode)
+
+    prefix = len(path)
+
+    def parse(raw: bytes, offset: int) -> tuple[str, Stat]:
+        response = decode(Create2Response, raw, offset)
+        # The path comes back with the chroot before it and the sequence number after it.
+        return path + response.path[response.path.rfind(path) + prefix :], response.stat
+
+    return Operation(OpCode.CREATE2, path, record, parse, writes=True)
+
+
+def _set_stat(raw: bytes, offset: int) -> Stat:
+    return decode(SetDataResponse, raw, offset).stat
+
+
+def set_data(path: str, data: bytes | None, version: int = ANY_VERSION) -> Operation:
+    """-> the new stat"""
+    return Operation(
+        OpCode.SET_DATA,
+        path,
+        lambda root: SetDataRequest(_join(root, path), data, version),
+        _set_stat,
+        writes=True,
+    )
+
+
+def _nothing(_raw: bytes, _offset: int) -> None:
+    return None
+
+
+def delete(path: str, version: int = ANY_VERSION) -> Operation:
+    """-> None"""
+    return Operation(OpCode.DELETE, path, lambda root: DeleteRequest(_join(root, path), version), _nothing, writes=True)
+
+
+def check(path: str, version: int) -> Operation:
+    """In a multi only: fails unless the node has the version."""
+    return Operation(OpCode.CHECK, path, lambda root: CheckVersionRequest(_join(root, path), version), _nothing)
+
+
+def multi_create(path: str, data: bytes | None, mode: CreateMode = CreateMode.PERSISTENT) -> Operation:
+    """`create` as a part of `multi`, with the plain opcode that every server and log knows."""
+    operation = create(path, data, mode)
+    operation.opcode = OpCode.CREATE
+    return operation
+
+
+multi_set = set_data
+multi_delete = delete
+
+
+def multi(operations: Sequence[Operation]) -> Operation:
+    """All or nothing -> per part: a path (create), a stat (set_data), None (delete, check); raises `MultiError`."""
+    parts = list(operations)
+
+    def parse(raw: bytes, offset: int) -> list[Any]:
+        results: list[Any] = []
+        errors: list[ErrorCode] = []
+        for _, record in decode_multi_response(raw, offset):
+            errors.append(_code(record.err) if isinstance(record, ErrorResponse) else ErrorCode.OK)
+            results.append(getattr(record, "stat", None) or getattr(record, "path", None))
+        for part, error in zip(parts, errors, strict=False):
+            if error is not ErrorCode.OK:
+                raise MultiError(error, part.path, errors)
+        return results
+
+    path = parts[0].path if parts else ""
+    return Operation(OpCode.MULTI, path, lambda _: None, parse, writes=True, parts=parts)
+
+
+def _code(err: int) -> ErrorCode:
+    try:
+        return ErrorCode(err)
+    except ValueError:
+        return ErrorCode.SYSTEM_ERROR
+
+
+def sync(path: str) -> Operation:
+    """-> None, when the server has seen all that was committed before"""
+    return Operation(OpCode.SYNC, path, lambda root: SyncRequest(_join(root, path)), _nothing)
+
+
+def get_acl(path: str) -> Operation:
+    """-> ``(acl, stat)``"""
+
+    def parse(raw: bytes, offset: int) -> tuple[list[ACL], Stat]:
+        response = decode(GetACLResponse, raw, offset)
+        return response.acl or [], response.stat
+
+    return Operation(OpCode.GET_ACL, path, lambda root: GetACLRequest(_join(root, path)), parse)
+
+
+def set_acl(path: str, acl: Sequence[ACL], version: int = ANY_VERSION) -> Operation:
+    """-> the new stat; ``version`` is the ACL's"""
+    entries = list(acl)
+
+    def parse(raw: bytes, offset: int) -> Stat:
+        return decode(SetACLResponse, raw, offset).stat
+
+    return Operation(
+        OpCode.SET_ACL, path, lambda root: SetACLRequest(_join(root, path), entries, version), parse, writes=True
+    )
