@@ -117,9 +117,7 @@ def test_configurations_are_altered_and_described(cluster: Up, version: str) -> 
     topic = f"configs-{version}"
     topics(cluster, version, "--create", "--topic", topic)
     base = ("--bootstrap-server", cluster.bootstrap)
-    main = "kafka.admin.ConfigCommand" if version.startswith("3.") else "org.apache.kafka.tools.ConfigCommand"
-    if version.startswith("4."):
-        main = "kafka.admin.ConfigCommand" if _has_class(main, version) is False else main
+    main = "kafka.admin.ConfigCommand"
     on_topic = ("--entity-type", "topics", "--entity-name", topic)
     run(main, *base, "--alter", *on_topic, "--add-config", "retention.ms=777,cleanup.policy=compact", version=version)
     described = run(main, *base, "--describe", *on_topic, version=version)
@@ -133,11 +131,6 @@ def test_configurations_are_altered_and_described(cluster: Up, version: str) -> 
     run(main, *base, "--alter", *on_broker, "--delete-config", "log.retention.ms", version=version)
     everything = run(main, *base, "--describe", "--all", *on_broker, version=version)
     assert "broker.id=0" in everything
-
-
-def _has_class(main: str, version: str) -> bool:
-    done = apache_tool(main, "--help", version=version)
-    return "ClassNotFoundException" not in done.stderr
 
 
 def test_offsets_and_log_dirs_are_told(cluster: Up, version: str) -> None:
