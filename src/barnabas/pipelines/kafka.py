@@ -1,0 +1,150 @@
+"""What the Spark driver asks of a cluster: partitions, and the offsets at marks and times.
+
+A leader may be away for a moment (a broker restarts, an election runs). Questions are asked again until they are
+answered or `Cluster.timeout_ms` is over, so a query survives that; errors that waiting cannot mend are raised at once.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.ids import TopicPartition
+from barnabas.pipelines.offsets import EARLIEST, LATEST, Offsets
+from barnabas.pipelines.options import SourceOptions, Start, client_config
+
+__all__ = ["Cluster", "ClusterError", "open_client"]
+
+_REQUEST_TIMEOUT_S = 10
+_PAUSE_S = 0.25
+_HOPELESS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.INVALID_REQUEST,
+    KafkaError.UNSUPPORTED_VERSION,
+}
+_CONSUMER_ONLY = ("isolation.level", "group.id", "fetch.", "max.poll", "queued.", "session.", "check.crcs")
+
+
+class ClusterError(BarnabasError):
+    """The cluster did not answer, or answered with an error."""
+
+
+def open_client(kind: Any, config: Mapping[str, object]) -> Any:
+    """A client of librdkafka; raises `ConfigError` for a property that it does not know or like."""
+    try:
+        return kind(dict(config))
+    except KafkaException as error:
+        raise ConfigError(f"librdkafka refuses the kafka. options: {error.args[0].str()}") from error
+
+
+class Cluster:
+    """Questions to a cluster, over one connection that is kept."""
+
+    def __init__(self, options: SourceOptions, *, timeout_ms: int = 60_000) -> None:
+        self._options = options
+        self.timeout_ms = timeout_ms
+        kafka = {name: text for name, text in options.kafka.items() if not name.startswith(_CONSUMER_ONLY)}
+        self._admin = open_client(AdminClient, client_config(kafka))
+        committed = options.kafka.get("isolation.level") == "read_committed"
+        self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+
+    def partitions(self) -> list[TopicPartition]:
+        """What the options subscribe to, in order; raises `ClusterError` when a named topic does not exist."""
+        if self._options.assigned:
+            return sorted(self._options.assigned)
+        found: list[TopicPartition] = self._until_done("list the topics", self._subscribed)
+        return found
+
+    def _subscribed(self) -> list[TopicPartition]:
+        topics = self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S).topics
+        if self._options.pattern is not None:
+            pattern = re.compile(self._options.pattern)
+            wanted = [name for name in topics if pattern.fullmatch(name)]
+        else:
+            wanted = list(self._options.topics)
+            missing = [name for name in wanted if name not in topics]
+            if missing:
+                raise ClusterError(f"topic {', '.join(missing)} does not exist on {self.address}")
+        return sorted(TopicPartition(name, each) for name in wanted for each in topics[name].partitions)
+
+    @property
+    def address(self) -> str:
+        """Where the cluster is reached, for messages."""
+        return self._options.kafka["bootstrap.servers"]
+
+    def resolve(self, partitions: Iterable[TopicPartition], bound: Start) -> Offsets:
+        """Concrete offsets of the partitions for a bound; a time past the last record gives the end."""
+        result: Offsets = {}
+        asked: dict[TopicPartition, int] = {}
+        by_time: dict[TopicPartition, int] = {}
+        for name in partitions:
+            offset = bound.offsets.get(name, bound.mark)
+            time_ms = bound.times_ms.get(name, bound.time_ms)
+            if name not in bound.offsets and time_ms is not None:
+                by_time[name] = time_ms
+            elif offset < 0:
+                asked[name] = offset
+            else:
+                result[name] = offset
+        result |= self.at_marks(asked)
+        result |= self._at_times(by_time)
+        return result
+
+    def at_marks(self, marks: Mapping[TopicPartition, int]) -> Offsets:
+        """Offsets at `EARLIEST` or `LATEST`; at read_committed the latest is the last stable offset."""
+        specs: dict[int, Any] = {EARLIEST: OffsetSpec.earliest(), LATEST: OffsetSpec.latest()}
+        return self._ask({name: specs[mark] for name, mark in marks.items()})
+
+    def _at_times(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
+        found = self._ask({name: OffsetSpec.for_timestamp(time_ms) for name, time_ms in times_ms.items()})
+        beyond = {name: LATEST for name, offset in found.items() if offset < 0}
+        return found | self.at_marks(beyond)
+
+    def _ask(self, specs: Mapping[TopicPartition, Any]) -> Offsets:
+        answers: Offsets = {}
+        waiting = dict(specs)
+
+        def ask() -> None:
+            futures = self._admin.list_offsets(
+                {ClientPartition(name.topic, name.partition): spec for name, spec in waiting.items()},
+                isolation_level=self._isolation,
+                request_timeout=_REQUEST_TIMEOUT_S,
+            )
+            failure: Exception | None = None
+            for client_name, future in futures.items():
+                try:
+                    offset = future.result().offset
+                except KafkaException as error:
+                    failure = error
+                    continue
+                name = TopicPartition(client_name.topic, client_name.partition)
+                answers[name] = offset
+                del waiting[name]
+            if failure:
+                raise failure
+
+        if waiting:
+            self._until_done("list offsets", ask)
+        return answers
+
+    def _until_done(self, what: str, step: Any) -> Any:
+        deadline = time.monotonic() + self.timeout_ms / 1000
+        while True:
+            try:
+                return step()
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.code() in _HOPELESS or time.monotonic() > deadline:
+                    raise ClusterError(f"cannot {what} on {self.address}: {cause.str()}") from error
+                time.sleep(_PAUSE_S)

@@ -1,0 +1,118 @@
+"""Topics as a Spark sink: the write half of the data source ``barnabas``.
+
+Rows have the columns ``value`` and, as wished, ``key``, ``topic``, ``partition`` and ``headers``, as for Spark's Kafka
+connector. Keys and values are bytes or text. Producers are idempotent, so a retry inside a task adds nothing; a task or
+micro-batch that Spark runs again does write again (at least once). To recognise that, give rows deterministic keys:
+the pipelines do (see `barnabas.pipelines.sinks`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, Producer
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
+
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.pipelines.kafka import open_client
+from barnabas.pipelines.options import SinkOptions, client_config
+
+__all__ = ["BatchTopicWriter", "RowsWritten", "StreamTopicWriter"]
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "key": (BinaryType, StringType),
+    "value": (BinaryType, StringType),
+    "topic": (StringType,),
+    "partition": (IntegerType,),
+    "headers": (ArrayType,),
+}
+
+
+@dataclass
+class RowsWritten(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    rows: int
+
+
+class _TopicWriter:
+    """What both writers do; travels to the workers."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        names = schema.fieldNames()
+        if "value" not in names:
+            raise ConfigError(f"a topic sink needs a column value; the rows have {', '.join(names)}")
+        if options.topic is None and "topic" not in names:
+            raise ConfigError("a topic sink needs the option topic, or a column topic")
+        for field in schema.fields:
+            if field.name not in _KINDS:
+                raise ConfigError(f"a topic sink has no column {field.name}; it takes {', '.join(_KINDS)}")
+            if not isinstance(field.dataType, _KINDS[field.name]):
+                raise ConfigError(f"column {field.name} cannot be {field.dataType.simpleString()}")
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
+        """Produces every row and returns when all are acknowledged; raises with the first failure."""
+        config = client_config(
+            self._options.kafka,
+            **{"enable.idempotence": True, "linger.ms": 20, "batch.size": 256 * 1024, "compression.type": "lz4"},
+        )
+        failures: list[str] = []
+
+        def delivered(failure: Any, message: Any) -> None:
+            if failure is not None:
+                failures.append(f"{message.topic()}: {failure.str()}")
+
+        producer = open_client(Producer, {**config, "on_delivery": delivered, "delivery.report.only.error": True})
+        rows = 0
+        for batch in iterator:
+            rows += batch.num_rows
+            self._produce(producer, batch)
+            if failures:
+                break
+        left = producer.flush(self._options.flush_timeout_ms / 1000)
+        if failures:
+            raise BarnabasError(f"{len(failures)} rows could not be written, the first to {failures[0]}")
+        if left:
+            raise BarnabasError(f"{left} rows were not acknowledged within {self._options.flush_timeout_ms} ms")
+        return RowsWritten(rows)
+
+    def _produce(self, producer: Producer, batch: pa.RecordBatch) -> None:
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        count = batch.num_rows
+        topics = columns.get("topic") if self._options.topic is None else [self._options.topic] * count
+        nothing = [None] * count
+        rows = zip(
+            topics or nothing,
+            columns["value"],
+            columns.get("key", nothing),
+            columns.get("partition", nothing),
+            columns.get("headers", nothing),
+            strict=True,
+        )
+        for topic, value, key, partition, headers in rows:
+            extra: dict[str, Any] = {}
+            if partition is not None:
+                extra["partition"] = partition
+            if headers is not None:
+                extra["headers"] = [(header["key"], header["value"]) for header in headers]
+            if topic is None:
+                raise BarnabasError("a row's column topic is null, and the option topic is not set")
+            while True:
+                try:
+                    producer.produce(topic, value, key, **extra)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+                except KafkaException as error:
+                    raise BarnabasError(f"cannot write to {topic}: {error.args[0].str()}") from error
+
+
+class BatchTopicWriter(_TopicWriter, DataSourceArrowWriter):
+    """``df.write.format("barnabas")``."""
+
+
+class StreamTopicWriter(_TopicWriter, DataSourceStreamArrowWriter):
+    """``df.writeStream.format("barnabas")``."""

@@ -1,0 +1,328 @@
+"""The Spark data source ``barnabas``: topics as batch and streaming DataFrames, over librdkafka.
+
+    spark.dataSource.register(BarnabasDataSource)
+    spark.readStream.format("barnabas").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "t").load()
+
+Options and columns are those of Spark's Kafka connector, and so is the JSON of offsets: a checkpoint can change from
+one to the other. A schema with fewer of the columns may be given to ``.schema(...)``; the others are then not built.
+
+The driver plans half-open ranges of offsets; each is read by a task in a Python worker of its own, as Arrow batches. A
+worker keeps its consumer for the next micro-batch, which saves the connection's set-up.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as ClientPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.ids import TopicPartition
+from barnabas.pipelines.kafka import Cluster, open_client
+from barnabas.pipelines.offsets import Offsets, Range, from_spark, limit_rows, plan_ranges, split_ranges, to_spark
+from barnabas.pipelines.options import SinkOptions, SourceOptions, client_config
+from barnabas.pipelines.sink import BatchTopicWriter, StreamTopicWriter
+
+__all__ = ["SCHEMA", "BarnabasDataSource", "DataLossError"]
+
+Message = Any
+"""confluent_kafka's; its stubs make offsets and times optional, which those of fetched records are not."""
+
+_log = logging.getLogger(__name__)
+_BATCH_RECORDS = 10_000
+_POLL_S = 0.5
+
+_HEADERS = StructField(
+    "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+)
+SCHEMA = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+"""The columns without ``headers``, which come with the option includeHeaders."""
+
+# librdkafka's kinds of timestamp to those of Spark's connector: none -1, CreateTime 0, LogAppendTime 1.
+_TIMESTAMP_TYPES = {0: -1, 1: 0, 2: 1}
+
+_COLUMNS: dict[str, Callable[[list[Message]], list[Any]]] = {
+    "key": lambda messages: [each.key() for each in messages],
+    "value": lambda messages: [each.value() for each in messages],
+    "topic": lambda messages: [each.topic() for each in messages],
+    "partition": lambda messages: [each.partition() for each in messages],
+    "offset": lambda messages: [each.offset() for each in messages],
+    "timestamp": lambda messages: [max(each.timestamp()[1], 0) * 1000 for each in messages],
+    "timestampType": lambda messages: [_TIMESTAMP_TYPES[each.timestamp()[0]] for each in messages],
+    "headers": lambda messages: [
+        None if headers is None else [{"key": each[0], "value": each[1]} for each in headers]
+        for headers in (each.headers() for each in messages)
+    ],
+}
+
+
+class DataLossError(BarnabasError):
+    """Records that a query was to read are gone: deleted by retention, or with their topic."""
+
+
+class BarnabasDataSource(DataSource):
+    """What Spark makes for ``format("barnabas")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas"
+
+    def schema(self) -> StructType:
+        with_headers = str(self.options.get("includeHeaders", "false")).strip().lower() == "true"
+        return StructType([*SCHEMA.fields, _HEADERS]) if with_headers else SCHEMA
+
+    def reader(self, schema: StructType) -> "TopicReader":
+        return TopicReader(SourceOptions.parse(self.options, streaming=False), _checked(schema))
+
+    def streamReader(self, schema: StructType) -> "TopicStreamReader":  # noqa: N802  # Spark's name
+        return TopicStreamReader(SourceOptions.parse(self.options, streaming=True), _checked(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchTopicWriter:
+        if overwrite:
+            raise ConfigError("a topic cannot be overwritten; use mode append")
+        return BatchTopicWriter(SinkOptions.parse(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamTopicWriter:  # noqa: N802  # Spark's name
+        if overwrite:
+            raise ConfigError("a topic cannot be overwritten; use output mode append or update")
+        return StreamTopicWriter(SinkOptions.parse(self.options), schema)
+
+
+def _checked(schema: StructType) -> StructType:
+    known = {field.name: field.dataType for field in [*SCHEMA.fields, _HEADERS]}
+    for field in schema.fields:
+        if field.name not in known:
+            raise ConfigError(f"the source has no column {field.name}; it has {', '.join(known)}")
+        if field.dataType != known[field.name]:
+            raise ConfigError(f"column {field.name} is {known[field.name].simpleString()}")
+    return schema
+
+
+class OffsetRange(InputPartition):
+    """One task's records."""
+
+    def __init__(self, value: Range) -> None:
+        super().__init__(tuple(value))
+
+    @property
+    def range(self) -> Range:
+        return Range(*self.value)
+
+
+class TopicReader(DataSourceReader):
+    """Reads what lies between two bounds, once."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        cluster = Cluster(self._options)
+        names = cluster.partitions()
+        start = cluster.resolve(names, self._options.start)
+        end = cluster.resolve(names, self._options.end)
+        ranges = split_ranges(plan_ranges(start, end), self._options.min_partitions or 0)
+        # Spark takes an empty list for a source that is not partitioned.
+        return [OffsetRange(each) for each in ranges] or [OffsetRange(Range("", 0, 0, 0))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, OffsetRange)
+        return _read(self._options, self._schema, partition.range)
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver and reads ranges in the workers."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._cluster: Cluster | None = None
+        self._target: Offsets | None = None
+        self._latest: Offsets = {}
+        self._first: Offsets = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The workers need what `read` needs; a connection cannot travel.
+        return {**self.__dict__, "_cluster": None, "_target": None, "_latest": {}, "_first": {}}
+
+    @property
+    def _asked(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._options)
+        return self._cluster
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        return to_spark(self._asked.resolve(self._asked.partitions(), self._options.start))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+        self._target = self._ends()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        begun = from_spark(start)
+        end = dict(self._target) if self._target is not None else self._ends()
+        self._latest = end
+        for name, offset in begun.items():
+            if end.get(name, -1) < offset:
+                gone = "is gone" if name not in end else f"ends at {end[name]}"
+                self._lost(f"{name} was read up to {offset} and now {gone}: was the topic deleted and made again?")
+                end[name] = offset  # never back: what was read stays read
+        new = [name for name in end if name not in begun]
+        begun |= self._beginnings(new)
+        if isinstance(limit, ReadMaxRows):
+            end = limit_rows(begun, end, limit.max_rows)
+        return to_spark(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
+        return to_spark(self._latest) or None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        first, last = from_spark(start), from_spark(end)
+        first |= self._beginnings([name for name in last if name not in first])
+        ranges = split_ranges(plan_ranges(first, last), self._options.min_partitions or 0)
+        return [OffsetRange(each) for each in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, OffsetRange)
+        return _read(self._options, self._schema, partition.range)
+
+    def _ends(self) -> Offsets:
+        names = self._asked.partitions()
+        return self._asked.resolve(names, self._options.end)
+
+    def _beginnings(self, names: list[TopicPartition]) -> Offsets:
+        """Where partitions that came after the query began are read from: their first record."""
+        unknown = [name for name in names if name not in self._first]
+        if unknown:
+            self._first |= self._asked.at_marks(dict.fromkeys(unknown, -2))
+        return {name: self._first[name] for name in names}
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"{what} To go on regardless, set failOnDataLoss to false.")
+        _log.warning("%s", what)
+
+
+_consumers: dict[tuple[tuple[str, object], ...], Consumer] = {}
+_owner = os.getpid()
+
+
+def _borrow(options: SourceOptions) -> tuple[tuple[tuple[str, object], ...], Consumer]:
+    """A consumer for the options: the worker's own from the batch before, or a new one."""
+    global _owner
+    if _owner != os.getpid():  # Spark forks workers, and a consumer does not survive a fork
+        _consumers.clear()
+        _owner = os.getpid()
+    config = client_config(
+        options.kafka,
+        **{
+            # librdkafka asks for a group although none is joined and nothing committed.
+            "group.id": "barnabas-spark-source",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            # As Spark's connector and Java's consumer have it; librdkafka alone would take read_committed.
+            "isolation.level": "read_uncommitted",
+            "auto.offset.reset": "error" if options.fail_on_data_loss else "earliest",
+            "fetch.wait.max.ms": 100,
+            "queued.max.messages.kbytes": 16 * 1024,
+        },
+    )
+    key = tuple(sorted(config.items()))
+    return key, _consumers.pop(key, None) or open_client(Consumer, config)
+
+
+def _read(options: SourceOptions, schema: StructType, wanted: Range) -> Iterator[pa.RecordBatch]:
+    """The records of a range as Arrow batches.
+
+    Offsets may have holes (compaction, markers of transactions), even at the range's end, so reading stops at the first
+    record that lies at or past the end, or when the broker says that the partition ends.
+    """
+    if not wanted.size:
+        return
+    key, consumer = _borrow(options)
+    arrow_schema = to_arrow_schema(schema, timezone="UTC")
+    builders = [_COLUMNS[field.name] for field in schema.fields]
+    try:
+        consumer.assign([ClientPartition(wanted.topic, wanted.partition, wanted.start)])
+        for messages in _poll(consumer, options, wanted):
+            columns = [
+                pa.array(build(messages), type=field.type) for build, field in zip(builders, arrow_schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema)
+        consumer.unassign()
+    except BaseException:
+        consumer.close()
+        raise
+    _consumers[key] = consumer
+
+
+def _poll(consumer: Consumer, options: SourceOptions, wanted: Range) -> Iterator[list[Message]]:
+    next_offset = wanted.start
+    deadline = time.monotonic() + options.fetch_timeout_ms / 1000
+    while next_offset < wanted.end:
+        polled = consumer.consume(min(_BATCH_RECORDS, wanted.end - next_offset), _POLL_S)
+        records: list[Message] = []
+        for message in polled:
+            failure = message.error()
+            if failure is None:
+                records.append(message)
+                next_offset = message.offset() + 1
+            elif failure.code() == KafkaError._PARTITION_EOF:
+                next_offset = max(next_offset, message.offset())
+                if next_offset < wanted.end and not options.fail_on_data_loss:
+                    next_offset = wanted.end  # the topic was made anew and is shorter now
+            else:
+                _raise_if_final(failure, wanted, next_offset)
+        if records:
+            deadline = time.monotonic() + options.fetch_timeout_ms / 1000
+            if records[0].offset() < wanted.start or records[-1].offset() >= wanted.end:
+                records = [each for each in records if wanted.start <= each.offset() < wanted.end]
+            if records:
+                yield records
+        elif time.monotonic() > deadline:
+            raise BarnabasError(
+                f"no record of {wanted.topic}-{wanted.partition} at offset {next_offset} (up to {wanted.end}) came "
+                f"within fetchTimeoutMs = {options.fetch_timeout_ms}: is the partition's leader up?"
+            )
+
+
+def _raise_if_final(failure: KafkaError, wanted: Range, next_offset: int) -> None:
+    code = failure.code()
+    if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        raise DataLossError(
+            f"{wanted.topic}-{wanted.partition} has no offset {next_offset} any more: retention or DeleteRecords took "
+            f"it. To go on with what is there, set failOnDataLoss to false."
+        )
+    if failure.fatal() or code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTHENTICATION):
+        raise BarnabasError(f"cannot read {wanted.topic}-{wanted.partition}: {failure.str()}")

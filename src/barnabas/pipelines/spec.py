@@ -1,0 +1,526 @@
+"""A flow, declared: the TOML file that ``barnabas pipeline run`` takes, as typed values. Needs no Spark.
+
+    topics -> parsed rows -> derived columns, filter -> windowed aggregate with a watermark -> database, topic
+
+Every problem is a `SpecError` that names the file, the line and the field, and says what would be right. What can only
+be judged by Spark (an SQL expression, say) is judged when the flow starts. docs/reference/pipelines.md lists all fields.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from barnabas.base.errors import ConfigError
+from barnabas.pipelines.toml_lines import locate
+
+__all__ = [
+    "Aggregate",
+    "DatabaseSink",
+    "Flow",
+    "Format",
+    "Resources",
+    "Sink",
+    "Source",
+    "SpecError",
+    "TopicSink",
+    "Transform",
+    "Trigger",
+    "load",
+    "parse",
+]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DURATION = re.compile(r"\d+(\.\d+)? (millisecond|second|minute|hour|day|week)s?( \d+ (second|minute|hour|day)s?)*")
+_TYPE = re.compile(
+    r"(string|boolean|tinyint|smallint|int|integer|bigint|long|float|double|date|timestamp|timestamp_ntz|binary"
+    r"|decimal\(\s*\d+\s*,\s*\d+\s*\))",
+    re.IGNORECASE,
+)
+_NESTED_TYPE = re.compile(r"(array|map|struct)<.+>", re.IGNORECASE)
+_MEMORY = re.compile(r"\d+[kmgKMG]")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+POSITION = ("source_topic", "source_partition", "source_offset")
+"""The key of rows that are not aggregated: where each came from."""
+
+
+class SpecError(ConfigError):
+    """A flow's file is wrong; the message begins with file and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a record's value becomes columns."""
+
+    type: str
+    columns: dict[str, str]
+    null: str = ""
+    delimiter: str = ","
+    timestamp_format: str | None = None
+    required: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Which topics of which cluster are read, from where, and what happens to bad rows."""
+
+    bootstrap_servers: str
+    format: Format
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    starting_offsets: str = "earliest"
+    max_offsets_per_trigger: int = 100_000
+    isolation: str = "read_committed"
+    fail_on_data_loss: bool = True
+    group: str | None = None
+    bad_rows_topic: str | None = None
+    kafka: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """Row by row: derived columns in their order, then a filter, then a choice of columns; all Spark SQL."""
+
+    derive: dict[str, str] = field(default_factory=dict)
+    where: str | None = None
+    select: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Groups, in windows of event time when ``window`` is set."""
+
+    compute: dict[str, str]
+    group_by: tuple[str, ...] = ()
+    time: str | None = None
+    window: str | None = None
+    slide: str | None = None
+    watermark: str | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that tell one result row from another."""
+        return (("window_start", "window_end") if self.window else ()) + self.group_by
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSink:
+    """A table that takes results as upserts on ``key``; ``url`` is a path for SQLite."""
+
+    type: str
+    url: str
+    table: str
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSink:
+    """A topic that takes results as JSON, keyed by ``key``: read compacted it holds each result once."""
+
+    topic: str
+    key: tuple[str, ...]
+    bootstrap_servers: str
+    kafka: dict[str, str] = field(default_factory=dict)
+
+
+Sink = DatabaseSink | TopicSink
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """When micro-batches run: one after another (no interval), at an interval, or until what is there now is done."""
+
+    interval: str | None = None
+    available_now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What Spark may use on this machine."""
+
+    cores: int = 2
+    memory: str = "1g"
+    shuffle_partitions: int = 2
+    spark: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A whole pipeline."""
+
+    name: str
+    checkpoint: str
+    source: Source
+    sinks: tuple[Sink, ...]
+    transform: Transform = Transform()
+    aggregate: Aggregate | None = None
+    trigger: Trigger = Trigger()
+    resources: Resources = Resources()
+
+
+def load(path: str | os.PathLike[str], overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Flow:
+    """Reads a flow's file; ``overrides`` are ``path.to.key=value``, ``environ`` fills in ``${NAME}``.
+
+    Relative paths in the file (checkpoint, SQLite) are taken from the file's folder. Raises `SpecError`.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"cannot read {file}: {error}") from error
+    return parse(text, file=str(file), overrides=overrides, environ=os.environ if environ is None else environ)
+
+
+def parse(
+    text: str,
+    *,
+    file: str = "flow.toml",
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Flow:
+    """The flow that a TOML text declares; raises `SpecError`."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{file}: no valid TOML: {error}") from error
+    lines = locate(text)
+    for override in overrides:
+        _override(values, override, lines)
+    root = _Table(values, "", file, lines, environ or {})
+    flow = _flow(root, Path(file).parent)
+    root.refuse_rest()
+    return flow
+
+
+def _override(values: dict[str, Any], override: str, lines: dict[str, int]) -> None:
+    path, equals, text = override.partition("=")
+    if not equals or not path.strip():
+        raise SpecError(f'--set takes key=value, for example source.topics=["t"]; got {override!r}')
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text  # a bare word is a text
+    here: Any = values
+    parts = [part for part in re.split(r"\.|\[(\d+)\]", path.strip()) if part]
+    for index, part in enumerate(parts):
+        is_last = index == len(parts) - 1
+        step: Any = int(part) if isinstance(here, list) and part.isdecimal() else part
+        if isinstance(here, list) and (not isinstance(step, int) or step >= len(here)):
+            raise SpecError(f"--set {path}: there is no entry {part} in a list of {len(here)}")
+        if not isinstance(here, dict | list):
+            raise SpecError(f"--set {path}: {'.'.join(parts[:index])} is no table")
+        if is_last:
+            here[step] = value
+        else:
+            here = here.setdefault(step, {}) if isinstance(here, dict) else here[step]
+    lines[path.strip()] = 0  # not from the file
+
+
+class _Table:
+    """A TOML table that is read field by field; what is left unread at the end is unknown."""
+
+    def __init__(
+        self, values: dict[str, Any], path: str, file: str, lines: dict[str, int], environ: Mapping[str, str]
+    ) -> None:
+        self._values = values
+        self._path = path
+        self._file = file
+        self._lines = lines
+        self._environ = environ
+        self._read: dict[str, None] = {}
+        self._children: list[_Table] = []
+
+    def at(self, name: str) -> str:
+        return f"{self._path}.{name}" if self._path and name else self._path or name
+
+    def fail(self, name: str, problem: str) -> SpecError:
+        path = self.at(name)
+        probe = path
+        while probe and probe not in self._lines:
+            probe = probe.rpartition(".")[0]
+        line = self._lines.get(probe)
+        place = self._file if line is None else "--set" if line == 0 else f"{self._file}:{line}"
+        return SpecError(f"{place}: {path}: {problem}" if path else f"{place}: {problem}")
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def _take(self, name: str, kind: type, what: str) -> Any:
+        self._read[name] = None
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise self.fail(name, f"is {value!r}, but must be {what}")
+        return value
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        value = self._take(name, str, "a text")
+        return default if value is None else self._expand(name, value)
+
+    def needed(self, name: str, hint: str = "") -> str:
+        value = self.text(name)
+        if not value:
+            raise self.fail(name, f"is missing{': ' + hint if hint else ''}" if value is None else "is empty")
+        return value
+
+    def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
+        value = self.text(name, default)
+        if value not in choices:
+            was = "is missing" if value is None else f"is {value!r}"
+            raise self.fail(name, f"{was}, but must be one of {', '.join(choices)}")
+        return str(value)
+
+    def number(self, name: str, default: int) -> int:
+        value = self._take(name, int, "a whole number")
+        if value is not None and value < 1:
+            raise self.fail(name, f"is {value}, but must be at least 1")
+        return default if value is None else int(value)
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        value = self._take(name, bool, "true or false")
+        return default if value is None else bool(value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        value = self._take(name, list, 'a list of texts, like ["a", "b"]')
+        for each in value or ():
+            if not isinstance(each, str) or not each:
+                raise self.fail(name, f"has the entry {each!r}, but entries must be texts")
+        return tuple(self._expand(name, each) for each in value or ())
+
+    def texts_by_name(self, name: str) -> dict[str, str]:
+        value = self._take(name, dict, 'a table of texts, like {a = "x"}') or {}
+        for key, each in value.items():
+            if not isinstance(each, str):
+                raise self.fail(f"{name}.{key}", f"is {each!r}, but must be a text")
+        return {key: self._expand(f"{name}.{key}", each) for key, each in value.items()}
+
+    def duration(self, name: str) -> str | None:
+        value = self.text(name)
+        if value is not None and not _DURATION.fullmatch(value):
+            raise self.fail(name, f'is {value!r}, but must be a time such as "10 minutes" or "1 day"')
+        return value
+
+    def table(self, name: str) -> "_Table | None":
+        value = self._take(name, dict, f"a table [{self.at(name)}]")
+        return None if value is None else self._child(value, self.at(name))
+
+    def tables(self, name: str) -> "list[_Table]":
+        value = self._take(name, list, f"an array of tables [[{self.at(name)}]]") or []
+        if not all(isinstance(each, dict) for each in value):
+            raise self.fail(name, f"must be an array of tables [[{self.at(name)}]]")
+        return [self._child(each, f"{self.at(name)}[{index}]") for index, each in enumerate(value)]
+
+    def _child(self, value: dict[str, Any], path: str) -> "_Table":
+        child = _Table(value, path, self._file, self._lines, self._environ)
+        self._children.append(child)
+        return child
+
+    def refuse_rest(self) -> None:
+        for name in self._values:
+            if name not in self._read:
+                raise self.fail(name, f"is unknown here; known are {', '.join(self._read)}")
+        for child in self._children:
+            child.refuse_rest()
+
+    def _expand(self, name: str, value: str) -> str:
+        def look_up(found: re.Match[str]) -> str:
+            variable = found.group(1)
+            if variable not in self._environ:
+                raise self.fail(name, f"refers to the environment variable {variable}, which is not set")
+            return self._environ[variable]
+
+        return _VARIABLE.sub(look_up, value)
+
+
+def _flow(root: _Table, folder: Path) -> Flow:
+    name = root.needed("name")
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+        raise root.fail("name", f"is {name!r}, but may hold letters, digits, dot, dash and underscore only")
+    checkpoint = root.needed("checkpoint", "the folder that keeps the flow's position and state")
+    source_table = root.table("source")
+    if source_table is None:
+        raise root.fail("source", "is missing: the table [source] says which topics are read")
+    source = _source(source_table)
+    transform = _transform(root.table("transform"))
+    aggregate = _aggregate(root.table("aggregate"))
+    sinks = tuple(_sink(each, source, aggregate, folder) for each in root.tables("sinks"))
+    if not sinks:
+        raise root.fail("sinks", "is missing: at least one table [[sinks]] says where results go")
+    return Flow(
+        name=name,
+        checkpoint=_path(checkpoint, folder),
+        source=source,
+        sinks=sinks,
+        transform=transform,
+        aggregate=aggregate,
+        trigger=_trigger(root.table("trigger")),
+        resources=_resources(root.table("resources")),
+    )
+
+
+def _source(table: _Table) -> Source:
+    topics, pattern = table.texts("topics"), table.text("pattern")
+    if bool(topics) == bool(pattern):
+        raise table.fail("topics", 'give either topics = ["name"] or pattern = "regular expression"')
+    if pattern:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise table.fail("pattern", f"is no regular expression: {error}") from error
+    format_table = table.table("format")
+    if format_table is None:
+        raise table.fail("format", "is missing: the table [source.format] says how values become columns")
+    kafka = table.texts_by_name("kafka")
+    for reserved in ("bootstrap.servers", "isolation.level"):
+        if reserved in kafka:
+            raise table.fail(f"kafka.{reserved}", "has a field of its own in [source]")
+    return Source(
+        bootstrap_servers=table.needed("bootstrap_servers", 'for example "localhost:9092"'),
+        topics=topics,
+        pattern=pattern,
+        format=_format(format_table),
+        starting_offsets=_starting(table),
+        max_offsets_per_trigger=table.number("max_offsets_per_trigger", 100_000),
+        isolation=table.choice("isolation", ("read_committed", "read_uncommitted"), "read_committed"),
+        fail_on_data_loss=table.boolean("fail_on_data_loss", default=True),
+        group=table.text("group"),
+        bad_rows_topic=table.text("bad_rows_topic"),
+        kafka=kafka,
+    )
+
+
+def _starting(table: _Table) -> str:
+    from barnabas.pipelines.offsets import from_json
+
+    value = table.text("starting_offsets", "earliest") or ""
+    if value not in ("earliest", "latest"):
+        try:
+            from_json(value)
+        except ConfigError as error:
+            raise table.fail("starting_offsets", f"is neither earliest nor latest, and {error}") from error
+    return value
+
+
+def _format(table: _Table) -> Format:
+    kind = table.choice("type", ("csv", "json", "text"))
+    columns = table.texts_by_name("columns")
+    if kind == "text":
+        if columns:
+            raise table.fail("columns", "is not for the format text, whose only column is value")
+        columns = {"value": "string"}
+    elif not columns:
+        raise table.fail("columns", 'is missing: name = "type" for each column')
+    for name, type_name in columns.items():
+        _check_name(table, f"columns.{name}", name)
+        nested = kind == "json" and _NESTED_TYPE.fullmatch(type_name)
+        if not (_TYPE.fullmatch(type_name) or nested):
+            raise table.fail(
+                f"columns.{name}", f"has the type {type_name!r}, which is not known: int, string, double, ..."
+            )
+    required = table.texts("required")
+    for name in required:
+        if name not in columns:
+            raise table.fail("required", f"names {name}, which is no column of the format")
+    delimiter = table.text("delimiter", ",") or ""
+    if len(delimiter) != 1:
+        raise table.fail("delimiter", "must be one character")
+    null = table.text("null", "") or ""
+    if kind != "csv" and (table.has("null") or table.has("delimiter")):
+        raise table.fail("null" if table.has("null") else "delimiter", f"is for the format csv, not {kind}")
+    return Format(kind, columns, null, delimiter, table.text("timestamp_format"), required)
+
+
+def _transform(table: _Table | None) -> Transform:
+    if table is None:
+        return Transform()
+    derive = table.texts_by_name("derive")
+    for name in derive:
+        _check_name(table, f"derive.{name}", name)
+    return Transform(derive, table.text("where"), table.texts("select"))
+
+
+def _aggregate(table: _Table | None) -> Aggregate | None:
+    if table is None:
+        return None
+    compute, group_by = table.texts_by_name("compute"), table.texts("group_by")
+    if not compute:
+        raise table.fail("compute", 'is missing: name = "count(*)" for each figure')
+    for name in compute:
+        _check_name(table, f"compute.{name}", name)
+        if name in group_by:
+            raise table.fail(f"compute.{name}", "is also in group_by")
+    for name in group_by:
+        _check_name(table, "group_by", name)
+    time, window = table.text("time"), table.duration("window")
+    slide, watermark = table.duration("slide"), table.duration("watermark")
+    if window and not time:
+        raise table.fail("time", "is missing: the column of event time that windows are cut from")
+    if window and not watermark:
+        raise table.fail("watermark", "is missing: how late a row may come; without it state would grow for ever")
+    for name, value in (("slide", slide), ("watermark", watermark), ("time", time)):
+        if value and not window:
+            raise table.fail(name, "needs window")
+    if not window and not group_by:
+        raise table.fail("group_by", "is missing: give group_by, window, or both")
+    return Aggregate(compute, group_by, time, window, slide, watermark)
+
+
+def _sink(table: _Table, source: Source, aggregate: Aggregate | None, folder: Path) -> Sink:
+    kind = table.choice("type", ("sqlite", "postgresql", "topic"))
+    key = table.texts("key")
+    if aggregate:
+        if key:
+            raise table.fail("key", f"is given by the aggregate: {', '.join(aggregate.keys)}")
+        key = aggregate.keys
+    key = key or POSITION
+    if kind == "topic":
+        kafka = table.texts_by_name("kafka")
+        servers = table.text("bootstrap_servers")
+        # Another cluster's security settings are not this one's.
+        own = kafka if servers else {**_for_producers(source.kafka), **kafka}
+        return TopicSink(table.needed("topic"), key, servers or source.bootstrap_servers, own)
+    name = table.needed("table")
+    if not re.fullmatch(rf"{_NAME.pattern}(\.{_NAME.pattern})?", name):
+        raise table.fail("table", f"is {name!r}, which is no name of a table")
+    if kind == "sqlite":
+        return DatabaseSink(kind, _path(table.needed("path", "the database's file"), folder), name, key)
+    return DatabaseSink(kind, table.needed("url", 'like "postgresql://user@host/database"'), name, key)
+
+
+def _for_producers(kafka: Mapping[str, str]) -> dict[str, str]:
+    shared = ("security.", "sasl.", "ssl.", "client.", "socket.", "broker.address.", "metadata.")
+    return {name: text for name, text in kafka.items() if name.startswith(shared)}
+
+
+def _trigger(table: _Table | None) -> Trigger:
+    if table is None:
+        return Trigger()
+    interval, available_now = table.duration("interval"), table.boolean("available_now", default=False)
+    if interval and available_now:
+        raise table.fail("interval", "cannot be combined with available_now")
+    return Trigger(interval, available_now)
+
+
+def _resources(table: _Table | None) -> Resources:
+    if table is None:
+        return Resources()
+    memory = table.text("memory", "1g") or ""
+    if not _MEMORY.fullmatch(memory):
+        raise table.fail("memory", f'is {memory!r}, but must be like "512m" or "2g"')
+    cores = table.number("cores", 2)
+    return Resources(cores, memory, table.number("shuffle_partitions", cores), table.texts_by_name("spark"))
+
+
+def _check_name(table: _Table, field_name: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise table.fail(field_name, f"{name!r} is no name of a column: letters, digits and underscore")
+    if name.startswith("_barnabas"):
+        raise table.fail(field_name, "names that begin with _barnabas are taken")
+
+
+def _path(value: str, folder: Path) -> str:
+    return value if "://" in value else str((folder / os.path.expanduser(value)).absolute())
