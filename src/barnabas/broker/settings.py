@@ -1,0 +1,386 @@
+"""Every broker property that we understand, under Kafka 3.9's names and with its defaults.
+
+Properties of features that do not exist here are not listed; one that is given all the same is kept, shown by
+DescribeConfigs and named in a warning at start. `UPDATE_MODES` says which may change while the broker runs (KIP-226).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.settings import Check, Definitions, Kind, Setting, Values, at_least, between, one_of
+
+__all__ = [
+    "DEFINITIONS",
+    "UPDATE_MODES",
+    "WITHOUT_EFFECT",
+    "ListenerAddress",
+    "UpdateMode",
+    "advertised_listeners",
+    "connection_caps",
+    "inter_broker_listener",
+    "listeners",
+    "log_dirs",
+]
+
+BOOLEAN, STRING, INT, LONG, SHORT, DOUBLE, LIST = (
+    Kind.BOOLEAN,
+    Kind.STRING,
+    Kind.INT,
+    Kind.LONG,
+    Kind.SHORT,
+    Kind.DOUBLE,
+    Kind.LIST,
+)
+MAX_INT = str((1 << 31) - 1)
+MAX_LONG = str((1 << 63) - 1)
+POSITIVE = at_least(1)
+NOT_NEGATIVE = at_least(0)
+
+
+class UpdateMode(Enum):
+    """Whether a property may change while the broker runs, and for whom."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+def _a(name: str, kind: Kind, default: str | int | None, doc: str, check: Check | None = None) -> Setting:
+    return Setting(name, kind, None if default is None else str(default), doc, check)
+
+
+_COORDINATION = (
+    Setting(
+        "zookeeper.connect",
+        STRING,
+        None,
+        "Addresses of the coordination ensemble, host:port separated by commas; a chroot path may follow the last.",
+        required=True,
+    ),
+    _a(
+        "zookeeper.session.timeout.ms",
+        INT,
+        18000,
+        "How long coordination may not hear from us before we count as dead.",
+    ),
+    _a(
+        "zookeeper.connection.timeout.ms",
+        INT,
+        None,
+        "How long to try to reach the ensemble at start; zookeeper.session.timeout.ms unless set.",
+    ),
+    _a("zookeeper.max.in.flight.requests", INT, 10, "Most requests to the ensemble without an answer.", POSITIVE),
+)
+
+_IDENTITY = (
+    _a("broker.id", INT, -1, "This broker's id; -1 takes a generated one.", at_least(-1)),
+    _a("broker.id.generation.enable", BOOLEAN, "true", "Whether ids above reserved.broker.max.id may be generated."),
+    _a("reserved.broker.max.id", INT, 1000, "The largest id that broker.id may name.", NOT_NEGATIVE),
+    _a("broker.rack", STRING, None, "The rack of this broker, for placing replicas and for nearest replica reads."),
+    _a("delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted."),
+    _a("auto.create.topics.enable", BOOLEAN, "true", "Whether asking for the metadata of a missing topic creates it."),
+    _a(
+        "inter.broker.protocol.version",
+        STRING,
+        "3.9-IV0",
+        "What the brokers of the cluster say to each other; needed in a rolling upgrade only.",
+    ),
+)
+
+_NETWORK = (
+    _a("listeners", STRING, "PLAINTEXT://:9092", "Where to listen: NAME://host:port, separated by commas."),
+    _a("advertised.listeners", STRING, None, "What clients are told to connect to; the listeners unless set."),
+    _a(
+        "listener.security.protocol.map",
+        STRING,
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "The security protocol of each listener name.",
+    ),
+    _a("inter.broker.listener.name", STRING, None, "The listener that brokers use among themselves."),
+    _a("security.inter.broker.protocol", STRING, "PLAINTEXT", "Names the inter-broker listener where its name is not."),
+    _a("socket.send.buffer.bytes", INT, 102400, "SO_SNDBUF of client connections; -1 leaves it to the system."),
+    _a("socket.receive.buffer.bytes", INT, 102400, "SO_RCVBUF of client connections; -1 leaves it to the system."),
+    _a("socket.request.max.bytes", INT, 104857600, "The largest request.", POSITIVE),
+    _a("queued.max.requests", INT, 500, "Requests that may wait before no more are read.", POSITIVE),
+    _a("max.connections", INT, MAX_INT, "Most connections of all addresses.", NOT_NEGATIVE),
+    _a("max.connections.per.ip", INT, MAX_INT, "Most connections of one address.", NOT_NEGATIVE),
+    _a("max.connections.per.ip.overrides", STRING, "", "Caps for single addresses: host:count, separated by commas."),
+    _a("connections.max.idle.ms", LONG, 600000, "Connections that were silent for so long are closed."),
+    _a("request.timeout.ms", INT, 30000, "How long requests of this broker to others may take."),
+)
+
+_LOG = (
+    _a("log.dir", STRING, "/tmp/kafka-logs", "Where partitions are kept, if log.dirs is not set."),  # noqa: S108 - Kafka's default
+    _a("log.dirs", STRING, None, "Folders in which partitions are kept, separated by commas."),
+    _a("num.partitions", INT, 1, "Partitions of topics that are created automatically.", POSITIVE),
+    _a("message.max.bytes", INT, 1048588, "The largest record batch.", NOT_NEGATIVE),
+    _a("log.segment.bytes", INT, 1073741824, "A segment of this size is closed.", at_least(14)),
+    _a("log.roll.ms", LONG, None, "A segment of this age is closed; log.roll.hours unless set.", POSITIVE),
+    _a("log.roll.hours", INT, 168, "A segment of this age is closed.", POSITIVE),
+    _a("log.roll.jitter.ms", LONG, None, "At most so much is taken off log.roll.ms.", NOT_NEGATIVE),
+    _a("log.roll.jitter.hours", INT, 0, "At most so much is taken off log.roll.hours.", NOT_NEGATIVE),
+    _a("log.retention.ms", LONG, None, "Segments of this age are deleted; -1 for never."),
+    _a("log.retention.minutes", INT, None, "Segments of this age are deleted, if log.retention.ms is not set."),
+    _a("log.retention.hours", INT, 168, "Segments of this age are deleted, if neither of the finer ones is set."),
+    _a("log.retention.bytes", LONG, -1, "Old segments of partitions larger than this are deleted; -1 for no limit."),
+    _a("log.retention.check.interval.ms", LONG, 300000, "How often retention is applied.", POSITIVE),
+    _a("log.cleanup.policy", LIST, "delete", "What happens to old segments.", one_of("compact", "delete")),
+    _a("log.segment.delete.delay.ms", LONG, 60000, "How long deleted files stay for readers.", NOT_NEGATIVE),
+    _a("log.index.size.max.bytes", INT, 10485760, "The largest offset index.", at_least(4)),
+    _a("log.index.interval.bytes", INT, 4096, "Bytes of records between two index entries.", NOT_NEGATIVE),
+    _a("log.flush.interval.messages", LONG, MAX_LONG, "Records after which a partition is synced to disk.", POSITIVE),
+    _a("log.flush.interval.ms", LONG, None, "Time after which a partition is synced to disk."),
+    _a("log.flush.scheduler.interval.ms", LONG, MAX_LONG, "How often to look for partitions that are due for a sync."),
+    _a("log.flush.offset.checkpoint.interval.ms", INT, 60000, "How often recovery points are written.", NOT_NEGATIVE),
+    _a(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        INT,
+        60000,
+        "How often log start offsets are written.",
+        NOT_NEGATIVE,
+    ),
+    _a("log.preallocate", BOOLEAN, "false", "Whether segments get their size on disk at once."),
+    _a(
+        "log.message.timestamp.type",
+        STRING,
+        "CreateTime",
+        "Whose clock stamps records.",
+        one_of("CreateTime", "LogAppendTime"),
+    ),
+    _a("log.message.timestamp.before.max.ms", LONG, MAX_LONG, "How far in the past timestamps may lie.", NOT_NEGATIVE),
+    _a("log.message.timestamp.after.max.ms", LONG, MAX_LONG, "How far ahead timestamps may lie.", NOT_NEGATIVE),
+    _a(
+        "compression.type",
+        STRING,
+        "producer",
+        "The codec that topics are stored in; producer keeps what comes.",
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    _a("log.cleaner.delete.retention.ms", LONG, 86400000, "How long compacted topics keep tombstones.", NOT_NEGATIVE),
+    _a("log.cleaner.min.compaction.lag.ms", LONG, 0, "Records younger than this are not compacted.", NOT_NEGATIVE),
+    _a("log.cleaner.max.compaction.lag.ms", LONG, MAX_LONG, "Records older than this are compacted.", POSITIVE),
+    _a("log.cleaner.min.cleanable.ratio", DOUBLE, "0.5", "Dirty share at which a log is compacted.", between(0, 1)),
+)
+
+_REPLICATION = (
+    _a("default.replication.factor", INT, 1, "Replicas of topics that are created automatically."),
+    _a("min.insync.replicas", INT, 1, "Replicas that must have a record before acks=all is answered.", POSITIVE),
+    _a("replica.lag.time.max.ms", LONG, 30000, "A follower that was not caught up for so long leaves the ISR."),
+    _a("replica.fetch.max.bytes", INT, 1048576, "Bytes a follower asks of a partition.", NOT_NEGATIVE),
+    _a("replica.fetch.response.max.bytes", INT, 10485760, "Bytes a follower asks of a leader.", NOT_NEGATIVE),
+    _a("replica.fetch.min.bytes", INT, 1, "Bytes a follower waits for."),
+    _a("replica.fetch.wait.max.ms", INT, 500, "How long a follower waits for them."),
+    _a("replica.fetch.backoff.ms", INT, 1000, "How long a follower waits after a failed fetch.", NOT_NEGATIVE),
+    _a("replica.socket.timeout.ms", INT, 30000, "How long a follower's request may take."),
+    _a(
+        "replica.high.watermark.checkpoint.interval.ms",
+        LONG,
+        5000,
+        "How often high watermarks are written to disk.",
+        POSITIVE,
+    ),
+    _a("unclean.leader.election.enable", BOOLEAN, "false", "Whether a replica outside the ISR may become leader."),
+    _a(
+        "auto.leader.rebalance.enable", BOOLEAN, "true", "Whether leadership goes back to preferred replicas by itself."
+    ),
+    _a("leader.imbalance.per.broker.percentage", INT, 10, "Share of misplaced leaders at which that happens."),
+    _a("leader.imbalance.check.interval.seconds", LONG, 300, "How often that is looked at.", POSITIVE),
+    _a("controller.socket.timeout.ms", INT, 30000, "How long the controller's requests to brokers may take."),
+    _a("controlled.shutdown.enable", BOOLEAN, "true", "Whether leadership is handed over before a stop."),
+    _a("controlled.shutdown.max.retries", INT, 3, "Attempts at that."),
+    _a("controlled.shutdown.retry.backoff.ms", LONG, 5000, "Time between them."),
+)
+
+_GROUPS = (
+    _a("group.min.session.timeout.ms", INT, 6000, "The shortest session time-out of a consumer."),
+    _a("group.max.session.timeout.ms", INT, 1800000, "The longest session time-out of a consumer."),
+    _a("group.initial.rebalance.delay.ms", INT, 3000, "How long a new group waits for more members."),
+    _a("group.max.size", INT, MAX_INT, "Most members of a group.", POSITIVE),
+    _a("offset.metadata.max.bytes", INT, 4096, "Most bytes of metadata beside a committed offset."),
+    _a("offsets.load.buffer.size", INT, 5242880, "Bytes read at a time when offsets are loaded.", POSITIVE),
+    _a("offsets.retention.minutes", INT, 10080, "How long offsets of an empty group are kept.", POSITIVE),
+    _a("offsets.retention.check.interval.ms", LONG, 600000, "How often to look for offsets to forget.", POSITIVE),
+    _a("offsets.topic.num.partitions", INT, 50, "Partitions of __consumer_offsets.", POSITIVE),
+    _a("offsets.topic.replication.factor", SHORT, 3, "Replicas of __consumer_offsets.", POSITIVE),
+    _a("offsets.topic.segment.bytes", INT, 104857600, "Segment size of __consumer_offsets.", POSITIVE),
+    _a("offsets.topic.compression.codec", INT, 0, "Codec number of __consumer_offsets."),
+    _a("offsets.commit.timeout.ms", INT, 5000, "How long a commit waits for replicas.", POSITIVE),
+)
+
+_SERVING = (
+    _a("fetch.max.bytes", INT, 57671680, "Most bytes of a fetch answer.", at_least(1024)),
+    _a("max.incremental.fetch.session.cache.slots", INT, 1000, "Most fetch sessions kept.", NOT_NEGATIVE),
+    _a("producer.id.expiration.ms", INT, 86400000, "How long a silent producer's state is kept.", POSITIVE),
+)
+
+DEFINITIONS = Definitions((*_COORDINATION, *_IDENTITY, *_NETWORK, *_LOG, *_REPLICATION, *_GROUPS, *_SERVING))
+"""What the broker understands."""
+
+WITHOUT_EFFECT = {
+    "num.network.threads": "one event loop serves all connections",
+    "num.io.threads": "one event loop serves all requests",
+    "num.recovery.threads.per.data.dir": "logs are recovered one after the other",
+    "background.threads": "background work runs on the event loop",
+    "num.replica.fetchers": "one connection to each leader fetches all its partitions",
+    "transaction.state.log.replication.factor": "there are no transactions in this version",
+    "transaction.state.log.min.isr": "there are no transactions in this version",
+    "transaction.state.log.num.partitions": "there are no transactions in this version",
+}
+"""Properties that stand in every server.properties and have nothing to act on here, with the reason."""
+
+_CLUSTER_WIDE = (
+    "message.max.bytes",
+    "log.segment.bytes",
+    "log.roll.ms",
+    "log.roll.jitter.ms",
+    "log.retention.ms",
+    "log.retention.bytes",
+    "log.cleanup.policy",
+    "log.segment.delete.delay.ms",
+    "log.index.size.max.bytes",
+    "log.index.interval.bytes",
+    "log.flush.interval.messages",
+    "log.flush.interval.ms",
+    "log.preallocate",
+    "log.message.timestamp.type",
+    "log.message.timestamp.before.max.ms",
+    "log.message.timestamp.after.max.ms",
+    "log.cleaner.delete.retention.ms",
+    "log.cleaner.min.compaction.lag.ms",
+    "log.cleaner.max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio",
+    "compression.type",
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+    "producer.id.expiration.ms",
+)
+UPDATE_MODES: dict[str, UpdateMode] = dict.fromkeys(_CLUSTER_WIDE, UpdateMode.CLUSTER_WIDE)
+"""Properties that are not read-only. Cluster-wide ones may be set for one broker too."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerAddress:
+    """One listener: its name, its security protocol, and where it is."""
+
+    name: str
+    protocol: str
+    host: str
+    """Empty for all interfaces."""
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+_SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
+
+
+def _protocols(values: Values) -> dict[str, str]:
+    found = {}
+    for item in values["listener.security.protocol.map"].split(","):
+        name, separator, protocol = item.strip().partition(":")
+        if not name or not separator:
+            raise ConfigError(f"listener.security.protocol.map: {item!r} is not NAME:PROTOCOL")
+        found[name.strip().upper()] = protocol.strip().upper()
+    return found
+
+
+def _parse_listeners(values: Values, setting: str) -> list[ListenerAddress]:
+    protocols = _protocols(values)
+    found: list[ListenerAddress] = []
+    for item in values[setting].split(","):
+        if not item.strip():
+            continue
+        name, separator, address = item.strip().partition("://")
+        host, colon, port = address.rpartition(":")
+        name = name.upper()
+        if not separator or not colon or not port.isdigit() or int(port) > 65535:
+            raise ConfigError(f"{setting}: {item.strip()!r} is not NAME://host:port")
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise ConfigError(f"{setting}: listener.security.protocol.map names no security protocol for {name}")
+        if protocol not in _SUPPORTED_PROTOCOLS:
+            raise ConfigError(
+                f"{setting}: {name} uses {protocol}, which this version does not speak; use a PLAINTEXT listener"
+            )
+        found.append(ListenerAddress(name, protocol, host.strip("[]"), int(port)))
+    if not found:
+        raise ConfigError(f"{setting} names no listener")
+    for what, kept in (("name", [a.name for a in found]), ("port", [a.port for a in found if a.port])):
+        if setting == "listeners" and len(set(kept)) != len(kept):
+            raise ConfigError(f"{setting}: each listener must have a {what} of its own: {values[setting]}")
+    return found
+
+
+def listeners(values: Values) -> list[ListenerAddress]:
+    """Where to listen; raises `ConfigError`."""
+    return _parse_listeners(values, "listeners")
+
+
+def advertised_listeners(values: Values, bound: list[ListenerAddress], own_host: str) -> list[ListenerAddress]:
+    """What other brokers and clients are to connect to, given the listeners with their real ports.
+
+    ``own_host`` stands for listeners on all interfaces; a port of 0 stands for the real one.
+    """
+    if values["advertised.listeners"] is None:
+        told = bound
+    else:
+        told = _parse_listeners(values, "advertised.listeners")
+    ports = {listener.name: listener.port for listener in bound}
+    found = []
+    for listener in told:
+        if listener.name not in ports:
+            raise ConfigError(f"advertised.listeners: there is no listener {listener.name}")
+        if listener.host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+            if values["advertised.listeners"] is not None:
+                raise ConfigError(
+                    f"advertised.listeners: nobody can connect to {listener.host}; name an address or a host"
+                )
+            raise ConfigError(
+                f"listeners: {listener.host} cannot be told to clients; set advertised.listeners, or leave the host out"
+            )
+        found.append(
+            ListenerAddress(
+                listener.name, listener.protocol, listener.host or own_host, listener.port or ports[listener.name]
+            )
+        )
+    return found
+
+
+def inter_broker_listener(values: Values) -> str:
+    """The name of the listener that brokers use among themselves; raises `ConfigError` when there is none."""
+    name = values["inter.broker.listener.name"]
+    if name is not None and values.is_set("security.inter.broker.protocol"):
+        raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
+    chosen: str = (name or values["security.inter.broker.protocol"]).upper()
+    if chosen not in [listener.name for listener in listeners(values)]:
+        raise ConfigError(f"There is no listener {chosen} for the brokers among themselves: {values['listeners']}")
+    return chosen
+
+
+def log_dirs(values: Values) -> list[str]:
+    """The log dirs, in order, each once; raises `ConfigError`."""
+    text = values["log.dirs"] or values["log.dir"]
+    found = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not found:
+        raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
+    return found
+
+
+def connection_caps(values: Values) -> Mapping[str, int]:
+    """Caps of max.connections.per.ip.overrides by host; raises `ConfigError`."""
+    found = {}
+    for item in values["max.connections.per.ip.overrides"].split(","):
+        if not item.strip():
+            continue
+        host, colon, count = item.strip().rpartition(":")
+        if not colon or not count.isdigit():
+            raise ConfigError(f"max.connections.per.ip.overrides: {item.strip()!r} is not host:count")
+        found[host] = int(count)
+    return found
