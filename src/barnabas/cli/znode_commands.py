@@ -1,0 +1,421 @@
+"""The commands of the ZooKeeper shell that talk to the service: one function each, with zkCli's flags and output."""
+
+import base64
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from barnabas.base.errors import BarnabasError
+from barnabas.coordination.client import BlockingClient
+from barnabas.coordination.client_operations import Operation, WatchCallback, create, delete, set_data
+from barnabas.coordination.client_operations import set_acl as set_acl_operation
+from barnabas.wire.jute.codec import decode
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.opcodes import CreateMode, OpCode, Perms, WatcherType
+from barnabas.wire.jute.records import (
+    ACL,
+    OPEN_ACL,
+    Create2Response,
+    CreateTTLRequest,
+    GetAllChildrenNumberRequest,
+    GetAllChildrenNumberResponse,
+    GetEphemeralsRequest,
+    GetEphemeralsResponse,
+    Id,
+    RemoveWatchesRequest,
+    Stat,
+    WhoAmIResponse,
+)
+
+__all__ = ["COMMANDS", "CommandError", "Session", "describe_error"]
+
+
+class CommandError(BarnabasError):
+    """A command that makes no sense, or that the service refused."""
+
+
+class Session(NamedTuple):
+    """What commands work with: the connection, and who hears of watches."""
+
+    client: BlockingClient
+    watch: WatchCallback
+
+
+class Flags(NamedTuple):
+    """A command's flags (with their values, "" for none) and the rest of its words."""
+
+    given: dict[str, str]
+    words: list[str]
+
+    def has(self, name: str) -> bool:
+        return name in self.given
+
+    def number(self, name: str, default: int) -> int:
+        """A flag's value as a number."""
+        text = self.given.get(name)
+        if text is None:
+            return default
+        try:
+            return int(text)
+        except ValueError:
+            raise CommandError(f"-{name} {text}: a number is expected") from None
+
+
+class Command(NamedTuple):
+    """One command: what it takes, and the function that runs it.
+
+    ``flags`` are the letters of flags without a value, ``valued`` of those with one; ``words`` is how many words must
+    follow.
+    """
+
+    usage: str
+    run: Callable[[Session, Flags], None]
+    words: int
+    flags: str = ""
+    valued: str = ""
+
+    def parse(self, name: str, arguments: Sequence[str]) -> Flags:
+        """Flags may stand anywhere; letters may share a dash."""
+        given: dict[str, str] = {}
+        words: list[str] = []
+        rest: Iterator[str] = iter(arguments)
+        for word in rest:
+            # A lone minus sign, or a negative number, is a word.
+            if not word.startswith("-") or not word[1:2].isalpha():
+                words.append(word)
+                continue
+            for letter in word[1:]:
+                if letter in self.valued:
+                    given[letter] = next(rest, "")
+                elif letter in self.flags:
+                    given[letter] = ""
+                else:
+                    raise CommandError(f"Unrecognized option: {word}\n{name} {self.usage}")
+        if len(words) < self.words:
+            raise CommandError(f"{name} {self.usage}")
+        return Flags(given, words)
+
+
+def describe_error(error: KeeperError) -> str:
+    """zkCli's words for a refusal."""
+    words = {
+        ErrorCode.NO_NODE: "Node does not exist: ",
+        ErrorCode.NO_CHILDREN_FOR_EPHEMERALS: "Ephemerals cannot have children: ",
+        ErrorCode.NODE_EXISTS: "Node already exists: ",
+        ErrorCode.NOT_EMPTY: "Node not empty: ",
+        ErrorCode.INVALID_ACL: "Acl is not valid : ",
+        ErrorCode.NO_AUTH: "Insufficient permission : ",
+        ErrorCode.BAD_ARGUMENTS: "Arguments are not valid : ",
+        ErrorCode.BAD_VERSION: "version No is not valid : ",
+        ErrorCode.QUOTA_EXCEEDED: "Quota has exceeded : ",
+        ErrorCode.UNIMPLEMENTED: "The server does not offer this: ",
+    }.get(error.code)
+    return f"{words}{error.path}" if words else str(error)
+
+
+def _watcher(session: Session, flags: Flags) -> WatchCallback | None:
+    return session.watch if flags.has("w") else None
+
+
+def _path(text: str) -> str:
+    if not text.startswith("/"):
+        raise CommandError(f"Path must start with / character: {text}")
+    if text != "/" and text.endswith("/"):
+        raise CommandError(f"Path must not end with / character: {text}")
+    return text
+
+
+def print_stat(stat: Stat) -> None:
+    """A stat in zkCli's form."""
+    print(f"cZxid = 0x{stat.czxid:x}")
+    print(f"ctime = {_date(stat.ctime)}")
+    print(f"mZxid = 0x{stat.mzxid:x}")
+    print(f"mtime = {_date(stat.mtime)}")
+    print(f"pZxid = 0x{stat.pzxid:x}")
+    print(f"cversion = {stat.cversion}")
+    print(f"dataVersion = {stat.version}")
+    print(f"aclVersion = {stat.aversion}")
+    print(f"ephemeralOwner = 0x{stat.ephemeral_owner & 0xFFFFFFFFFFFFFFFF:x}")
+    print(f"dataLength = {stat.data_length}")
+    print(f"numChildren = {stat.num_children}")
+
+
+def _date(timestamp_ms: int) -> str:
+    """As Java's Date prints it: Thu Jan 01 00:00:00 UTC 1970."""
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone()
+    return f"{moment:%a %b %d %H:%M:%S %Z %Y}"
+
+
+def _children(session: Session, path: str, watch: WatchCallback | None = None) -> tuple[list[str], Stat]:
+    names, stat = session.client.call(lambda client: client.get_children(path, watch))
+    return sorted(names), stat
+
+
+def _subtree(session: Session, path: str, watch: WatchCallback | None = None) -> Iterator[str]:
+    """The node and all below it, parents first, children in order; nodes that go meanwhile are passed over."""
+    pending = [path]
+    while pending:
+        current = pending.pop()
+        try:
+            names, _ = _children(session, current, watch)
+        except KeeperError as error:
+            if error.code is ErrorCode.NO_NODE and current != path:
+                continue
+            raise
+        yield current
+        prefix = current.rstrip("/")
+        pending += [f"{prefix}/{name}" for name in reversed(names)]
+
+
+def ls(session: Session, flags: Flags) -> None:
+    """Names of children."""
+    path = _path(flags.words[0])
+    if flags.has("R"):
+        for found in _subtree(session, path, _watcher(session, flags)):
+            print(found)
+        return
+    names, stat = _children(session, path, _watcher(session, flags))
+    print(f"[{', '.join(names)}]")
+    if flags.has("s"):
+        print_stat(stat)
+
+
+def get(session: Session, flags: Flags) -> None:
+    """A node's data."""
+    path = _path(flags.words[0])
+    data, stat = session.client.call(lambda client: client.get(path, _watcher(session, flags)))
+    if flags.has("b"):
+        print(base64.b64encode(data or b"null").decode())
+    elif flags.has("x"):
+        print(_hex_dump(data or b"null"))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write((b"null" if data is None else data) + b"\n")
+        sys.stdout.buffer.flush()
+    if flags.has("s"):
+        print_stat(stat)
+
+
+def _hex_dump(data: bytes) -> str:
+    rows = []
+    for start in range(0, len(data), 16):
+        row = data[start : start + 16]
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        rows.append(f"{start:08x}  {row.hex(' '):<47}  {shown}")
+    return "\n".join(rows)
+
+
+def stat(session: Session, flags: Flags) -> None:
+    """A node's stat."""
+    path = _path(flags.words[0])
+    found = session.client.call(lambda client: client.exists(path, _watcher(session, flags)))
+    if found is None:
+        raise KeeperError(ErrorCode.NO_NODE, path)
+    print_stat(found)
+
+
+def create_node(session: Session, flags: Flags) -> None:
+    """A new node."""
+    ephemeral, sequential, container, ttl = (flags.has(letter) for letter in "esct")
+    if container and (ephemeral or sequential):
+        raise CommandError("-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential.")
+    if ttl and (ephemeral or container):
+        raise CommandError(f"TTLs cannot be used with {'Ephemeral' if ephemeral else 'Container'} znodes")
+    mode = CreateMode.CONTAINER if container else CreateMode(2 * sequential + ephemeral)
+    path = _path(flags.words[0])
+    data = flags.words[1].encode() if len(flags.words) > 1 else None
+    acl = _acl(flags.words[2]) if len(flags.words) > 2 else list(OPEN_ACL)
+    operation = create(path, data, mode, acl)
+    if ttl:
+        mode = CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL if sequential else CreateMode.PERSISTENT_WITH_TTL
+        operation = _create_with_ttl(path, data, acl, mode, flags.number("t", 0))
+    elif container:
+        operation.opcode = OpCode.CREATE_CONTAINER
+    made, _ = _submit(session, operation)
+    print(f"Created {made}")
+
+
+def _create_with_ttl(path: str, data: bytes | None, acl: list[ACL], mode: CreateMode, ttl_ms: int) -> Operation:
+    def parse(raw: bytes, offset: int) -> tuple[str, Stat]:
+        response = decode(Create2Response, raw, offset)
+        return response.path, response.stat
+
+    return Operation(
+        OpCode.CREATE_TTL,
+        path,
+        lambda root: CreateTTLRequest(root + path, data, acl, mode, ttl_ms),
+        parse,
+        writes=True,
+    )
+
+
+def set_node(session: Session, flags: Flags) -> None:
+    """New data for a node."""
+    path = _path(flags.words[0])
+    changed = _submit(session, set_data(path, flags.words[1].encode(), flags.number("v", -1)))
+    if flags.has("s"):
+        print_stat(changed)
+
+
+def delete_node(session: Session, flags: Flags) -> None:
+    """Remove a node without children."""
+    _submit(session, delete(_path(flags.words[0]), flags.number("v", -1)))
+
+
+def delete_all(session: Session, flags: Flags) -> None:
+    """Remove a node with all below it."""
+    path = _path(flags.words[0])
+    if path == "/":
+        raise CommandError("the root cannot be deleted")
+    for found in reversed(list(_subtree(session, path))):
+        try:
+            _submit(session, delete(found))
+        except KeeperError as error:
+            if error.code is not ErrorCode.NO_NODE:  # somebody else was faster
+                raise
+
+
+def get_acl(session: Session, flags: Flags) -> None:
+    """Who may do what."""
+    path = _path(flags.words[0])
+    acl, found = session.client.call(lambda client: client.get_acl(path))
+    for entry in acl:
+        print(f"'{entry.id.scheme},'{entry.id.id}\n: {_perms_text(entry.perms)}")
+    if flags.has("s"):
+        print_stat(found)
+
+
+def set_acl(session: Session, flags: Flags) -> None:
+    """Change who may do what."""
+    path, acl, version = _path(flags.words[0]), _acl(flags.words[1]), flags.number("v", -1)
+    paths = list(_subtree(session, path)) if flags.has("R") else [path]
+    for one in paths:
+        changed = _submit(session, set_acl_operation(one, acl, version))
+        if flags.has("s") and not flags.has("R"):
+            print_stat(changed)
+
+
+_PERMS = {"c": Perms.CREATE, "d": Perms.DELETE, "r": Perms.READ, "w": Perms.WRITE, "a": Perms.ADMIN}
+
+
+def _perms_text(perms: int) -> str:
+    return "".join(letter for letter, bit in _PERMS.items() if perms & bit)
+
+
+def _acl(text: str) -> list[ACL]:
+    """``scheme:id:perms,...``; ids may hold colons, perms are letters of cdrwa."""
+    entries = []
+    for part in text.split(","):
+        scheme, _, rest = part.strip().partition(":")
+        name, colon, letters = rest.rpartition(":")
+        if not colon or not letters or set(letters) - set(_PERMS):
+            raise CommandError(f"{part} does not have the form scheme:id:perm, perm of the letters cdrwa")
+        perms = 0
+        for letter in letters:
+            perms |= _PERMS[letter]
+        entries.append(ACL(int(perms), Id(scheme, name)))
+    return entries
+
+
+def add_auth(session: Session, flags: Flags) -> None:
+    """Add an identity to this session."""
+    scheme = flags.words[0]
+    auth = flags.words[1].encode() if len(flags.words) > 1 else b""
+
+    async def add(client: Any) -> None:
+        client.add_auth(scheme, auth)
+
+    session.client.call(add)
+
+
+def digest(_: Session, flags: Flags) -> None:
+    """The id of the digest scheme for a user and password."""
+    user = flags.words[0].partition(":")[0]
+    hashed = hashlib.sha1(flags.words[0].encode(), usedforsecurity=False).digest()
+    print(f"{user}:{base64.b64encode(hashed).decode()}")
+
+
+def sync(session: Session, flags: Flags) -> None:
+    """Wait until the server has seen all that was committed."""
+    session.client.call(lambda client: client.sync(_path(flags.words[0])))
+    print("Sync is OK")
+
+
+def whoami(session: Session, _: Flags) -> None:
+    """This session's identities."""
+    operation = Operation(
+        OpCode.WHO_AM_I, "", lambda _root: None, lambda raw, offset: decode(WhoAmIResponse, raw, offset)
+    )
+    print("Auth scheme: User")
+    for info in _submit(session, operation).client_info or ():
+        print(f"{info.auth_scheme}: {info.user}")
+
+
+def get_ephemerals(session: Session, flags: Flags) -> None:
+    """This session's ephemeral nodes."""
+    prefix = _path(flags.words[0]) if flags.words else "/"
+    operation = Operation(
+        OpCode.GET_EPHEMERALS,
+        prefix,
+        lambda root: GetEphemeralsRequest(root + prefix),
+        lambda raw, offset: decode(GetEphemeralsResponse, raw, offset),
+    )
+    print(f"[{', '.join(_submit(session, operation).ephemerals or ())}]")
+
+
+def get_all_children_number(session: Session, flags: Flags) -> None:
+    """How many nodes there are below a node."""
+    path = _path(flags.words[0])
+    operation = Operation(
+        OpCode.GET_ALL_CHILDREN_NUMBER,
+        path,
+        lambda root: GetAllChildrenNumberRequest(root + path),
+        lambda raw, offset: decode(GetAllChildrenNumberResponse, raw, offset),
+    )
+    print(_submit(session, operation).total_number)
+
+
+def remove_watches(session: Session, flags: Flags) -> None:
+    """Take watches on a node back."""
+    path = _path(flags.words[0])
+    kind = WatcherType.CHILDREN if flags.has("c") else WatcherType.DATA if flags.has("d") else WatcherType.ANY
+    operation = Operation(
+        OpCode.REMOVE_WATCHES,
+        path,
+        lambda root: RemoveWatchesRequest(root + path, kind),
+        lambda _raw, _offset: None,
+    )
+    _submit(session, operation)
+
+
+def _submit(session: Session, operation: Operation) -> Any:
+    return session.client.call(lambda client: client.run(operation))
+
+
+def _version(_: Session, __: Flags) -> None:
+    from barnabas import __version__
+
+    print(f"ZooKeeper CLI version: Barnabas {__version__}")
+
+
+COMMANDS = {
+    "addauth": Command("scheme auth", add_auth, 1),
+    "create": Command("[-s] [-e] [-c] [-t ttl] path [data] [acl]", create_node, 1, "sec", "t"),
+    "delete": Command("[-v version] path", delete_node, 1, "", "v"),
+    "deleteall": Command("path", delete_all, 1),
+    "digest": Command("user:password", digest, 1),
+    "get": Command("[-s] [-w] [-b] [-x] path", get, 1, "swbx"),
+    "getAcl": Command("[-s] path", get_acl, 1, "s"),
+    "getAllChildrenNumber": Command("path", get_all_children_number, 1),
+    "getEphemerals": Command("[path]", get_ephemerals, 0),
+    "ls": Command("[-s] [-w] [-R] path", ls, 1, "swR"),
+    "removewatches": Command("path [-c|-d|-a]", remove_watches, 1, "cda"),
+    "set": Command("[-s] [-v version] path data", set_node, 2, "s", "v"),
+    "setAcl": Command("[-s] [-v version] [-R] path acl", set_acl, 2, "sR", "v"),
+    "stat": Command("[-w] path", stat, 1, "w"),
+    "sync": Command("path", sync, 1),
+    "version": Command("", _version, 0),
+    "whoami": Command("", whoami, 0),
+}

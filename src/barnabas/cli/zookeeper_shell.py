@@ -1,0 +1,250 @@
+"""``barnabas zookeeper-shell``: ZooKeeper's shell, for one command or for a conversation.
+
+``barnabas zookeeper-shell localhost:2181 ls /brokers/ids`` runs the command and ends with 0, or 1 when it failed.
+Without a command it reads them from a terminal, with history and completion, or from a pipe.
+"""
+
+import contextlib
+import re
+import sys
+import threading
+from collections.abc import Iterator
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.randomness import new_random
+from barnabas.cli.common import ToolParser
+from barnabas.cli.znode_commands import COMMANDS, CommandError, Session, describe_error
+from barnabas.coordination.client import BlockingClient, SessionEvent
+from barnabas.coordination.client_operations import WatchEvent
+from barnabas.net.sockets import SocketNetwork
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.opcodes import EventType
+
+__all__ = ["main"]
+
+_SHELL_USAGE = {
+    "connect": "host:port",
+    "history": "",
+    "redo": "number",
+    "printwatches": "on|off",
+    "close": "",
+    "quit": "",
+}
+_CONNECT_TIMEOUT_MS = 10_000
+_EVENT_NAMES = {
+    EventType.NONE: "None",
+    EventType.NODE_CREATED: "NodeCreated",
+    EventType.NODE_DELETED: "NodeDeleted",
+    EventType.NODE_DATA_CHANGED: "NodeDataChanged",
+    EventType.NODE_CHILDREN_CHANGED: "NodeChildrenChanged",
+}
+_STATES = {
+    SessionEvent.CREATED: "SyncConnected",
+    SessionEvent.REATTACHED: "SyncConnected",
+    SessionEvent.DISCONNECTED: "Disconnected",
+    SessionEvent.EXPIRED: "Expired",
+    SessionEvent.AUTH_FAILED: "AuthFailed",
+}
+
+
+def main(argv: list[str]) -> int:
+    """Run one command, or a conversation; the exit code is that of the last command."""
+    parser = ToolParser("zookeeper-shell", "Look at and change the znode tree of a coordination service.")
+    parser.add_argument("server", nargs="?", metavar="HOST:PORT[/PATH]", help="the service (default localhost:2181)")
+    parser.add_argument(
+        "-server", "--server", dest="server_option", metavar="HOST:PORT", help="the same, as zkCli has it"
+    )
+    parser.add_argument(
+        "-timeout", "--timeout", type=int, default=30_000, metavar="MS", help="the session's time-out (default 30000)"
+    )
+    # The command's own flags are the command's: everything after the server, or after -server's value.
+    options, command = _split(argv)
+    given = parser.parse_args(options)
+    shell = _Shell(given.server_option or given.server or "localhost:2181", given.timeout)
+    try:
+        if command:
+            return shell.run(command)
+        return shell.converse()
+    finally:
+        shell.close()
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    position = 0
+    server_known = False
+    while position < len(argv):
+        word = argv[position]
+        if word.lstrip("-") in ("server", "timeout") and word.startswith("-"):
+            server_known = server_known or "server" in word
+            position += 2
+        elif word.startswith("-") and position == 0 and not server_known:
+            position += 1
+        elif not server_known:
+            server_known = True
+            position += 1
+        else:
+            break
+    return argv[:position], argv[position:]
+
+
+class _Shell:
+    def __init__(self, servers: str, timeout_ms: int) -> None:
+        self._servers = servers
+        self._timeout_ms = timeout_ms
+        self._print_watches = True
+        self._history: list[str] = []
+        self._client: BlockingClient | None = None
+        self._printing = threading.Lock()
+        self._connect(servers)
+
+    def _connect(self, servers: str) -> None:
+        self.close()
+        print(f"Connecting to {servers}", flush=True)
+        client = BlockingClient(SocketNetwork, servers, rng=new_random(), session_timeout_ms=self._timeout_ms)
+        client.client.on_session(self._session_changed)
+        try:
+            client.start(min(self._timeout_ms, _CONNECT_TIMEOUT_MS))
+        except KeeperError as error:
+            client.close()
+            raise BarnabasError(f"no coordination server answers at {servers}: is one running there?") from error
+        self._servers, self._client = servers, client
+
+    def close(self) -> None:
+        """End the session; its ephemerals go."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    # Watches
+
+    def _watched(self, event: WatchEvent) -> None:
+        self._announce("SyncConnected", _EVENT_NAMES.get(event.type, event.type.name), event.path)
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        if self._client is not None or event is SessionEvent.CREATED:
+            self._announce(_STATES[event], "None", "null")
+
+    def _announce(self, state: str, kind: str, path: str) -> None:
+        if self._print_watches:
+            with self._printing:
+                print(f"\nWATCHER::\n\nWatchedEvent state:{state} type:{kind} path:{path}", flush=True)
+
+    # Commands
+
+    def run(self, words: list[str]) -> int:
+        """Run a command; 0, or 1 after a message on standard error."""
+        name, *arguments = words
+        try:
+            if name in _SHELL_USAGE or name in ("exit", "help"):
+                self._own(name, arguments)
+                return 0
+            command = COMMANDS.get(name)
+            if command is None:
+                self._print_usage()
+                raise CommandError(f"Command not found: {name}")
+            if self._client is None:
+                raise CommandError("Not connected")
+            command.run(Session(self._client, self._watched), command.parse(name, arguments))
+        except KeeperError as error:
+            print(describe_error(error), file=sys.stderr)
+            if error.code is ErrorCode.SESSION_EXPIRED:
+                self.close()
+            return 1
+        except CommandError as error:
+            print(error, file=sys.stderr)
+            return 1
+        return 0
+
+    def _own(self, name: str, arguments: list[str]) -> None:
+        match name:
+            case "connect":
+                self._connect(arguments[0] if arguments else self._servers)
+            case "close":
+                self.close()
+            case "history":
+                first = max(0, len(self._history) - 11)
+                for number, line in enumerate(self._history[first:], first):
+                    print(f"{number} - {line}")
+            case "redo":
+                self._redo(arguments)
+            case "printwatches" if arguments:
+                self._print_watches = arguments[0] == "on"
+            case "printwatches":
+                print(f"printwatches is {'on' if self._print_watches else 'off'}")
+            case "quit" | "exit":
+                raise EOFError
+            case _:
+                self._print_usage()
+
+    def _redo(self, arguments: list[str]) -> None:
+        if not arguments or not arguments[0].isdecimal() or int(arguments[0]) >= len(self._history) - 1:
+            raise CommandError("Command index out of range")
+        words = _words(self._history[int(arguments[0])])
+        if words[0] == "redo":
+            raise CommandError("No redoing redos")
+        self.run(words)
+
+    def _print_usage(self) -> None:
+        usages = {**{name: command.usage for name, command in COMMANDS.items()}, **_SHELL_USAGE}
+        print("ZooKeeper -server host:port cmd args", file=sys.stderr)
+        for name in sorted(usages, key=str.lower):
+            print(f"\t{name} {usages[name]}".rstrip(), file=sys.stderr)
+
+    # Conversation
+
+    def converse(self) -> int:
+        """Read commands until the end of input or ``quit``."""
+        code = 0
+        print("Welcome to ZooKeeper!", flush=True)
+        with contextlib.suppress(EOFError):
+            for line in self._lines():
+                words = _words(line)
+                if words:
+                    self._history.append(line)
+                    code = self.run(words)
+        return code
+
+    def _lines(self) -> Iterator[str]:
+        if not sys.stdin.isatty():
+            yield from (line.rstrip("\n") for line in sys.stdin)
+            return
+        with contextlib.suppress(ImportError):  # Windows has no readline
+            import readline
+
+            readline.parse_and_bind("tab: complete")
+            readline.set_completer_delims(" ")
+            readline.set_completer(self._complete)
+        while True:
+            state = "CONNECTED" if self._client is not None else "CLOSED"
+            try:
+                yield input(f"[zk: {self._servers}({state}) {len(self._history)}] ")
+            except KeyboardInterrupt:
+                print()  # drops the line, as in a shell
+            except EOFError:
+                print()
+                return
+
+    def _complete(self, text: str, index: int) -> str | None:
+        """Names of commands, and of nodes after a slash."""
+        if not text.startswith("/"):
+            names = [name for name in sorted({*COMMANDS, *_SHELL_USAGE}) if name.startswith(text)]
+            return names[index] if index < len(names) else None
+        parent, _, prefix = text.rpartition("/")
+        client = self._client
+        if client is None:
+            return None
+        try:
+            children, _stat = client.call(lambda c: c.get_children(parent or "/"))
+        except KeeperError:
+            return None
+        found = sorted(name for name in children if name.startswith(prefix))
+        return f"{parent}/{found[index]}" if index < len(found) else None
+
+
+_WORD = re.compile(r"""\s*("[^"]*"|'[^']*'|[^"'\s]\S*)""")
+
+
+def _words(line: str) -> list[str]:
+    """As zkCli: quotes count at a word's start only, so that JSON passes as it is typed."""
+    words = [match[1] for match in _WORD.finditer(line)]
+    return [word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word for word in words]
