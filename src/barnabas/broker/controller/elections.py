@@ -1,0 +1,55 @@
+"""Who becomes leader: one pure function for each occasion.
+
+Each takes the partition's leadership as its znode has it, and gives the next one (the leader epoch raised by one), or
+None when nobody qualifies. A replica qualifies by being assigned, in sync and online; the first in the assignment's
+order wins, for the first replica is the preferred leader.
+"""
+
+from collections.abc import Collection, Sequence
+
+from barnabas.broker.znodes import LeaderAndIsr
+
+__all__ = ["elect_for_reassignment", "elect_for_shutdown", "elect_offline", "elect_preferred"]
+
+_RECOVERING = 1
+
+
+def elect_offline(
+    assignment: Sequence[int], state: LeaderAndIsr, live: Collection[int], *, unclean: bool
+) -> LeaderAndIsr | None:
+    """A leader for a new partition, or one whose leader went away; the ISR keeps those that are live.
+
+    With ``unclean`` a live replica out of sync may lead when none in sync is live: records that only the others have
+    are lost, and the partition is marked as recovering (KIP-704).
+    """
+    for replica in assignment:
+        if replica in live and replica in state.isr:
+            return state.with_leader(replica, [member for member in state.isr if member in live])
+    if unclean:
+        for replica in assignment:
+            if replica in live:
+                return state.with_leader(replica, [replica])._replace(recovery_state=_RECOVERING)
+    return None
+
+
+def elect_for_reassignment(target: Sequence[int], state: LeaderAndIsr, live: Collection[int]) -> LeaderAndIsr | None:
+    """A leader among the replicas that stay when a reassignment ends; the ISR stays as it is."""
+    for replica in target:
+        if replica in live and replica in state.isr:
+            return state.with_leader(replica)
+    return None
+
+
+def elect_preferred(assignment: Sequence[int], state: LeaderAndIsr, live: Collection[int]) -> LeaderAndIsr | None:
+    """The first replica, if it can lead; the ISR stays as it is."""
+    return elect_for_reassignment(assignment[:1], state, live)
+
+
+def elect_for_shutdown(
+    assignment: Sequence[int], state: LeaderAndIsr, live_or_leaving: Collection[int], leaving: Collection[int]
+) -> LeaderAndIsr | None:
+    """A leader among those that stay, before the brokers in ``leaving`` stop; these leave the ISR."""
+    for replica in assignment:
+        if replica in live_or_leaving and replica in state.isr and replica not in leaving:
+            return state.with_leader(replica, [member for member in state.isr if member not in leaving])
+    return None

@@ -1,0 +1,104 @@
+"""The controller's requests on their way: one queue for each broker, in order, each repeated until it is answered.
+
+A broker must see every request exactly in the order of the decisions, or miss all from some point on because it is
+gone. So a request that fails is sent again as long as its broker is registered under the same epoch; brokers refuse
+what is older than what they know, so a repetition does no harm.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
+
+from barnabas.broker.controller.state import ControllerState
+
+__all__ = ["Channels", "Outboxes"]
+
+log = logging.getLogger(__name__)
+
+_PAUSE_S = 0.1
+
+
+class Channels(Protocol):
+    """How requests reach brokers, this one included."""
+
+    def set_brokers(self, endpoints: Mapping[int, tuple[str, int]]) -> None:
+        """Where live brokers listen for brokers."""
+        ...
+
+    async def send(self, broker_id: int, message: Any, *, timeout_ms: int | None = None) -> Any:
+        """The response; raises an exception when there is none."""
+        ...
+
+
+Answered = Callable[[int, int, Any, Any], None]
+"""``(broker, controller epoch, request, response)``"""
+
+
+class Outboxes:
+    """All queues of one term of office; `open` begins a term, `close` ends it and forgets what was not sent."""
+
+    def __init__(
+        self,
+        channels: Channels,
+        answered: Answered,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        sleep: Callable[[float], Awaitable[object]],
+    ) -> None:
+        self._channels = channels
+        self._answered = answered
+        self._spawn = spawn
+        self._sleep = sleep
+        self._term = 0
+        self._is_open = False
+        self._queues: dict[tuple[int, int], deque[Any]] = {}
+        self._endpoints: dict[int, tuple[str, int]] = {}
+
+    def open(self) -> None:
+        self._term += 1
+        self._is_open = True
+        self._endpoints = {}
+
+    def close(self) -> None:
+        self._is_open = False
+        self._term += 1
+        self._queues = {}
+
+    def send(self, state: ControllerState, requests: Sequence[tuple[int, Any]], listener: str) -> None:
+        """Queue requests; returns at once."""
+        if not self._is_open:
+            return
+        endpoints = {
+            info.id: (endpoint.host, endpoint.port)
+            for info in state.brokers.values()
+            if (endpoint := info.endpoint(listener)) is not None
+        }
+        if endpoints != self._endpoints:
+            self._endpoints = endpoints
+            self._channels.set_brokers(endpoints)
+        for broker, request in requests:
+            key = (broker, request.broker_epoch)
+            queue = self._queues.get(key)
+            if queue is None:
+                queue = self._queues[key] = deque([request])
+                self._spawn(self._drain(state, key, queue, self._term))
+            else:
+                queue.append(request)
+
+    async def _drain(self, state: ControllerState, key: tuple[int, int], queue: deque[Any], term: int) -> None:
+        broker, broker_epoch = key
+        while queue and term == self._term:
+            info = state.brokers.get(broker)
+            if info is None or info.epoch != broker_epoch:
+                break
+            try:
+                response = await self._channels.send(broker, queue[0])
+            except Exception as error:
+                log.warning("%s for broker %d waits: %s", type(queue[0]).__name__, broker, error)
+                await self._sleep(_PAUSE_S)
+                continue
+            request = queue.popleft()
+            if term == self._term:
+                self._answered(broker, state.epoch, request, response)
+        if term == self._term and self._queues.get(key) is queue:
+            del self._queues[key]

@@ -1,0 +1,207 @@
+"""What brokers are told about a change, gathered into one request of each kind for each broker.
+
+Order matters to brokers: first LeaderAndIsr (take up your role), then UpdateMetadata (tell clients), then StopReplica.
+Within a batch the last word on a partition wins, but ``is_new`` and ``delete`` once said stay said.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.controller.state import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, ControllerState
+from barnabas.broker.znodes import BrokerInfo
+from barnabas.wire.kafka.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.wire.kafka.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from barnabas.wire.kafka.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+__all__ = ["SECURITY_PROTOCOL_IDS", "RequestBatch"]
+
+SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+class RequestBatch:
+    """Requests under construction; `take` makes the messages and empties the batch."""
+
+    def __init__(self, state: ControllerState, inter_broker_listener: str) -> None:
+        self._state = state
+        self._listener = inter_broker_listener
+        self._new: dict[int, dict[TopicPartition, bool]] = {}
+        self._stop: dict[int, dict[TopicPartition, tuple[int, bool]]] = {}
+        self._metadata: dict[TopicPartition, None] = {}
+        self._metadata_brokers: set[int] = set()
+
+    def add_leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool) -> None:
+        """Have the brokers take up their roles, and all brokers know of it."""
+        for broker in brokers:
+            told = self._new.setdefault(broker, {})
+            told[partition] = is_new or told.get(partition, False)
+        self.add_update_metadata([partition])
+
+    def add_update_metadata(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
+        """Tell brokers (all of them by default) who leads, and who is live."""
+        self._metadata_brokers.update(self._state.brokers if brokers is None else brokers)
+        self._metadata.update(dict.fromkeys(partitions))
+
+    def add_stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
+        """Have the brokers stop fetching, and remove the log if ``delete``."""
+        epoch = self._state.leader_epoch(partition)
+        for broker in brokers:
+            told = self._stop.setdefault(broker, {})
+            told[partition] = (epoch, delete or told.get(partition, (0, False))[1])
+
+    def take(self) -> list[tuple[int, Any]]:
+        """``(broker, request)`` in the order of sending; brokers that are not live get none."""
+        live = self._state.brokers
+        requests: list[tuple[int, Any]] = [
+            (broker, self._leader_and_isr(broker, told)) for broker, told in sorted(self._new.items()) if broker in live
+        ]
+        if self._metadata_brokers & live.keys():
+            requests += self._update_metadata()
+        requests += [
+            (broker, self._stop_replica(broker, told)) for broker, told in sorted(self._stop.items()) if broker in live
+        ]
+        self._new, self._stop, self._metadata, self._metadata_brokers = {}, {}, {}, set()
+        return requests
+
+    def _leader_and_isr(self, broker: int, told: dict[TopicPartition, bool]) -> LeaderAndIsrRequest:
+        state = self._state
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        leaders: set[int] = set()
+        for partition, is_new in told.items():
+            known = state.leadership[partition]
+            current = known.leader_and_isr
+            assignment = state.assignment(partition)
+            leaders.add(current.leader)
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = LeaderAndIsrTopicState(
+                    topic_name=partition.topic, topic_id=state.topic_id(partition.topic), partition_states=[]
+                )
+            topic.partition_states.append(
+                LeaderAndIsrPartitionState(
+                    topic_name=partition.topic,
+                    partition_index=partition.partition,
+                    controller_epoch=known.controller_epoch,
+                    leader=current.leader,
+                    leader_epoch=current.leader_epoch,
+                    isr=list(current.isr),
+                    partition_epoch=current.version,
+                    replicas=list(assignment.replicas),
+                    adding_replicas=list(assignment.adding),
+                    removing_replicas=list(assignment.removing),
+                    is_new=is_new,
+                    leader_recovery_state=current.recovery_state,
+                )
+            )
+        return LeaderAndIsrRequest(
+            controller_id=state.broker_id,
+            controller_epoch=state.epoch,
+            broker_epoch=state.brokers[broker].epoch,
+            topic_states=list(topics.values()),
+            live_leaders=[
+                LeaderAndIsrLiveLeader(broker_id=leader, host_name=host, port=port)
+                for leader in sorted(leaders & state.brokers.keys())
+                for host, port in [self._address(state.brokers[leader])]
+            ],
+        )
+
+    def _address(self, info: BrokerInfo) -> tuple[str, int]:
+        endpoint = info.endpoint(self._listener)
+        return (endpoint.host, endpoint.port) if endpoint else ("", -1)
+
+    def _update_metadata(self) -> list[tuple[int, UpdateMetadataRequest]]:
+        """One message for all brokers but for the epoch that each is addressed with; the parts are shared."""
+        state = self._state
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for partition in self._metadata:
+            entry = self._metadata_entry(partition)
+            if entry is None:
+                continue  # no leader was ever chosen: nothing to tell yet
+            topic = topics.get(partition.topic)
+            if topic is None:
+                topic = topics[partition.topic] = UpdateMetadataTopicState(
+                    topic_name=partition.topic, topic_id=state.topic_id(partition.topic), partition_states=[]
+                )
+            topic.partition_states.append(entry)
+        live = [
+            UpdateMetadataBroker(
+                id=info.id,
+                rack=info.rack,
+                endpoints=[
+                    UpdateMetadataEndpoint(
+                        port=end.port,
+                        host=end.host,
+                        listener=end.listener,
+                        security_protocol=SECURITY_PROTOCOL_IDS.get(end.security_protocol, 0),
+                    )
+                    for end in info.endpoints
+                ],
+            )
+            for _, info in sorted(state.brokers.items())
+        ]
+        return [
+            (
+                broker,
+                UpdateMetadataRequest(
+                    controller_id=state.broker_id,
+                    controller_epoch=state.epoch,
+                    broker_epoch=state.brokers[broker].epoch,
+                    topic_states=list(topics.values()),
+                    live_brokers=live,
+                ),
+            )
+            for broker in sorted(self._metadata_brokers & state.brokers.keys())
+        ]
+
+    def _metadata_entry(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
+        state = self._state
+        known = state.leadership.get(partition)
+        if known is None:
+            return None
+        current = known.leader_and_isr
+        replicas = state.assignment(partition).replicas
+        deleting = state.is_deleting(partition.topic)
+        return UpdateMetadataPartitionState(
+            topic_name=partition.topic,
+            partition_index=partition.partition,
+            controller_epoch=known.controller_epoch,
+            leader=LEADER_DURING_DELETE if deleting else current.leader,
+            leader_epoch=EPOCH_DURING_DELETE if deleting else current.leader_epoch,
+            isr=list(current.isr),
+            zk_version=current.version,
+            replicas=list(replicas),
+            offline_replicas=[replica for replica in replicas if not state.is_online(replica, partition)],
+        )
+
+    def _stop_replica(self, broker: int, told: dict[TopicPartition, tuple[int, bool]]) -> StopReplicaRequest:
+        topics: dict[str, StopReplicaTopicState] = {}
+        for partition, (leader_epoch, delete) in told.items():
+            topic = topics.setdefault(
+                partition.topic, StopReplicaTopicState(topic_name=partition.topic, partition_states=[])
+            )
+            topic.partition_states.append(
+                StopReplicaPartitionState(
+                    partition_index=partition.partition, leader_epoch=leader_epoch, delete_partition=delete
+                )
+            )
+        return StopReplicaRequest(
+            controller_id=self._state.broker_id,
+            controller_epoch=self._state.epoch,
+            broker_epoch=self._state.brokers[broker].epoch,
+            topic_states=list(topics.values()),
+        )

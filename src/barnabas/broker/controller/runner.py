@@ -1,0 +1,590 @@
+"""Election of the controller, and the performance of its steps.
+
+Every broker runs a `Controller`. One of them creates the ephemeral ``/controller`` and, in the same transaction, raises
+``/controller_epoch``; the version of that znode fences it: every later write is a multi that checks it, so a controller
+that was replaced without noticing (a pause, a lost session) can write nothing more. The others watch ``/controller``
+and try again when it goes.
+
+There is one queue of events and one task that handles them in order. Watches only put hints into it ("look at the
+brokers"), equal hints that wait are one. What needs an answer (a broker's shutdown, a change of an ISR, topics that
+this broker just wrote) is a command with a future.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from barnabas.base.clock import Clock
+from barnabas.base.ids import NO_BROKER, TopicPartition
+from barnabas.base.randomness import Random, random_uuid
+from barnabas.broker.controller import decisions
+from barnabas.broker.controller.outbox import Channels, Outboxes
+from barnabas.broker.controller.requests import RequestBatch
+from barnabas.broker.controller.state import ControllerState
+from barnabas.broker.controller.steps import (
+    Children,
+    ControllerMovedError,
+    Read,
+    Send,
+    Steps,
+    Write,
+)
+from barnabas.broker.controller.znode_access import ZnodeAccess
+from barnabas.broker.znodes import (
+    BROKER_IDS,
+    BROKER_TOPICS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    PRODUCER_IDS,
+    ProducerIdBlock,
+    TopicAssignment,
+    ZnodeFormatError,
+    decode_controller,
+    decode_controller_epoch,
+    decode_producer_ids,
+    encode_controller,
+    encode_controller_epoch,
+    encode_producer_ids,
+    topic_path,
+)
+from barnabas.coordination.client import CoordinationClient, SessionEvent
+from barnabas.coordination.client_operations import (
+    WatchCallback,
+    WatchEvent,
+    check,
+    create,
+    exists,
+    multi,
+    multi_create,
+    multi_delete,
+    multi_set,
+)
+from barnabas.wire.jute.errors import ErrorCode as Keeper
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.jute.opcodes import CreateMode, EventType
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["Controller", "ControllerSettings"]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_FIRST_BALANCE_S = 5
+_PRODUCER_ID_BLOCK = 1000
+_MAX_PRODUCER_ID = 2**63 - 1
+_RETRY_S = 0.1
+_MOVED = "The controller moved to another broker."
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """The broker's settings that a controller goes by."""
+
+    inter_broker_listener: str = "PLAINTEXT"
+    delete_topic_enabled: bool = True
+    unclean_leader_election: bool = False
+    auto_leader_rebalance: bool = True
+    imbalance_check_interval_s: int = 300
+    imbalance_percent: int = 10
+
+
+class Controller:
+    """This broker's part in controlling the cluster, on the running loop."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        client: CoordinationClient,
+        channels: Channels,
+        register: Callable[[], Awaitable[int]],
+        *,
+        clock: Clock,
+        rng: Random,
+        settings: Callable[[], ControllerSettings],
+    ) -> None:
+        """``register`` makes this broker's own znode (again) and comes before every candidacy.
+
+        ``settings`` is asked at each election and check, for some settings change while the broker runs.
+        """
+        self._broker_id = broker_id
+        self._client = client
+        self._channels = channels
+        self._register = register
+        self._clock = clock
+        self._rng = rng
+        self._settings = settings
+        self._controller_id = NO_BROKER
+        self._state = ControllerState(broker_id)
+        self._active = False
+        self._queue: deque[tuple[Hashable, Callable[[], Awaitable[None]]]] = deque()
+        self._waiting: set[Hashable] = set()
+        self._wake = asyncio.Event()
+        self._watchers: dict[Hashable, WatchCallback] = {}
+        self._created: dict[str, TopicAssignment] = {}
+        self._created_done: list[asyncio.Future[None]] = []
+        self._outboxes = Outboxes(channels, self._answered, self._spawn, asyncio.sleep)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._znodes = ZnodeAccess(client, self._watch_for)
+        self._task: asyncio.Task[None] | None = None
+        self._balance_timer: asyncio.TimerHandle | None = None
+        client.on_session(self._session_event)
+
+    # What others see
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that is controller as far as this broker knows, `NO_BROKER` for none."""
+        return self._controller_id
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is controller and has taken over."""
+        return self._active
+
+    @property
+    def epoch(self) -> int:
+        return self._state.epoch
+
+    @property
+    def state(self) -> ControllerState:
+        """To look at; it changes between events."""
+        return self._state
+
+    async def start(self) -> None:
+        """Register the broker and stand for election; returns when the first election is over."""
+        await self._register()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def first() -> None:
+            try:
+                await self._elect()
+            finally:
+                _resolve(done, None)
+
+        self._put(("elect",), first)
+        await done
+
+    async def close(self) -> None:
+        """Stop; the session's end removes the znodes."""
+        self._resign()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        for task in list(self._tasks):
+            task.cancel()
+
+    # Commands. All raise `KafkaError` NOT_CONTROLLER when this broker is not controller, or ceases to be.
+
+    async def topics_created(self, topics: Mapping[str, TopicAssignment]) -> None:
+        """Give leaders to topics whose znodes this broker just wrote; returns when brokers are being told."""
+        self._require_active()
+        self._created.update(topics)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._created_done.append(done)
+        self._hint(("created",), self._create_topics)
+        await done
+
+    async def partitions_added(self, topic: str) -> None:
+        """Look at a topic whose assignment this broker just rewrote."""
+        await self._command(lambda batch: decisions.partitions_changed(self._state, batch, topic))
+
+    async def topics_deleted(self) -> None:
+        """Look at the orders of deletion that this broker just wrote; returns when the brokers are being told."""
+        await self._command(lambda batch: decisions.delete_topics(self._state, batch))
+
+    async def shut_down_broker(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
+        """See `decisions.shut_down`."""
+        return await self._command(lambda batch: decisions.shut_down(self._state, batch, broker, broker_epoch))
+
+    async def alter_isr(
+        self, broker: int, broker_epoch: int, changes: Sequence[decisions.IsrChange]
+    ) -> dict[TopicPartition, Any]:
+        """See `decisions.alter_isr`."""
+        return await self._command(lambda batch: decisions.alter_isr(self._state, batch, broker, broker_epoch, changes))
+
+    async def elect_leaders(self, partitions: Sequence[TopicPartition], election: Any) -> set[TopicPartition]:
+        """See `decisions.elect_where_needed`."""
+        return await self._command(lambda batch: decisions.elect_where_needed(self._state, batch, partitions, election))
+
+    async def allocate_producer_ids(self, broker: int) -> ProducerIdBlock:
+        """The next block of producer ids for a broker (KIP-730), of which no other broker gets one."""
+        self._require_active()
+        while True:
+            data, stat = await self._client.get(PRODUCER_IDS)
+            first = decode_producer_ids(data).last + 1 if data else 0
+            if first > _MAX_PRODUCER_ID - _PRODUCER_ID_BLOCK:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "There are no more producer ids")
+            block = ProducerIdBlock(broker, first, first + _PRODUCER_ID_BLOCK - 1)
+            try:
+                await self._client.set_data(PRODUCER_IDS, encode_producer_ids(block), stat.version)
+                return block
+            except KeeperError as error:
+                # After a lost connection our block may be written or not: an unused block costs nothing.
+                if error.code not in (Keeper.BAD_VERSION, Keeper.CONNECTION_LOSS):
+                    raise
+
+    def _require_active(self) -> None:
+        if not self._active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+
+    async def _command(self, steps: Callable[[RequestBatch], Steps[T]]) -> T:
+        self._require_active()
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def run() -> None:
+            try:
+                self._require_active()
+                result = await self._perform(steps)
+            except KafkaError as error:
+                _refuse(done, error)
+            except BaseException:
+                _refuse(done, KafkaError(ErrorCode.NOT_CONTROLLER, _MOVED))
+                raise
+            else:
+                _resolve(done, result)
+
+        self._put(object(), run)
+        return await done
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # The queue
+
+    def _put(self, key: Hashable, run: Callable[[], Awaitable[None]]) -> None:
+        self._queue.append((key, run))
+        self._wake.set()
+
+    def _hint(self, key: Hashable, run: Callable[[], Awaitable[None]]) -> None:
+        """As `_put`, unless the same waits already."""
+        if key not in self._waiting:
+            self._waiting.add(key)
+            self._put(key, run)
+
+    async def _run(self) -> None:
+        while True:
+            while not self._queue:
+                self._wake.clear()
+                await self._wake.wait()
+            key, run = self._queue.popleft()
+            self._waiting.discard(key)
+            try:
+                await run()
+            except ControllerMovedError as error:
+                log.warning("%s", error)
+                self._resign()
+                self._hint(("controller",), self._controller_changed)
+            except KeeperError as error:
+                await self._keeper_failed(error)
+            except Exception:
+                log.exception("The controller failed at %r and resigns", key)
+                await self._abdicate()
+
+    async def _keeper_failed(self, error: KeeperError) -> None:
+        if error.code is Keeper.SESSION_EXPIRED:
+            self._resign()  # the new session brings the next election
+            return
+        log.error("The controller could not go on: %s", error)
+        await self._abdicate()
+
+    async def _abdicate(self) -> None:
+        """Give the office up after an error, so that someone, perhaps this broker, takes over from the znodes."""
+        was_active, version = self._controller_id == self._broker_id, self._state.epoch_version
+        self._resign()
+        if was_active:
+            (result,) = await self._client.batch(
+                [multi([check(CONTROLLER_EPOCH, version), multi_delete(CONTROLLER)])], retry=True
+            )
+            if isinstance(result, KeeperError) and result.code is not Keeper.NO_NODE:
+                log.warning("The office of controller could not be given up: %s", result)
+        await asyncio.sleep(_RETRY_S)
+        self._hint(("controller",), self._controller_changed)
+
+    # Election
+
+    def _session_event(self, event: SessionEvent) -> None:
+        if self._task is None:
+            return
+        if event is SessionEvent.EXPIRED:
+            self._resign()
+        elif event is SessionEvent.CREATED:
+            self._watchers.clear()
+            self._hint(("session",), self._new_session)
+
+    async def _new_session(self) -> None:
+        await self._register()
+        await self._elect()
+
+    async def _controller_changed(self) -> None:
+        """``/controller`` came, went or changed."""
+        await self._elect()
+
+    def _watch_controller(self) -> WatchCallback:
+        return self._watcher(("controller",), self._controller_changed)
+
+    async def _elect(self) -> None:
+        """Become controller if there is none; otherwise learn who it is."""
+        stat = await self._client.exists(CONTROLLER, self._watch_controller())
+        if stat is not None:
+            try:
+                data, stat = await self._client.get(CONTROLLER)
+                self._controller_id = decode_controller(data)
+            except KeeperError as error:
+                if error.code is not Keeper.NO_NODE:
+                    raise
+                self._hint(("controller",), self._controller_changed)
+                return
+            except ZnodeFormatError as error:
+                log.error("%s", error)
+                self._controller_id = NO_BROKER
+            if stat.ephemeral_owner != self._client.session_id:
+                self._resign(keep_id=True)
+                return
+            if self._active:
+                return
+        self._resign()
+        try:
+            epoch, version = await self._win(made_already=stat is not None)
+        except ControllerMovedError:
+            self._hint(("controller",), self._controller_changed)
+            return
+        await self._take_office(epoch, version)
+
+    async def _win(self, *, made_already: bool) -> tuple[int, int]:
+        """Write ``/controller`` and raise the epoch in one transaction; returns the epoch and its znode's version."""
+        made = await self._client.batch([create(CONTROLLER_EPOCH, encode_controller_epoch(0))], retry=True)
+        if isinstance(made[0], KeeperError) and made[0].code is not Keeper.NODE_EXISTS:
+            raise made[0]
+        data, stat = await self._client.get(CONTROLLER_EPOCH)
+        epoch = decode_controller_epoch(data) + 1
+        office = encode_controller(self._broker_id, self._clock.wall_ms())
+        claim = [multi_set(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version)]
+        if not made_already:
+            claim.insert(0, multi_create(CONTROLLER, office, CreateMode.EPHEMERAL))
+        try:
+            results = await self._client.run(multi(claim))
+            return epoch, results[-1].version
+        except KeeperError as error:
+            if error.code is Keeper.CONNECTION_LOSS:
+                # Won or not? If so, the znode is our session's, and the next look finds it.
+                raise ControllerMovedError("The connection was lost during the election") from error
+            if error.code in (Keeper.NODE_EXISTS, Keeper.BAD_VERSION):
+                raise ControllerMovedError("Another broker won the election") from error
+            raise
+
+    async def _take_office(self, epoch: int, version: int) -> None:
+        settings = self._settings()
+        self._controller_id = self._broker_id
+        self._state = ControllerState(
+            self._broker_id,
+            epoch,
+            version,
+            delete_topic_enabled=settings.delete_topic_enabled,
+            unclean_default=settings.unclean_leader_election,
+        )
+        log.info("Broker %d is controller, in epoch %d", self._broker_id, epoch)
+        self._outboxes.open()
+        await self._perform(lambda batch: decisions.take_over(self._state, batch, self._new_id))
+        self._active = True
+        if settings.auto_leader_rebalance:
+            self._plan_balance(_FIRST_BALANCE_S)
+
+    def _resign(self, *, keep_id: bool = False) -> None:
+        if self._controller_id == self._broker_id and self._state.epoch:
+            log.info("Broker %d is no longer controller", self._broker_id)
+        if not keep_id:
+            self._controller_id = NO_BROKER
+        self._active = False
+        self._outboxes.close()
+        if self._balance_timer is not None:
+            self._balance_timer.cancel()
+            self._balance_timer = None
+        self._created.clear()
+        waiting, self._created_done = self._created_done, []
+        for done in waiting:
+            _refuse(done, KafkaError(ErrorCode.NOT_CONTROLLER, _MOVED))
+        self._state = ControllerState(self._broker_id)
+
+    def _new_id(self) -> Any:
+        return random_uuid(self._rng)
+
+    # Events
+
+    def _watcher(self, key: Hashable, run: Callable[[], Awaitable[None]]) -> WatchCallback:
+        """The one callback for a hint, so that asking twice watches once."""
+        callback = self._watchers.get(key)
+        if callback is None:
+
+            def callback(event: WatchEvent) -> None:
+                if isinstance(key, tuple) and key[0] == "partitions" and event.type is EventType.NODE_DELETED:
+                    self._watchers.pop(key, None)
+                    return
+                self._hint(key, run)
+
+            self._watchers[key] = callback
+        return callback
+
+    def _step_watcher(self, key: Hashable, steps: Callable[[RequestBatch], Steps[Any]]) -> WatchCallback:
+        async def run() -> None:
+            if self._active:
+                await self._perform(steps)
+
+        return self._watcher(key, run)
+
+    def _watch_for(self, path: str) -> WatchCallback | None:
+        """What to do when a znode changes that a step looked at."""
+        match path:
+            case "/brokers/ids":
+                return self._step_watcher(("brokers",), lambda batch: decisions.brokers_changed(self._state, batch))
+            case "/brokers/topics":
+                return self._step_watcher(
+                    ("topics",), lambda batch: decisions.topics_changed(self._state, batch, self._new_id)
+                )
+            case "/admin/delete_topics":
+                return self._step_watcher(("deletions",), lambda batch: decisions.delete_topics(self._state, batch))
+            case "/isr_change_notification":
+                return self._step_watcher(("isr",), lambda batch: decisions.isr_changed(self._state, batch))
+            case "/log_dir_event_notification":
+                return self._step_watcher(("log dirs",), lambda batch: decisions.log_dirs_failed(self._state, batch))
+            case "/admin/preferred_replica_election":
+                return self._step_watcher(("prefer",), lambda batch: decisions.prefer_leaders(self._state, batch))
+        parent, _, name = path.rpartition("/")
+        if parent == BROKER_TOPICS:
+            return self._step_watcher(
+                ("partitions", name), lambda batch: decisions.partitions_changed(self._state, batch, name)
+            )
+        if parent == BROKER_IDS and name.isdecimal():
+            return self._step_watcher(
+                ("broker", name), lambda batch: decisions.broker_changed(self._state, batch, int(name))
+            )
+        return None
+
+    async def _create_topics(self) -> None:
+        created, self._created = self._created, {}
+        waiting, self._created_done = self._created_done, []
+        try:
+            self._require_active()
+            new = await self._perform(lambda batch: decisions.topics_created(self._state, batch, created))
+            await self._client.batch([exists(topic_path(t), self._watch_for(topic_path(t))) for t in new])
+        except KafkaError as error:
+            for done in waiting:
+                _refuse(done, error)
+        except BaseException:
+            for done in waiting:
+                _refuse(done, KafkaError(ErrorCode.NOT_CONTROLLER, _MOVED))
+            raise
+        for done in waiting:
+            _resolve(done, None)
+
+    def _plan_balance(self, delay_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._balance_timer = loop.call_later(delay_s, lambda: self._hint(("balance",), self._balance))
+
+    async def _balance(self) -> None:
+        if not self._active:
+            return
+        settings = self._settings()
+        await self._perform(lambda batch: decisions.balance_leaders(self._state, batch, settings.imbalance_percent))
+        self._plan_balance(settings.imbalance_check_interval_s)
+
+    def _answered(self, broker: int, epoch: int, request: Any, response: Any) -> None:
+        """A broker's answer to one of our requests; most ask for nothing further."""
+        if epoch != self._state.epoch or self._controller_id != self._broker_id:
+            return
+        kind = type(request).__name__
+        if kind == "LeaderAndIsrRequest":
+            self._roles_taken(broker, response)
+        elif kind == "StopReplicaRequest":
+            self._replicas_stopped(broker, request, response)
+        elif response.error_code:
+            log.error("Broker %d refused UpdateMetadata: %s", broker, ErrorCode(response.error_code).name)
+
+    def _roles_taken(self, broker: int, response: Any) -> None:
+        if response.error_code:
+            log.error("Broker %d refused LeaderAndIsr: %s", broker, ErrorCode(response.error_code).name)
+            return
+        names = {topic_id: topic for topic, topic_id in self._state.topic_ids.items()}
+        errors: dict[TopicPartition, int] = {}
+        trouble = bool(self._state.offline_dirs.get(broker))
+        for entry in response.partition_errors:
+            errors[TopicPartition(entry.topic_name, entry.partition_index)] = entry.error_code
+            trouble = trouble or entry.error_code != 0
+        for topic in response.topics:
+            for entry in topic.partition_errors:
+                errors[TopicPartition(names.get(topic.topic_id, ""), entry.partition_index)] = entry.error_code
+                trouble = trouble or entry.error_code != 0
+        if trouble:
+            self._put_steps(lambda batch: decisions.leader_and_isr_answered(self._state, batch, broker, errors))
+
+    def _replicas_stopped(self, broker: int, request: Any, response: Any) -> None:
+        deleted = {
+            TopicPartition(topic.topic_name, entry.partition_index)
+            for topic in request.topic_states
+            for entry in topic.partition_states
+            if entry.delete_partition
+        }
+        errors = dict.fromkeys(deleted, response.error_code) if response.error_code else {}
+        for entry in response.partition_errors:
+            partition = TopicPartition(entry.topic_name, entry.partition_index)
+            if partition in deleted:
+                errors[partition] = response.error_code or entry.error_code
+        if errors:
+            self._put_steps(lambda batch: decisions.stop_replica_answered(self._state, batch, broker, errors))
+
+    def _put_steps(self, steps: Callable[[RequestBatch], Steps[Any]]) -> None:
+        epoch = self._state.epoch
+
+        async def run() -> None:
+            if self._state.epoch == epoch:
+                await self._perform(steps)
+
+        self._put(object(), run)
+
+    # Steps
+
+    async def _perform(self, steps: Callable[[RequestBatch], Steps[T]]) -> T:
+        """Drive a generator to its end."""
+        listener = self._settings().inter_broker_listener
+        batch = RequestBatch(self._state, listener)
+        running = steps(batch)
+        state = self._state
+        outcome: Any = None
+        try:
+            while True:
+                step = running.send(outcome)
+                match step:
+                    case Read(paths):
+                        outcome = await self._znodes.read(paths)
+                    case Children(path):
+                        outcome = await self._znodes.children(path)
+                    case Write(ops):
+                        outcome = await self._znodes.write(ops, state.epoch_version)
+                    case Send(requests):
+                        self._outboxes.send(state, requests, listener)
+                        outcome = None
+                if state is not self._state:
+                    raise ControllerMovedError(f"Broker {self._broker_id} lost the office of controller meanwhile")
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            running.close()
+
+
+def _resolve(done: "asyncio.Future[T]", result: T) -> None:
+    if not done.done():
+        done.set_result(result)
+
+
+def _refuse(done: "asyncio.Future[Any]", error: Exception) -> None:
+    if not done.done():
+        done.set_exception(error)

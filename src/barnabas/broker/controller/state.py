@@ -1,0 +1,205 @@
+"""What the controller knows of the cluster, and the tables of states that partitions and replicas may be in.
+
+`ControllerState` is a cache: the znodes are the truth, and a new controller builds it from them alone. It holds no
+decisions; those are in `transitions`, `deletion` and `decisions`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.broker.znodes import Assignment, BrokerInfo, PartitionState
+
+__all__ = [
+    "EPOCH_DURING_DELETE",
+    "LEADER_DURING_DELETE",
+    "NO_LEADER_EPOCH",
+    "PARTITION_SOURCES",
+    "REPLICA_SOURCES",
+    "ControllerState",
+    "Partition",
+    "Replica",
+    "TopicReplica",
+]
+
+LEADER_DURING_DELETE = -2
+"""The leader that brokers are told of a partition whose topic is being deleted."""
+EPOCH_DURING_DELETE = -2
+NO_LEADER_EPOCH = -1
+
+
+class Partition(Enum):
+    """What a partition can be."""
+
+    NEW = "new"
+    ONLINE = "online"
+    OFFLINE = "offline"
+    ABSENT = "absent"
+
+
+PARTITION_SOURCES: dict[Partition, frozenset[Partition]] = {
+    Partition.NEW: frozenset({Partition.ABSENT}),
+    Partition.ONLINE: frozenset({Partition.NEW, Partition.ONLINE, Partition.OFFLINE}),
+    Partition.OFFLINE: frozenset({Partition.NEW, Partition.ONLINE, Partition.OFFLINE}),
+    Partition.ABSENT: frozenset({Partition.OFFLINE}),
+}
+"""From which states a partition may come into each state."""
+
+
+class Replica(Enum):
+    """What one broker's copy of a partition can be."""
+
+    NEW = "new"
+    ONLINE = "online"
+    OFFLINE = "offline"
+    DELETING = "deleting"
+    DELETED = "deleted"
+    INELIGIBLE = "ineligible"  # for deletion: its broker is away, or refused
+    ABSENT = "absent"
+
+
+REPLICA_SOURCES: dict[Replica, frozenset[Replica]] = {
+    Replica.NEW: frozenset({Replica.ABSENT}),
+    Replica.ONLINE: frozenset({Replica.NEW, Replica.ONLINE, Replica.OFFLINE, Replica.INELIGIBLE}),
+    Replica.OFFLINE: frozenset({Replica.NEW, Replica.ONLINE, Replica.OFFLINE, Replica.INELIGIBLE}),
+    Replica.DELETING: frozenset({Replica.OFFLINE}),
+    Replica.DELETED: frozenset({Replica.DELETING}),
+    Replica.INELIGIBLE: frozenset({Replica.OFFLINE, Replica.DELETING}),
+    Replica.ABSENT: frozenset({Replica.DELETED}),
+}
+"""From which states a replica may come into each state."""
+
+
+class TopicReplica(NamedTuple):
+    """One broker's copy of a partition."""
+
+    partition: TopicPartition
+    broker: int
+
+
+@dataclass(slots=True)
+class ControllerState:
+    """Everything is by topic name, `TopicPartition` or broker id."""
+
+    broker_id: int
+    epoch: int = 0
+    epoch_version: int = 0  # of the znode /controller_epoch: what every write of this controller is conditional on
+    delete_topic_enabled: bool = True
+    unclean_default: bool = False  # whether a replica out of sync may lead, where the topic says nothing
+    brokers: dict[int, BrokerInfo] = field(default_factory=dict)  # live, shutting down ones included
+    shutting_down: set[int] = field(default_factory=set)
+    topics: dict[str, dict[int, Assignment]] = field(default_factory=dict)
+    topic_ids: dict[str, Uuid] = field(default_factory=dict)
+    leadership: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    offline_dirs: dict[int, set[TopicPartition]] = field(default_factory=dict)  # replicas whose log dir failed
+    partition_states: dict[TopicPartition, Partition] = field(default_factory=dict)
+    replica_states: dict[TopicPartition, dict[int, Replica]] = field(default_factory=dict)
+    to_delete: set[str] = field(default_factory=set)
+    deletion_started: set[str] = field(default_factory=set)
+    ineligible_for_deletion: set[str] = field(default_factory=set)
+
+    # Brokers
+
+    def is_live(self, broker: int) -> bool:
+        """Registered, and not in a controlled shutdown."""
+        return broker in self.brokers and broker not in self.shutting_down
+
+    def is_online(self, broker: int, partition: TopicPartition, *, shutting_down_too: bool = False) -> bool:
+        """Whether the broker is there and the log dir of its replica works."""
+        if broker not in self.brokers or (broker in self.shutting_down and not shutting_down_too):
+            return False
+        return partition not in self.offline_dirs.get(broker, ())
+
+    def broker_ids(self) -> list[int]:
+        """Live brokers and those that are shutting down, in order: who gets requests."""
+        return sorted(self.brokers)
+
+    # Topics
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        return (TopicPartition(topic, index) for topic, indexes in self.topics.items() for index in indexes)
+
+    def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
+        return [TopicPartition(topic, index) for topic in topics for index in self.topics.get(topic, ())]
+
+    def assignment(self, partition: TopicPartition) -> Assignment:
+        """Its replicas; none for a partition that is not known."""
+        return self.topics.get(partition.topic, {}).get(partition.partition, _UNASSIGNED)
+
+    def set_assignment(self, partition: TopicPartition, assignment: Assignment) -> None:
+        self.topics.setdefault(partition.topic, {})[partition.partition] = assignment
+
+    def topic_id(self, topic: str) -> Uuid:
+        return self.topic_ids.get(topic, ZERO_UUID)
+
+    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[TopicReplica]:
+        return [TopicReplica(p, broker) for p in partitions for broker in self.assignment(p).replicas]
+
+    def replicas_on(self, brokers: Iterable[int]) -> list[TopicReplica]:
+        wanted = set(brokers)
+        return [TopicReplica(p, b) for p in self.partitions() for b in self.assignment(p).replicas if b in wanted]
+
+    def is_deleting(self, topic: str) -> bool:
+        return topic in self.to_delete
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """The epoch that StopReplica carries."""
+        if self.is_deleting(partition.topic):
+            return EPOCH_DURING_DELETE
+        known = self.leadership.get(partition)
+        return known.leader_and_isr.leader_epoch if known else NO_LEADER_EPOCH
+
+    def led_by_dead(self) -> list[TopicPartition]:
+        """Partitions whose leader is gone, those of topics being deleted aside."""
+        return [
+            partition
+            for partition, known in self.leadership.items()
+            if not self.is_online(known.leader_and_isr.leader, partition) and not self.is_deleting(partition.topic)
+        ]
+
+    def led_by(self, broker: int) -> list[TopicPartition]:
+        """Partitions of more than one replica that the broker leads, those being deleted aside."""
+        return [
+            partition
+            for partition, known in self.leadership.items()
+            if known.leader_and_isr.leader == broker
+            and not self.is_deleting(partition.topic)
+            and len(self.assignment(partition).replicas) > 1
+        ]
+
+    def in_states(self, *states: Partition) -> list[TopicPartition]:
+        return [partition for partition, state in self.partition_states.items() if state in states]
+
+    def replicas_in(self, topic: str, state: Replica) -> list[TopicReplica]:
+        return [
+            TopicReplica(partition, broker)
+            for partition in self.partitions_of([topic])
+            for broker, current in self.replica_states.get(partition, {}).items()
+            if current is state
+        ]
+
+    def replica_states_of(self, topic: str) -> list[Replica]:
+        return [
+            state
+            for partition in self.partitions_of([topic])
+            for state in self.replica_states.get(partition, {}).values()
+        ]
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget all of a topic."""
+        for partition in self.partitions_of([topic]):
+            self.leadership.pop(partition, None)
+            self.partition_states.pop(partition, None)
+            self.replica_states.pop(partition, None)
+            for offline in self.offline_dirs.values():
+                offline.discard(partition)
+        self.topics.pop(topic, None)
+        self.topic_ids.pop(topic, None)
+        self.to_delete.discard(topic)
+        self.deletion_started.discard(topic)
+        self.ineligible_for_deletion.discard(topic)
+
+
+_UNASSIGNED = Assignment(())
