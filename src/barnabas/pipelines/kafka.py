@@ -11,8 +11,7 @@ from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka import admin as client_admin
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
@@ -21,6 +20,7 @@ from barnabas.pipelines.options import SourceOptions, Start, client_config
 
 __all__ = ["Cluster", "ClusterError", "open_client"]
 
+_SPECS: Any = vars(client_admin)["OffsetSpec"]  # its stubs forget to export it
 _REQUEST_TIMEOUT_S = 10
 _PAUSE_S = 0.25
 _HOPELESS = {
@@ -55,7 +55,7 @@ class Cluster:
         self._options = options
         self.timeout_ms = timeout_ms
         kafka = {name: text for name, text in options.kafka.items() if not name.startswith(_CONSUMER_ONLY)}
-        self._admin = open_client(AdminClient, client_config(kafka))
+        self._admin = open_client(client_admin.AdminClient, client_config(kafka))
         committed = options.kafka.get("isolation.level") == "read_committed"
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
@@ -103,11 +103,11 @@ class Cluster:
 
     def at_marks(self, marks: Mapping[TopicPartition, int]) -> Offsets:
         """Offsets at `EARLIEST` or `LATEST`; at read_committed the latest is the last stable offset."""
-        specs: dict[int, Any] = {EARLIEST: OffsetSpec.earliest(), LATEST: OffsetSpec.latest()}
-        return self._ask({name: specs[mark] for name, mark in marks.items()})
+        earliest, latest = _SPECS.earliest(), _SPECS.latest()
+        return self._ask({name: earliest if mark == EARLIEST else latest for name, mark in marks.items()})
 
     def _at_times(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
-        found = self._ask({name: OffsetSpec.for_timestamp(time_ms) for name, time_ms in times_ms.items()})
+        found = self._ask({name: _SPECS.for_timestamp(time_ms) for name, time_ms in times_ms.items()})
         beyond = {name: LATEST for name, offset in found.items() if offset < 0}
         return found | self.at_marks(beyond)
 

@@ -1,10 +1,14 @@
 """A Spark session for pipelines: quiet, on this machine, in UTC, with the source ``barnabas`` registered."""
 
+import contextlib
 import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.jvm import find_java, prepare_home
@@ -12,7 +16,7 @@ from barnabas.pipelines.jvm import find_java, prepare_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["MissingExtraError", "cache_dir", "open_session", "require_extra"]
+__all__ = ["MissingExtraError", "Session", "cache_dir", "open_session", "require_extra"]
 
 _LOG4J = """status = error
 rootLogger.level = {level}
@@ -44,6 +48,24 @@ def cache_dir() -> Path:
     return Path(base) / "barnabas"
 
 
+@dataclass(frozen=True)
+class Session:
+    """A running Spark and where its JVM writes what it has to say."""
+
+    spark: "SparkSession"
+    log: Path
+
+    def log_tail(self, lines: int = 5) -> str:
+        """The end of the JVM's log, for messages."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def close(self) -> None:
+        """Stops Spark and its JVM, and removes the log."""
+        self.spark.stop()
+        _end_jvm()
+        self.log.unlink(missing_ok=True)
+
+
 def open_session(
     name: str,
     *,
@@ -51,11 +73,11 @@ def open_session(
     memory: str = "1g",
     shuffle_partitions: int = 2,
     conf: Mapping[str, str] | None = None,
-    log_level: str = "off",
-) -> "SparkSession":
-    """A session of its own JVM, ``local[cores]``; raises `BarnabasError` when Spark or Java cannot run.
+    log_level: str = "error",
+) -> Session:
+    """A session in a JVM of its own, ``local[cores]``; raises `BarnabasError` when Spark or Java cannot run.
 
-    ``conf`` is laid over the defaults. ``log_level`` is log4j's, for Spark's own messages on standard error.
+    ``conf`` is laid over the defaults. ``log_level`` is log4j's, for Spark's own messages, which go to a file.
     """
     require_extra()
     cache = cache_dir()
@@ -68,35 +90,67 @@ def open_session(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.pop("SPARK_HOME", None)  # another Spark's scripts would start another Spark's jars
 
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
-    from barnabas.pipelines.source import BarnabasDataSource
-
-    java_options = f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC -XX:TieredStopAtLevel=4"
     settings = {
         "spark.master": f"local[{cores}]",
         "spark.app.name": name,
         "spark.driver.memory": memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
-        "spark.sql.streaming.stopTimeout": "30s",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.sql.warehouse.dir": str(cache / "warehouse"),
         **(conf or {}),
     }
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
+    return _start(settings, home)
+
+
+def _start(settings: Mapping[str, str], home: Path) -> Session:
+    """Starts the JVM first, for only so its messages can be kept off the terminal."""
+    from pyspark import SparkConf, SparkContext, java_gateway
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.source import BarnabasDataSource
+
+    descriptor, log_name = tempfile.mkstemp(prefix="barnabas-spark-", suffix=".log")
+    log = Path(log_name)
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
     try:
-        session = builder.getOrCreate()
+        launch: Any = java_gateway.launch_gateway  # untyped
+        gateway = launch(conf, {"stdout": descriptor, "stderr": descriptor})
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+        spark = SparkSession.builder.config(conf=conf).getOrCreate()
     except PySparkRuntimeError as error:
-        raise BarnabasError(f"Spark did not start on the Java at {home}: {error}") from error
-    session.dataSource.register(BarnabasDataSource)
-    return session
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
+        raise BarnabasError(f"Spark did not start on the Java at {home}; its last words:\n{last}") from error
+    finally:
+        os.close(descriptor)
+    spark.dataSource.register(BarnabasDataSource)
+    return Session(spark, log)
+
+
+def _end_jvm() -> None:
+    """Ends the JVM that Spark's own stop leaves running until this process ends."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    with contextlib.suppress(Exception):  # the JVM may be gone, and py4j says so in many ways
+        gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

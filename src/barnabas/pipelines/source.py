@@ -291,7 +291,7 @@ def _poll(consumer: Consumer, options: SourceOptions, wanted: Range) -> Iterator
     next_offset = wanted.start
     deadline = time.monotonic() + options.fetch_timeout_ms / 1000
     while next_offset < wanted.end:
-        polled = consumer.consume(min(_BATCH_RECORDS, wanted.end - next_offset), _POLL_S)
+        polled: list[Message] = consumer.consume(min(_BATCH_RECORDS, wanted.end - next_offset), _POLL_S)
         records: list[Message] = []
         for message in polled:
             failure = message.error()

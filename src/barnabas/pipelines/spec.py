@@ -79,6 +79,11 @@ class Source:
     bad_rows_topic: str | None = None
     kafka: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def producer_kafka(self) -> dict[str, str]:
+        """What a producer to the same cluster needs of the settings."""
+        return {**_for_producers(self.kafka), "bootstrap.servers": self.bootstrap_servers}
+
 
 @dataclass(frozen=True, slots=True)
 class Transform:

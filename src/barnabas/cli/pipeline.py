@@ -1,0 +1,122 @@
+"""``barnabas pipeline``: run and check declared flows (docs/how-to/pipelines.md)."""
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from barnabas.cli.common import ToolParser, add_output_option, print_json
+from barnabas.pipelines import spec
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.progress import Totals
+
+__all__ = ["main"]
+
+_PLAIN_LINE_EVERY_S = 5.0
+
+
+def main(argv: list[str]) -> int:
+    """``run FILE`` or ``check FILE``; returns the exit code, 0 when the flow ended well or was told to stop."""
+    parser = ToolParser("pipeline", "Run streaming flows from topics to databases and topics on Spark.")
+    commands = parser.add_subparsers(
+        dest="action", required=True, metavar="ACTION", parser_class=argparse.ArgumentParser
+    )
+    run = commands.add_parser("run", help="run a flow until it is done, or until Ctrl-C")
+    check = commands.add_parser("check", help="check a flow's file without starting Spark")
+    for each in (run, check):
+        each.add_argument("file", metavar="FILE", help="the flow's TOML file")
+        each.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="another value for a field of the file, such as source.bootstrap_servers=host:9092; may be repeated",
+        )
+        add_output_option(each)
+    run.add_argument("--once", action="store_true", help="stop when all that is in the topics now has been processed")
+    run.add_argument("--quiet", action="store_true", help="show no progress")
+    arguments = parser.parse_args(argv)
+    flow = spec.load(arguments.file, arguments.set)
+    if arguments.action == "check":
+        return _check(flow, arguments.output)
+    from barnabas.pipelines.run import run_flow
+
+    display = _Display(quiet=arguments.quiet)
+    summary = run_flow(flow, once=arguments.once, show=display.show, say=display.say)
+    display.end()
+    _print_summary(summary, arguments.output)
+    return 0
+
+
+def _check(flow: spec.Flow, output: str) -> int:
+    sinks = [
+        f"topic {sink.topic}" if isinstance(sink, spec.TopicSink) else f"{sink.type} table {sink.table}"
+        for sink in flow.sinks
+    ]
+    keys = [list(sink.key) for sink in flow.sinks]
+    if output == "json":
+        print_json({"flow": flow.name, "valid": True, "sinks": sinks, "keys": keys, "checkpoint": flow.checkpoint})
+        return 0
+    topics = flow.source.pattern or ", ".join(flow.source.topics)
+    print(f"{flow.name} is valid: {topics} -> {', '.join(sinks)}")
+    for sink, key in zip(sinks, keys, strict=True):
+        print(f"  {sink}: one row for each {', '.join(key)}")
+    print(f"  checkpoint: {flow.checkpoint}")
+    return 0
+
+
+def _print_summary(summary: dict[str, Any], output: str) -> None:
+    if output == "json":
+        print_json(summary)
+        return
+    print(f"{summary['flow']}: {summary['status']}", end="")
+    if "rows" in summary:
+        print(
+            f"; {summary['rows']} rows in {summary['batches']} batches, {summary['bad_rows']} bad, "
+            f"{summary['late_rows']} late, lag {summary['lag']}, {summary['seconds']:.1f} s",
+            end="",
+        )
+    print()
+
+
+class _Display:
+    """Progress on standard error: one line that is written over on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._terminal = sys.stderr.isatty()
+        self._last_line = ""
+        self._next_line = 0.0
+
+    def say(self, text: str) -> None:
+        if not self._quiet:
+            self._clear()
+            print(text, file=sys.stderr, flush=True)
+
+    def show(self, totals: "Totals") -> None:
+        if self._quiet or not totals.batches:
+            return
+        rate = totals.rows / totals.seconds if totals.seconds else 0
+        line = (
+            f"{totals.rows:,} rows, {rate:,.0f} rows/s, lag {totals.lag:,}, batch {totals.batch}"
+            + (f", {totals.bad_rows:,} bad" if totals.bad_rows else "")
+            + (f", {totals.late_rows:,} late" if totals.late_rows else "")
+        )
+        if self._terminal:
+            self._clear()
+            sys.stderr.write(line)
+            sys.stderr.flush()
+            self._last_line = line
+        elif time.monotonic() >= self._next_line and line != self._last_line:
+            print(line, file=sys.stderr, flush=True)
+            self._next_line = time.monotonic() + _PLAIN_LINE_EVERY_S
+            self._last_line = line
+
+    def end(self) -> None:
+        if self._terminal and self._last_line:
+            print(file=sys.stderr)
+
+    def _clear(self) -> None:
+        if self._terminal and self._last_line:
+            sys.stderr.write("\r\x1b[K")

@@ -1,0 +1,36 @@
+"""From Spark's long exceptions to one line that a person can act on."""
+
+import re
+
+from barnabas.base.errors import BarnabasError
+
+__all__ = ["PipelineError", "reason_of"]
+
+_PYTHON_ERROR = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+_JVM_ERROR = re.compile(r"^(?:Caused by: )(?:[\w.$]+): (.+)$", re.MULTILINE)
+
+
+class PipelineError(BarnabasError):
+    """A flow could not start, or broke."""
+
+
+def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasError:
+    """The deepest reason in an exception of Spark's; ``ours`` is what our own code in the driver raised, if it did."""
+    if isinstance(ours, BarnabasError):
+        return ours
+    if ours is not None:
+        return PipelineError(f"{type(ours).__name__}: {_first_line(str(ours))}")
+    text = str(error)
+    errors = [found for found in _PYTHON_ERROR.findall(text) if not found[0].startswith("Py4J")]
+    if errors:
+        kind, message = errors[-1]
+        known = kind in ("BarnabasError", "ConfigError", "ClusterError", "DataLossError")
+        return PipelineError(message if known else f"{kind}: {message}")
+    if causes := _JVM_ERROR.findall(text):
+        return PipelineError(causes[-1])
+    return PipelineError(_first_line(text))
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else "no reason was given"

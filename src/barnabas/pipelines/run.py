@@ -1,0 +1,244 @@
+"""Running a flow: Spark comes up, the query runs until it is done, stopped or broken, and everything is put away.
+
+Exactly once in results, though the driver may die at any moment:
+
+- Spark notes a micro-batch's end offsets before it runs it, and runs it again with the same ones after a crash.
+- The very first batch has no beginning noted by Spark for a Python source, and "latest" would have moved on. So the
+  beginning is resolved once and kept beside the checkpoint (``start.json``) before the query starts.
+- Sinks take a batch again without harm (`barnabas.pipelines.sinks`).
+- A lock file keeps two drivers off one checkpoint.
+"""
+
+import contextlib
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.files import OsFiles
+from barnabas.pipelines.errors import PipelineError, reason_of
+from barnabas.pipelines.offsets import from_json, to_json
+from barnabas.pipelines.options import SourceOptions
+from barnabas.pipelines.session import open_session, require_extra
+from barnabas.pipelines.spec import Flow
+
+__all__ = ["run_flow"]
+
+_POLL_S = 0.3
+_STATE_OF_RUN = ("main", "bad-rows")
+
+
+def run_flow(
+    flow: Flow,
+    *,
+    once: bool = False,
+    show: Callable[[Any], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Runs the flow until all that is there now is done (``once``, or its trigger says so) or a signal comes.
+
+    ``show`` hears `Totals` after each micro-batch, ``say`` lines for people. Returns the summary. Raises
+    `BarnabasError` with the reason when the flow breaks. Must be called on the main thread, for the signals' sake.
+    """
+    require_extra()
+    checkpoint = Path(flow.checkpoint)
+    with _locked(checkpoint), _stop_signals() as stopped:
+        say(f"starting Spark for {flow.name}")
+        resources = flow.resources
+        session = open_session(
+            flow.name,
+            cores=resources.cores,
+            memory=resources.memory,
+            shuffle_partitions=resources.shuffle_partitions,
+            conf=resources.spark,
+        )
+        try:
+            if stopped.is_set():
+                return {"flow": flow.name, "status": "stopped"}
+            return _Run(flow, session.spark, checkpoint, show, say).run(stopped, once=once)
+        finally:
+            session.close()
+
+
+@contextlib.contextmanager
+def _locked(checkpoint: Path) -> Iterator[None]:
+    try:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        lock = OsFiles().lock(str(checkpoint / ".lock"))
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(lock)
+            except BlockingIOError as error:
+                raise PipelineError(f"another process runs the flow with the checkpoint {checkpoint}") from error
+            yield
+    except OSError as error:
+        raise PipelineError(f"cannot use the checkpoint {checkpoint}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set; an exception in the midst of a call to the JVM would break its socket."""
+    stopped = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Run:
+    """One run of a flow on a session."""
+
+    def __init__(
+        self, flow: Flow, spark: Any, checkpoint: Path, show: Callable[[Any], None], say: Callable[[str], None]
+    ) -> None:
+        from barnabas.pipelines.progress import GroupCommitter, Progress
+
+        self._flow = flow
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._say = say
+        self._sinks: list[Any] = []
+        self._failure: BaseException | None = None
+        kafka = {**flow.source.kafka, "bootstrap.servers": flow.source.bootstrap_servers}
+        committer = GroupCommitter(kafka, flow.source.group, say) if flow.source.group else None
+        self._progress = Progress(committer, show)
+
+    def run(self, stopped: threading.Event, *, once: bool) -> dict[str, Any]:
+        from pyspark.errors import PySparkException
+
+        queries: list[Any] = []
+        status = "stopped"
+        try:
+            queries = self._start(once=once)
+            self._say(f"reading {self._flow.source.pattern or ', '.join(self._flow.source.topics)}")
+            while not stopped.is_set():
+                if not any(query.isActive for query in queries):
+                    status = "done"
+                    break
+                if any(query.exception() for query in queries):
+                    break
+                stopped.wait(_POLL_S)
+            self._stop(queries)
+            failed = next((found for query in queries if (found := query.exception())), None)
+            if failed is not None and not stopped.is_set():
+                raise reason_of(failed, self._failure)
+        except PySparkException as error:
+            raise reason_of(error, self._failure) from error
+        finally:
+            self._stop(queries)
+            for sink in self._sinks:
+                sink.close()
+            self._progress.close()
+        return {"flow": self._flow.name, "status": status, **self._progress.totals.as_dict()}
+
+    def _stop(self, queries: list[Any]) -> None:
+        for query in queries:
+            with contextlib.suppress(Exception):  # a query that broke is reported by its own exception
+                query.stop()
+        for query in queries[:1]:
+            # The listener hears of the last batch a moment later, or never when Spark ends first.
+            with contextlib.suppress(Exception):
+                for report in query.recentProgress:
+                    self._progress.update(_plain(report))
+
+    def _start(self, *, once: bool) -> list[Any]:
+        from barnabas.pipelines import transforms
+        from barnabas.pipelines.listener import ProgressListener
+        from barnabas.pipelines.sinks import open_sinks
+
+        flow = self._flow
+        parsed = transforms.parse_records(self._records(), flow.source.format)
+        observed = parsed.observe("barnabas", *transforms.bad_counts())
+        rows = transforms.shape_rows(transforms.good_rows(observed), flow.transform)
+        results = transforms.aggregate_rows(rows, flow.aggregate) if flow.aggregate else rows
+        self._sinks = list(open_sinks(flow, results))
+        self._spark.streams.addListener(ProgressListener(flow.name, self._progress))
+        writer = results.writeStream.queryName(flow.name).outputMode("update" if flow.aggregate else "append")
+        writer = writer.foreachBatch(self._write).option("checkpointLocation", str(self._checkpoint / "main"))
+        queries = [self._trigger(writer, once=once).start()]
+        if flow.source.bad_rows_topic:
+            queries.append(self._start_bad_rows(transforms, once=once))
+        return queries
+
+    def _start_bad_rows(self, transforms: Any, *, once: bool) -> Any:
+        """A query of its own, for a stream cannot be split before an aggregate; it reads the topics again."""
+        flow = self._flow
+        parsed = transforms.parse_records(self._records(), flow.source.format)
+        writer = transforms.bad_messages(parsed, flow.name).writeStream.format("barnabas")
+        writer = writer.queryName(f"{flow.name}-bad-rows").outputMode("append")
+        for name, text in flow.source.producer_kafka.items():
+            writer = writer.option(f"kafka.{name}", text)
+        writer = writer.option("topic", flow.source.bad_rows_topic)
+        writer = writer.option("checkpointLocation", str(self._checkpoint / "bad-rows"))
+        return self._trigger(writer, once=once).start()
+
+    def _trigger(self, writer: Any, *, once: bool) -> Any:
+        trigger = self._flow.trigger
+        if once or trigger.available_now:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=trigger.interval) if trigger.interval else writer
+
+    def _records(self) -> Any:
+        from barnabas.pipelines.transforms import RECORD_SCHEMA
+
+        reader = self._spark.readStream.format("barnabas").schema(RECORD_SCHEMA)
+        options = self._options()
+        start = self._starting_offsets(options)
+        for name, text in {**options, "startingOffsets": start}.items():
+            reader = reader.option(name, text)
+        return reader.load()
+
+    def _options(self) -> dict[str, str]:
+        source = self._flow.source
+        kafka = {**source.kafka, "bootstrap.servers": source.bootstrap_servers, "isolation.level": source.isolation}
+        topics = {"subscribePattern": source.pattern} if source.pattern else {"subscribe": ",".join(source.topics)}
+        return {
+            **{f"kafka.{name}": text for name, text in kafka.items()},
+            **topics,
+            "maxOffsetsPerTrigger": str(source.max_offsets_per_trigger),
+            "failOnDataLoss": str(source.fail_on_data_loss).lower(),
+        }
+
+    def _starting_offsets(self, options: dict[str, str]) -> str:
+        """Where the flow's first run began, as offsets; decided by the first run and kept."""
+        from barnabas.pipelines.kafka import Cluster
+
+        path = self._checkpoint / "start.json"
+        if path.exists():
+            try:
+                return to_json(from_json(path.read_text()))
+            except BarnabasError as error:
+                raise PipelineError(f"{path} is damaged: {error}") from error
+        asked = SourceOptions.parse({**options, "startingOffsets": self._flow.source.starting_offsets}, streaming=True)
+        cluster = Cluster(asked)
+        start = to_json(cluster.resolve(cluster.partitions(), asked.start))
+        OsFiles().write_atomically(str(path), start.encode())
+        return start
+
+    def _write(self, batch: Any, epoch: int) -> None:
+        """One micro-batch into every sink; Spark calls it, again if the one before did not reach its end."""
+        try:
+            query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            if not query:
+                raise PipelineError("Spark did not tell the query's id")
+            if len(self._sinks) > 1:
+                batch = batch.persist()
+            try:
+                for sink in self._sinks:
+                    sink.write(batch, query, epoch)
+            finally:
+                if len(self._sinks) > 1:
+                    batch.unpersist()
+        except BaseException as error:
+            self._failure = error
+            raise
+
+
+def _plain(report: Any) -> dict[str, Any]:
+    """A progress report as plain values: Spark gives it as an object that also is a dictionary, but not all through."""
+    return dict(json.loads(report.json))

@@ -1,0 +1,91 @@
+"""Where a flow's micro-batches go. Each sink takes a batch again without harm.
+
+A batch is a DataFrame with the flow's result columns and, when nothing is aggregated, the position columns. Databases
+note the epoch with the rows (`barnabas.pipelines.database`). Topics get records whose key and value are the same in
+every run of the batch, so a reader of the compacted topic, or one that keeps the last value of each key, sees each
+result once; transactions will do this for other readers when brokers have them.
+"""
+
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from barnabas.pipelines.database import Database, open_database
+from barnabas.pipelines.spec import POSITION, DatabaseSink, Flow, TopicSink
+from barnabas.pipelines.transforms import as_messages, field_types, latest_per_key
+
+__all__ = ["BatchSink", "open_sinks"]
+
+
+class BatchSink(Protocol):
+    """Takes micro-batches, in the order of their epochs."""
+
+    def write(self, batch: DataFrame, query: str, epoch: int) -> None:
+        """Applies the batch; raises `BarnabasError` with the reason when it cannot."""
+        ...
+
+    def close(self) -> None:
+        """Releases connections."""
+        ...
+
+
+class _DatabaseWriter:
+    def __init__(self, sink: DatabaseSink, flow: Flow, results: DataFrame) -> None:
+        self._flow = flow
+        self._key = sink.key
+        columns = _for_key(results, flow, sink.key)
+        self._database: Database = open_database(sink, field_types(columns.schema))
+
+    def write(self, batch: DataFrame, query: str, epoch: int) -> None:
+        rows = _for_key(batch, self._flow, self._key).toArrow()
+        self._database.apply(rows, self._flow.name, query, epoch)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class _TopicWriter:
+    def __init__(self, sink: TopicSink, flow: Flow) -> None:
+        self._sink = sink
+        self._flow = flow
+
+    def write(self, batch: DataFrame, query: str, epoch: int) -> None:  # noqa: ARG002  # the protocol's
+        rows = _for_key(batch, self._flow, self._sink.key)
+        writer = as_messages(rows, self._sink.key, self._flow.name, epoch).write.format("barnabas").mode("append")
+        writer = writer.option("kafka.bootstrap.servers", self._sink.bootstrap_servers).option(
+            "topic", self._sink.topic
+        )
+        for name, text in self._sink.kafka.items():
+            writer = writer.option(f"kafka.{name}", text)
+        writer.save()
+
+    def close(self) -> None:
+        """Producers live in the workers, and no longer than a batch."""
+
+
+def _for_key(batch: DataFrame, flow: Flow, key: tuple[str, ...]) -> DataFrame:
+    """Aggregates have a row for each key already, and so have rows that are keyed by where they came from."""
+    if flow.aggregate or key == POSITION:
+        return batch
+    return latest_per_key(batch, key)
+
+
+def open_sinks(flow: Flow, results: DataFrame) -> list[BatchSink]:
+    """The flow's sinks, connected; ``results`` is the streaming frame, for its columns."""
+    opened: list[BatchSink] = []
+    try:
+        for sink in flow.sinks:
+            if isinstance(sink, DatabaseSink):
+                opened.append(_DatabaseWriter(sink, flow, _static(results)))
+            else:
+                opened.append(_TopicWriter(sink, flow))
+    except BaseException:
+        for each in opened:
+            each.close()
+        raise
+    return opened
+
+
+def _static(results: DataFrame) -> DataFrame:
+    """An empty frame of the same columns, for functions that streams do not have (row_number)."""
+    return results.sparkSession.createDataFrame([], results.schema)

@@ -1,0 +1,148 @@
+"""What a flow does to rows, as functions DataFrame -> DataFrame that do no I/O.
+
+They take and give batch and streaming frames alike, so tests run them on a few rows. ``records`` are the columns key,
+value, topic, partition, offset of the source; ``parsed`` has the format's columns, the three position columns, and
+``_barnabas_bad``, which tells why a row is bad and is null for a good one.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
+from pyspark.sql.types import StructType
+
+from barnabas.pipelines.spec import POSITION, Aggregate, Format, Transform
+
+__all__ = [
+    "RECORD_SCHEMA",
+    "aggregate_rows",
+    "as_messages",
+    "bad_messages",
+    "good_rows",
+    "latest_per_key",
+    "parse_records",
+    "shape_rows",
+]
+
+RECORD_SCHEMA = "key binary, value binary, topic string, partition int, offset bigint"
+"""The source's columns that a flow needs; the others are not built."""
+
+_BAD = "_barnabas_bad"
+_ROW = "_barnabas_row"
+_CORRUPT = "_barnabas_corrupt"
+_RECORD = ("_barnabas_key", "_barnabas_value")
+
+
+def parse_records(records: DataFrame, how: Format) -> DataFrame:
+    """Columns from values. A value that does not fit the format, or lacks a required column, becomes a bad row."""
+    position = [
+        F.col(name).alias(alias) for name, alias in zip(("topic", "partition", "offset"), POSITION, strict=True)
+    ]
+    originals = [F.col(name).alias(alias) for name, alias in zip(("key", "value"), _RECORD, strict=True)]
+    parsed = records.select(_parser(how).alias(_ROW), *position, *originals)
+    columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
+    why = F.when(F.col(_RECORD[1]).isNull(), F.lit("the record has no value"))
+    if how.type != "text":
+        why = why.when(
+            F.col(_ROW).isNull() | F.col(f"{_ROW}.{_CORRUPT}").isNotNull(),
+            F.lit(f"the value is no {how.type} with the columns declared"),
+        )
+    for name in how.required:
+        why = why.when(F.col(f"{_ROW}.{name}").isNull(), F.lit(f"the required column {name} is null"))
+    return parsed.select(*columns, *POSITION, *_RECORD, why.alias(_BAD))
+
+
+def _parser(how: Format) -> Column:
+    text = F.col("value").cast("string")
+    if how.type == "text":
+        return F.struct(text.alias("value"))
+    ddl = ", ".join(f"`{name}` {type_name}" for name, type_name in {**how.columns, _CORRUPT: "string"}.items())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    if how.timestamp_format:
+        options["timestampFormat"] = how.timestamp_format
+    if how.type == "json":
+        return F.from_json(text, ddl, options)
+    options |= {"sep": how.delimiter, "nullValue": how.null}
+    return F.from_csv(text, F.lit(ddl), options)
+
+
+def good_rows(parsed: DataFrame) -> DataFrame:
+    """The rows that fit their format, with the format's columns and the position."""
+    return parsed.where(F.col(_BAD).isNull()).drop(_BAD, *_RECORD)
+
+
+def bad_counts() -> list[Column]:
+    """Figures over parsed rows for `DataFrame.observe`: all, and the bad ones."""
+    return [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows")]
+
+
+def bad_messages(parsed: DataFrame, flow_name: str) -> DataFrame:
+    """Bad rows as records for a dead-letter topic: as they came, with headers that say why and where from."""
+    headers = [("barnabas.flow", F.lit(flow_name)), ("barnabas.reason", F.col(_BAD)), ("barnabas.source", _position())]
+    return parsed.where(F.col(_BAD).isNotNull()).select(
+        F.col(_RECORD[0]).alias("key"), F.col(_RECORD[1]).alias("value"), _headers(headers)
+    )
+
+
+def shape_rows(rows: DataFrame, transform: Transform) -> DataFrame:
+    """Derived columns in their order, then the filter, then the choice of columns (the position stays)."""
+    for name, expression in transform.derive.items():
+        rows = rows.withColumn(name, F.expr(expression))
+    if transform.where:
+        rows = rows.where(F.expr(transform.where))
+    if transform.select:
+        rows = rows.select(*[F.expr(each) for each in transform.select], *POSITION)
+    return rows
+
+
+def aggregate_rows(rows: DataFrame, how: Aggregate) -> DataFrame:
+    """One row for each group, and window where there is one: the keys first, then the figures.
+
+    Rows later than the watermark are dropped by Spark, which counts them in its progress.
+    """
+    groups: list[Column] = [F.col(name) for name in how.group_by]
+    if how.window and how.time and how.watermark:
+        rows = rows.withWatermark(how.time, how.watermark)
+        groups.insert(0, F.window(how.time, how.window, how.slide))
+    figures = [F.expr(expression).alias(name) for name, expression in how.compute.items()]
+    result = rows.groupBy(*groups).agg(*figures)
+    window = [F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")]
+    return result.select(*(window if how.window else []), *how.group_by, *how.compute)
+
+
+def latest_per_key(batch: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Of rows with an equal key the one read last, for an upsert takes a key once; drops the position.
+
+    Rows of one key are in order only if they come from one partition, as Kafka's keyed records do.
+    """
+    order = Window.partitionBy(*key).orderBy(*[F.col(name).desc() for name in ("source_offset", "source_partition")])
+    ranked = batch.withColumn(_ROW, F.row_number().over(order)).where(F.col(_ROW) == 1)
+    return ranked.drop(_ROW, *[name for name in POSITION if name not in key])
+
+
+def as_messages(batch: DataFrame, key: Sequence[str], flow_name: str, epoch: int) -> DataFrame:
+    """Result rows as records: key and value are JSON, the same for a row however often its batch is run.
+
+    The headers name the flow and the micro-batch: of two records with an equal key and epoch, one is a repetition.
+    """
+    options = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]X", "ignoreNullFields": "false"}
+    headers = [("barnabas.flow", F.lit(flow_name)), ("barnabas.epoch", F.lit(str(epoch)))]
+    return batch.select(
+        F.to_json(F.struct(*key), options).alias("key"),
+        F.to_json(F.struct(*batch.columns), options).alias("value"),
+        _headers(headers),
+    )
+
+
+def field_types(schema: StructType) -> dict[str, str]:
+    """Column names with Spark's names of their types."""
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
+
+
+def _position() -> Column:
+    return F.concat_ws("-", *[F.col(name).cast("string") for name in POSITION])
+
+
+def _headers(pairs: Sequence[tuple[str, Column]]) -> Column:
+    structs = [F.struct(F.lit(name).alias("key"), value.cast("binary").alias("value")) for name, value in pairs]
+    return F.array(*structs).alias("headers")
