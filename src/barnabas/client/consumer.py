@@ -7,7 +7,7 @@ loses none.
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,7 +25,18 @@ __all__ = ["Consumer", "DeserializationError"]
 
 _BATCH_RECORDS = 500
 _WAKE_S = 0.1  # so that Ctrl-C and close are heard soon
-_PASSING = frozenset(("_PARTITION_EOF", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT"))
+# What goes by without the caller's help: librdkafka tries on, a topic may be created, the group is joined again.
+_PASSING = frozenset(
+    (
+        "_PARTITION_EOF",
+        "_TRANSPORT",
+        "_ALL_BROKERS_DOWN",
+        "_RESOLVE",
+        "_TIMED_OUT",
+        "_MAX_POLL_EXCEEDED",
+        "UNKNOWN_TOPIC_OR_PART",
+    )
+)
 
 
 class DeserializationError(BarnabasError):
@@ -60,11 +71,13 @@ class Consumer:
         self._waiting: deque[Any] = deque()
         self._handed_out: dict[tuple[str, int], Any] = {}  # each partition's last message, until it is stored
         self._revoked: set[tuple[str, int]] = set()
+        self._before_revoke: Callable[[], None] | None = None
+        self._errors = ErrorLog()
         self.closed = False
         self._has_group = bool(plan.librdkafka.get("group.id"))
         settings = {
             "logger": librdkafka_log,
-            "error_cb": ErrorLog(),
+            "error_cb": self._errors,
             "group.id": "barnabas-without-a-group",  # librdkafka insists; see subscribe
             **plan.librdkafka,
             "enable.auto.offset.store": False,
@@ -79,15 +92,26 @@ class Consumer:
             reason = cause.str() if hasattr(cause, "str") else cause
             raise ConfigError(f"these consumer properties cannot be used: {reason}") from error
 
-    def subscribe(self, topics: Sequence[str]) -> None:
-        """Share these topics with the group; a name that starts with ``^`` is a regular expression."""
+    def subscribe(self, topics: Sequence[str], *, before_revoke: Callable[[], None] | None = None) -> None:
+        """Share these topics with the group; a name that starts with ``^`` is a regular expression.
+
+        ``before_revoke`` is called when partitions are about to go to another member, all that was handed out of them
+        being processed by then: the last moment to `commit`.
+        """
         if not self._has_group:
             raise ConfigError("group.id is missing: a consumer without a group can assign partitions, not subscribe")
+        self._store()
         self._waiting.clear()
         # With a listener a rebalance waits until we ask for more, that is until what was handed out is processed.
-        self.librdkafka.subscribe(list(topics), on_revoke=self._on_revoke, on_lost=self._on_revoke)
+        self._before_revoke = before_revoke
+        self.librdkafka.subscribe(list(topics), on_revoke=self._on_revoke, on_lost=self._on_lost)
 
-    def _on_revoke(self, _: Any, partitions: list[Any]) -> None:
+    def _on_revoke(self, consumer: Any, partitions: list[Any]) -> None:
+        if self._before_revoke is not None:
+            self._before_revoke()
+        self._on_lost(consumer, partitions)
+
+    def _on_lost(self, _: Any, partitions: list[Any]) -> None:
         self._revoked.update((item.topic, item.partition) for item in partitions)
 
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
@@ -138,7 +162,9 @@ class Consumer:
                 error = message.error()
                 if error is None:
                     self._waiting.append(message)
-                elif error.name() not in _PASSING:
+                elif error.name() in _PASSING or error.retriable():
+                    self._errors(error)
+                else:
                     raise from_librdkafka(error, f"cannot read {message.topic() or 'records'}")
             if self._waiting:
                 return True
@@ -218,6 +244,13 @@ class Consumer:
         except confluent_kafka.KafkaException as error:
             raise from_librdkafka(error.args[0], "cannot read committed offsets") from error
         return {TopicPartition(item.topic, item.partition): item.offset if item.offset >= 0 else None for item in found}
+
+    def topics(self, timeout_s: float = 30.0) -> list[str]:
+        """Names of the cluster's topics, internal ones included."""
+        try:
+            return sorted(self.librdkafka.list_topics(timeout=timeout_s).topics)
+        except confluent_kafka.KafkaException as error:
+            raise from_librdkafka(error.args[0], "cannot list the topics") from error
 
     def watermarks(self, topic: str, partition: int, timeout_s: float = 30.0) -> tuple[int, int]:
         """The first offset of a partition and the one that the next record will get."""

@@ -1,0 +1,162 @@
+"""``barnabas console-producer``: lines of standard input as records of a topic."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from barnabas.base.errors import ConfigError
+from barnabas.cli.common import ToolParser, key_values, properties_file
+from barnabas.cli.line_reader import Line, LineReader
+from barnabas.client.codecs import load_dotted
+from barnabas.client.errors import ClientError
+from barnabas.client.producer import Producer
+from barnabas.client.records import Delivery
+
+__all__ = ["main"]
+
+_DEFAULT_READERS = ("", "kafka.tools.ConsoleProducer$LineMessageReader", "org.apache.kafka.tools.LineMessageReader")
+_PIPE_LINGER_MS = 1000
+_ERRORS_SHOWN = 10
+
+
+def main(argv: list[str]) -> int:
+    """Send until the end of input; 0 when every record was acknowledged, 1 otherwise."""
+    parser = _parser()
+    given = parser.parse_args(argv)
+    if not given.bootstrap_server and not given.broker_list:
+        parser.error('Missing required argument "[bootstrap-server]"')
+    lines = _lines(interactive=sys.stdin.isatty() and sys.stdout.isatty())
+    records = _reader(given)(lines)
+    failures = _Failures()
+    with Producer(_properties(given)) as producer:
+        topic = given.topic
+        try:
+            for key, value, headers in records:
+                if given.sync:
+                    producer.send(topic, value, key, headers=headers).result()
+                else:
+                    producer.send(topic, value, key, headers=headers, on_delivery=failures.heard)
+        except KeyboardInterrupt:
+            producer.close(timeout_s=10)  # what was typed is sent
+            raise
+    failures.report()
+    return 1 if failures.count else 0
+
+
+class _Failures:
+    """Errors of records in the background: the first few shown, all counted."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def heard(self, _: Delivery | None, error: ClientError | None) -> None:
+        if error is not None:
+            self.count += 1
+            if self.count <= _ERRORS_SHOWN:
+                print(f"Error: {error}", file=sys.stderr)
+
+    def report(self) -> None:
+        if self.count:
+            print(f"{self.count} records were not delivered", file=sys.stderr)
+
+
+def _lines(*, interactive: bool) -> Iterator[bytes]:
+    read = sys.stdin.buffer
+    if not interactive:
+        yield from read
+        return
+    while True:
+        sys.stdout.write(">")
+        sys.stdout.flush()
+        line = read.readline()
+        if not line:
+            return
+        yield line
+
+
+def _reader(given: argparse.Namespace) -> Callable[[Iterable[bytes]], Iterator[Line]]:
+    properties = {**properties_file(given.reader_config), **key_values(given.property, "--property")}
+    properties["topic"] = given.topic
+    if given.line_reader in _DEFAULT_READERS:
+        return LineReader(properties).read
+    made = load_dotted(given.line_reader, "--line-reader")(properties)
+    reader = getattr(made, "read", None)
+    if reader is None:
+        raise ConfigError(f"--line-reader {given.line_reader}: it needs a method read(lines) that yields records")
+    return reader  # type: ignore[no-any-return]  # the user's own
+
+
+def _properties(given: argparse.Namespace) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        **properties_file(given.producer_config),
+        **key_values(given.producer_property, "--producer-property"),
+    }
+    properties.pop("key.serializer", None)
+    properties.pop("value.serializer", None)
+    properties["bootstrap.servers"] = given.bootstrap_server or given.broker_list
+    properties.setdefault("client.id", "console-producer")
+    if given.compression_codec is not None:
+        properties["compression.type"] = given.compression_codec
+    options = {
+        "linger.ms": given.timeout,
+        "acks": given.request_required_acks,
+        "request.timeout.ms": given.request_timeout_ms,
+        "retries": given.message_send_max_retries,
+        "retry.backoff.ms": given.retry_backoff_ms,
+        "send.buffer.bytes": given.socket_buffer_size,
+        "buffer.memory": given.max_memory_bytes,
+        "batch.size": given.max_partition_memory_bytes or given.batch_size,
+        "metadata.max.age.ms": given.metadata_expiry_ms,
+        "max.block.ms": given.max_block_ms,
+    }
+    properties.update({name: value for name, value in options.items() if value is not None})
+    if not {"linger.ms", "queue.buffering.max.ms"} & properties.keys():
+        # A person who presses Enter expects the record to leave; a file is better sent in large batches.
+        properties["linger.ms"] = 0 if given.sync or sys.stdin.isatty() else _PIPE_LINGER_MS
+    return properties
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("console-producer", "Send each line of standard input to a topic.")
+    add = parser.add_argument
+    add("--topic", required=True, help="the topic to send to")
+    add("--bootstrap-server", metavar="HOST:PORT[,...]", help="a broker to ask for the others, or several of them")
+    add("--broker-list", metavar="HOST:PORT[,...]", help="the old name of --bootstrap-server")
+    add("--sync", action="store_true", help="wait for each record's acknowledgement before the next is sent")
+    add(
+        "--compression-codec",
+        nargs="?",
+        const="gzip",
+        metavar="CODEC",
+        help="none, gzip (also without a value), snappy, lz4 or zstd",
+    )
+    add("--batch-size", type=int, metavar="BYTES", help="how much goes into one batch at most")
+    add("--max-partition-memory-bytes", type=int, metavar="BYTES", help="the same as --batch-size, and stronger")
+    add("--timeout", type=int, metavar="MS", help="how long a record waits for company in a batch (linger.ms)")
+    add("--request-required-acks", metavar="ACKS", help="0, 1, or -1 for all in-sync replicas (default)")
+    add("--request-timeout-ms", type=int, metavar="MS", help="how long brokers may take to acknowledge")
+    add("--message-send-max-retries", type=int, metavar="N", help="how often a failed record is sent again")
+    add("--retry-backoff-ms", type=int, metavar="MS", help="the pause before a record is sent again")
+    add("--metadata-expiry-ms", type=int, metavar="MS", help="how often the cluster's metadata is asked for anew")
+    add("--max-block-ms", type=int, metavar="MS", help="how long to wait when the buffer is full (default 60000)")
+    add("--max-memory-bytes", type=int, metavar="BYTES", help="how much waits for the brokers at most (buffer.memory)")
+    add("--socket-buffer-size", type=int, metavar="BYTES", help="the size of the socket's send buffer")
+    add(
+        "--property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="for the line reader: parse.key, key.separator (tab), parse.headers, headers.delimiter (tab), "
+        "headers.separator (,), headers.key.separator (:), null.marker, ignore.error",
+    )
+    add("--reader-config", metavar="FILE", help="a .properties file for the line reader")
+    add(
+        "--line-reader",
+        default="",
+        metavar="CLASS",
+        help="a Python class, by dotted path, that turns lines into records",
+    )
+    add("--producer-property", action="append", default=[], metavar="NAME=VALUE", help="a property of the producer")
+    add("--producer.config", dest="producer_config", metavar="FILE", help="a .properties file for the producer")
+    return parser

@@ -1,0 +1,135 @@
+"""How ``console-consumer`` writes records: Kafka's formatters by their Java names, and by short ones of ours.
+
+A formatter is made from the ``--property`` options and turns a record into the bytes that go to standard output.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+
+from barnabas.base.errors import ConfigError
+from barnabas.client.codecs import Decoder, decoder, load_dotted
+from barnabas.client.records import Record
+
+__all__ = ["Formatter", "formatter"]
+
+Formatter = Callable[[Record], bytes]
+
+_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+
+
+def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
+    """The formatter of a class name; raises `ConfigError` for one that does not exist."""
+    short = name.rsplit(".", 1)[-1].rsplit("$", 1)[-1].removesuffix("MessageFormatter").lower()
+    is_known = name.startswith(("kafka.", "org.apache.kafka.")) or "." not in name
+    made = _FORMATTERS.get(short) if is_known else None
+    if made is not None:
+        return made(properties)
+    if is_known:
+        raise ConfigError(f"there is no formatter {name}; there are {', '.join(sorted(filter(None, _FORMATTERS)))}")
+    own: Formatter = load_dotted(name, "--formatter")(properties)
+    return own
+
+
+class _Default:
+    """Timestamp, partition, offset, headers, key, value: those that ``print.*`` asks for, in this order."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        def literal(name: str, default: str) -> bytes:
+            return properties.get(name, default).encode()
+
+        self._key_separator, self._line_separator = literal("key.separator", "\t"), literal("line.separator", "\n")
+        self._headers_separator, self._null = literal("headers.separator", ","), literal("null.literal", "null")
+        self._decode_key = _text_decoder(properties, "key.deserializer")
+        self._decode_value = _text_decoder(properties, "value.deserializer")
+        self._decode_header = _text_decoder(properties, "headers.deserializer")
+        columns: dict[str, tuple[str, Callable[[Record], bytes]]] = {
+            "print.timestamp": ("false", self._timestamp),
+            "print.partition": ("false", lambda record: b"Partition:%d" % record.partition),
+            "print.offset": ("false", lambda record: b"Offset:%d" % record.offset),
+            "print.headers": ("false", self._headers),
+            "print.key": ("false", lambda record: self._text(record.key, self._decode_key)),
+            "print.value": ("true", lambda record: self._text(record.value, self._decode_value)),
+        }
+        self._columns = [
+            column
+            for name, (default, column) in columns.items()
+            if properties.get(name, default).strip().lower() == "true"
+        ]
+
+    def __call__(self, record: Record) -> bytes:
+        if not self._columns:
+            return b""
+        return self._key_separator.join([column(record) for column in self._columns]) + self._line_separator
+
+    def _text(self, data: bytes | None, decode: Decoder | None) -> bytes:
+        if data is None:
+            return self._null
+        return data if decode is None else str(decode(data)).encode()
+
+    def _headers(self, record: Record) -> bytes:
+        if not record.headers:
+            return b"NO_HEADERS"
+        return self._headers_separator.join(
+            name.encode() + b":" + self._text(value, self._decode_header) for name, value in record.headers
+        )
+
+    def _timestamp(self, record: Record) -> bytes:
+        if record.timestamp_ms is None:
+            return b"NO_TIMESTAMP"
+        return f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{record.timestamp_ms}".encode()
+
+
+def _text_decoder(properties: Mapping[str, str], name: str) -> Decoder | None:
+    given = properties.get(name)
+    return decoder(given, name) if given else None
+
+
+def _logging(properties: Mapping[str, str]) -> Formatter:
+    """As the default one, and key and value on standard error."""
+    plain = _Default(properties)
+
+    def write(record: Record) -> bytes:
+        when = (
+            "" if record.timestamp_ms is None else f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{record.timestamp_ms}, "
+        )
+        key = "null " if record.key is None else record.key.decode(errors="replace") + ", "
+        value = "null" if record.value is None else record.value.decode(errors="replace")
+        print(f"{when}key:{key}value:{value}", file=sys.stderr)
+        return plain(record)
+
+    return write
+
+
+def _nothing(_: Mapping[str, str]) -> Formatter:
+    return lambda _record: b""
+
+
+def _json(_: Mapping[str, str]) -> Formatter:
+    """One JSON document a line; bytes that are no UTF-8 are shown with escapes."""
+
+    def text(data: bytes | None) -> str | None:
+        return None if data is None else data.decode(errors="backslashreplace")
+
+    def write(record: Record) -> bytes:
+        document = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp_ms,
+            "timestamp_type": _TIMESTAMP_TYPES[record.timestamp_type],
+            "headers": [[name, text(value)] for name, value in record.headers],
+            "key": text(record.key),
+            "value": text(record.value),
+        }
+        return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+
+    return write
+
+
+_FORMATTERS: dict[str, Callable[[Mapping[str, str]], Formatter]] = {
+    "default": _Default,
+    "logging": _logging,
+    "noop": _nothing,
+    "json": _json,
+}

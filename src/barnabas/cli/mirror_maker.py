@@ -1,0 +1,119 @@
+"""``barnabas mirror-maker``: copy topics from one cluster to another, continuously.
+
+The options are those of Kafka's MirrorMaker, with dots in their names as it has them; the properties files may use the
+names of the course notes. A consumer.properties that names only ``zookeeper.connect`` finds the brokers there.
+"""
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+from barnabas.base.errors import ConfigError
+from barnabas.cli.common import ToolParser, properties_file
+from barnabas.mirror.maker import MirrorMaker
+from barnabas.mirror.settings import MirrorSettings, TopicFilter
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130
+_REFUSED = {
+    "message.handler": "handlers are Java classes; use a pipeline to change records on their way",
+    "message.handler.args": "handlers are Java classes; use a pipeline to change records on their way",
+    "consumer.rebalance.listener": "listeners are Java classes; offsets are flushed and committed before a rebalance",
+    "rebalance.listener.args": "listeners are Java classes; offsets are flushed and committed before a rebalance",
+}
+
+
+def main(argv: list[str]) -> int:
+    """Run until SIGINT (130) or SIGTERM (0), or until a record cannot be delivered (1)."""
+    parser = _parser()
+    given = parser.parse_args(argv)
+    for option, reason in _REFUSED.items():
+        if parser.has(given, option):
+            parser.error(f"--{option} is not supported: {reason}")
+    include = given.include or given.whitelist
+    if not include:
+        parser.error("one of --include and --whitelist is needed: a regular expression of the topics to mirror")
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    settings = MirrorSettings(
+        consumer=properties_file(given.consumer_config),
+        producer=properties_file(given.producer_config),
+        topics=TopicFilter(include, given.exclude or given.blacklist),
+        streams=given.num_streams,
+        abort_on_send_failure=_boolean(given.abort_on_send_failure, "abort.on.send.failure"),
+        commit_interval_ms=given.offset_commit_interval_ms,
+        topic_refresh_ms=given.topic_refresh_ms,
+    )
+    return _run(MirrorMaker(settings))
+
+
+def _run(maker: MirrorMaker) -> int:
+    code = 0
+
+    def stopper(exit_code: int) -> Callable[[int, FrameType | None], None]:
+        def stop(_: int, __: FrameType | None) -> None:
+            nonlocal code
+            code = exit_code
+            maker.stop()
+
+        return stop
+
+    signal.signal(signal.SIGINT, stopper(_INTERRUPTED))
+    signal.signal(signal.SIGTERM, stopper(0))
+    maker.start()
+    try:
+        maker.wait()
+    finally:
+        dropped = f", {maker.dropped} were not delivered" if maker.dropped else ""
+        print(f"Mirrored a total of {maker.copied} messages{dropped}", file=sys.stderr)
+    return code
+
+
+def _boolean(text: str, option: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(f"--{option} {text}: true or false is expected")
+    return text.lower() == "true"
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("mirror-maker", "Copy topics from one cluster to another, continuously.")
+
+    def add(name: str, **options: object) -> None:
+        parser.add_argument(f"--{name}", dest=name.replace(".", "_"), **options)  # type: ignore[arg-type]  # argparse's
+
+    add("consumer.config", required=True, metavar="FILE", help="properties of the consumers of the source cluster")
+    add("producer.config", required=True, metavar="FILE", help="properties of the producers to the target cluster")
+    add("include", metavar="REGEX", help="topics to mirror: their whole name matches; a comma means 'or'")
+    add("whitelist", metavar="REGEX", help="the old name of --include")
+    add("exclude", metavar="REGEX", help="topics not to mirror, of those included")
+    add("blacklist", metavar="REGEX", help="the old name of --exclude")
+    add("num.streams", type=_positive, default=1, metavar="N", help="consumers, each with a producer (default 1)")
+    add("abort.on.send.failure", default="true", metavar="BOOLEAN", help="stop when a record cannot be delivered")
+    add(
+        "offset.commit.interval.ms",
+        type=_positive,
+        default=60_000,
+        metavar="MS",
+        help="how often to flush and commit (default 60000)",
+    )
+    add(
+        "topic.refresh.ms",
+        type=_positive,
+        default=5_000,
+        metavar="MS",
+        help="how often to look for new topics (default 5000)",
+    )
+    add("new.consumer", action="store_true", help=argparse.SUPPRESS)
+    for option in _REFUSED:
+        add(option, help=argparse.SUPPRESS)
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not positive")
+    return number

@@ -1,0 +1,198 @@
+"""`MirrorMaker`: copies topics from one cluster to another until it is stopped.
+
+Each stream is a thread with a consumer of the source, all in one group, and a producer to the target. The promise is at
+least once: a stream flushes its producer before it commits its consumer's offsets, at intervals, before partitions go
+to another member, and when it stops. Keys, values, headers and timestamps are kept; the target's partitions are chosen
+anew, for it may have more or fewer of them, so records with equal keys stay together.
+"""
+
+import logging
+import threading
+import time
+
+from barnabas.base.errors import BarnabasError
+from barnabas.client.consumer import Consumer
+from barnabas.client.errors import BufferFullError, ClientError
+from barnabas.client.producer import Producer
+from barnabas.client.records import Delivery, Record
+from barnabas.mirror.settings import MirrorSettings, consumer_properties, producer_properties
+
+__all__ = ["MirrorMaker"]
+
+log = logging.getLogger("barnabas.mirror")
+
+_TURN_S = 0.2
+_NO_TOPICS_S = 1.0
+_FLUSH_TURN_S = 1.0
+_STOP_FLUSH_S = 10.0
+
+
+class MirrorMaker:
+    """Runs a mirror's streams.
+
+    ``copied`` counts the records that the target acknowledged, ``dropped`` those that it did not
+    (``abort.on.send.failure=false``).
+    """
+
+    def __init__(self, settings: MirrorSettings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._errors: list[Exception] = []
+        self._streams = [_Stream(settings, number, self._stop) for number in range(settings.streams)]
+        self._threads = [
+            threading.Thread(target=self._run, args=(stream,), name=f"mirror-{stream.number}", daemon=True)
+            for stream in self._streams
+        ]
+
+    @property
+    def copied(self) -> int:
+        return sum(stream.copied for stream in self._streams)
+
+    @property
+    def dropped(self) -> int:
+        return sum(stream.dropped for stream in self._streams)
+
+    def start(self) -> None:
+        """Start the streams."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ask the streams to flush, commit and end; `wait` returns when they have."""
+        self._stop.set()
+
+    def wait(self) -> None:
+        """Return when all streams have ended; raises what ended one of them, if it was not `stop`."""
+        for thread in self._threads:
+            while thread.is_alive():
+                thread.join(_TURN_S)  # in turns, so that Ctrl-C is heard
+        if self._errors:
+            raise self._errors[0]
+
+    def _run(self, stream: "_Stream") -> None:
+        try:
+            stream.run()
+        except BarnabasError as error:
+            log.error("Stream %d ended: %s", stream.number, error)
+            self._errors.append(error)
+        except Exception as error:
+            log.exception("Stream %d ended", stream.number)
+            self._errors.append(error)
+        finally:
+            self._stop.set()  # one stream's end is the end of all: a mirror that limps is found out too late
+
+
+class _Stream:
+    """One consumer and one producer, in one thread."""
+
+    def __init__(self, settings: MirrorSettings, number: int, stop: threading.Event) -> None:
+        self.number = number
+        self.copied = 0
+        self.dropped = 0
+        self._settings = settings
+        self._stop = stop
+        self._consumer = Consumer(consumer_properties(settings.consumer, number))
+        self._producer = Producer(producer_properties(settings.producer))
+        self._topics: frozenset[str] = frozenset()
+        self._failure: ClientError | None = None
+        self._uncommitted = 0
+        self._next_commit = self._next_refresh = 0.0
+
+    def run(self) -> None:
+        """Copy until stopped or until a record cannot be delivered."""
+        try:
+            self._next_commit = time.monotonic() + self._settings.commit_interval_ms / 1000
+            while not self._stop.is_set():
+                self._turn()
+            self._flush_and_commit()
+        finally:
+            self._consumer.forget()
+            self._consumer.close()
+            self._producer.librdkafka.purge()
+            self._producer.librdkafka.flush(0.1)
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_refresh:
+            self._refresh_topics()
+            self._next_refresh = now + self._settings.topic_refresh_ms / 1000
+        if not self._topics:
+            self._stop.wait(_NO_TOPICS_S)
+            self._next_refresh = 0.0
+            return
+        if self._consumer.wait(_TURN_S):
+            while self._consumer.has_record and not self._stop.is_set():
+                record = self._consumer.poll()
+                if record is not None:
+                    self._copy(record)
+        else:
+            self._producer.poll(0)
+        self._raise_failure()
+        if time.monotonic() >= self._next_commit:
+            self._flush_and_commit()
+            self._next_commit = time.monotonic() + self._settings.commit_interval_ms / 1000
+
+    def _refresh_topics(self) -> None:
+        known = self._consumer.topics()
+        wanted = self._settings.topics.choose(known)
+        if wanted != self._topics:
+            log.info("Stream %d mirrors %s", self.number, ", ".join(sorted(wanted)) or "nothing yet")
+            self._topics = wanted
+            self._consumer.subscribe(sorted(wanted), before_revoke=self._flush_and_commit)
+
+    def _copy(self, record: Record) -> None:
+        self._uncommitted += 1
+        while True:
+            try:
+                self._producer.send(
+                    record.topic,
+                    record.value,
+                    record.key,
+                    timestamp_ms=record.timestamp_ms,
+                    headers=record.headers,
+                    on_delivery=self._heard,
+                )
+                return
+            except BufferFullError:  # the target is slow, or away: the source waits
+                if self._stop.is_set():
+                    raise BarnabasError("stopped while the target took no records; they will be copied again") from None
+
+    def _heard(self, _: Delivery | None, error: ClientError | None) -> None:
+        if error is None:
+            self.copied += 1
+            return
+        self.dropped += 1
+        if self._settings.abort_on_send_failure:
+            self._failure = self._failure or error
+        else:
+            log.error("Not mirrored: %s", error)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise BarnabasError(f"{self._failure}; stopped, so that nothing is skipped (abort.on.send.failure)")
+
+    def _flush_and_commit(self) -> None:
+        """Commit only what the target has; nothing is committed after a failure that aborts."""
+        if not self._uncommitted:
+            return
+        self._flush()
+        self._raise_failure()
+        try:
+            self._consumer.commit()
+            self._uncommitted = 0
+        except ClientError as error:
+            # The group has moved on: the new owner starts at the last commit and copies some records again.
+            log.warning("Stream %d could not commit: %s", self.number, error)
+
+    def _flush(self) -> None:
+        patience_s = _STOP_FLUSH_S
+        while True:
+            try:
+                self._producer.flush(_FLUSH_TURN_S)
+                return
+            except TimeoutError:
+                patience_s -= _FLUSH_TURN_S if self._stop.is_set() else 0
+            if patience_s <= 0:
+                raise BarnabasError(
+                    f"stopped, but the target has not acknowledged {len(self._producer)} records; they will be copied again"
+                )
