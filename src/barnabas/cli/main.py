@@ -45,7 +45,26 @@ _PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``barnabas COMMAND ...`` and return the exit code; ``argv`` is without the program's name."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
+    except BarnabasError as error:
+        _flush_quietly()
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        _flush_quietly()
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`): not an error, but Python must not try to write the rest.
+        _forget_output()
+        return _PIPE_CLOSED
+    except SystemExit as stop:  # argparse: --help, or wrong usage
+        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+
+
+def _dispatch(arguments: list[str]) -> int:
     if not arguments:
         print(_usage(), file=sys.stderr)
         return 2
@@ -62,34 +81,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command is None or not _exists(command):
         print(f"barnabas: there is no command {name!r}{_suggestion(name)}", file=sys.stderr)
         return 2
-    return _run(command, arguments[1:])
-
-
-def _run(command: Command, arguments: list[str]) -> int:
-    try:
-        code: int = import_module(f"barnabas.cli.{command.module}").main(arguments)
-        sys.stdout.flush()
-        return code
-    except BarnabasError as error:
-        _flush_quietly()
-        print(f"Error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        _flush_quietly()
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): not an error, but Python must not try to write the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _PIPE_CLOSED
-    except SystemExit as stop:  # argparse: --help, or wrong usage
-        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+    code: int = import_module(f"barnabas.cli.{command.module}").main(arguments[1:])
+    return code
 
 
 def _flush_quietly() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
+
+
+def _forget_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _exists(command: Command) -> bool:

@@ -1,0 +1,103 @@
+"""The entry point: commands, help, exit codes."""
+
+import subprocess
+import sys
+
+import pytest
+
+from barnabas.base.errors import BarnabasError
+from barnabas.cli import main as entry
+from barnabas.cli import zookeeper_shell
+from barnabas.cli.common import aligned, key_values, properties_file
+from barnabas.cli.main import COMMANDS, main
+
+
+def test_help_lists_each_command_that_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line a command."""
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name in ("topics", "console-producer", "console-consumer", "consumer-groups", "zookeeper-shell"):
+        assert any(line.startswith(f"  {name} ") for line in lines)
+
+
+def test_no_command_or_an_unknown_one_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 2, and a near name is offered."""
+    assert main([]) == 2
+    assert main(["kafka-topics.sh"]) == 2
+    assert "did you mean topics?" in capsys.readouterr().err
+    assert main(["tpoics"]) == 2
+    assert "did you mean topics?" in capsys.readouterr().err
+
+
+def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    """``barnabas --version``."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("barnabas ")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "shown"),
+    [
+        (BarnabasError("no such thing"), 1, "Error: no such thing\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (SystemExit(2), 2, ""),
+    ],
+)
+def test_a_command_that_fails_ends_in_one_line_and_its_code(
+    raised: BaseException,
+    code: int,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No traceback for an error that a person is meant to read."""
+
+    def fail(_: list[str]) -> int:
+        raise raised
+
+    monkeypatch.setattr(zookeeper_shell, "main", fail)
+    assert main(["zookeeper-shell"]) == code
+    assert capsys.readouterr().err == shown
+
+
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if entry._exists(command)])
+def test_each_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--help`` works without a server."""
+    assert main([name, "--help"]) == 0
+    assert f"barnabas {name}" in capsys.readouterr().out
+
+
+def test_tools_that_do_not_produce_or_consume_do_not_load_librdkafka() -> None:
+    """Start-up time is spent on what the command needs."""
+    script = (
+        "import sys; from barnabas.cli.main import main; main(['topics', '--help']); "
+        "sys.exit('confluent_kafka' in sys.modules or 'asyncio' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_that_goes_away_ends_the_output_quietly() -> None:
+    """``| head`` is no error."""
+    script = f"{sys.executable} -m barnabas --help | head -n 1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("Usage")
+    assert done.stderr == ""
+
+
+def test_property_options_may_hold_equals_signs_and_nothing() -> None:
+    """name=value, where the value is taken as it stands."""
+    assert key_values(["a=b=c", "d="], "--property") == {"a": "b=c", "d": ""}
+    with pytest.raises(BarnabasError, match="--property x: NAME=VALUE is expected"):
+        key_values(["x"], "--property")
+
+
+def test_a_properties_file_that_is_not_there_is_named(tmp_path: object) -> None:
+    """The path and the reason."""
+    with pytest.raises(BarnabasError, match="cannot read .*nothing.properties: No such file"):
+        properties_file(f"{tmp_path}/nothing.properties")
+
+
+def test_tables_are_aligned_to_their_widest_cell() -> None:
+    """Left aligned, one blank apart, none at the end."""
+    assert aligned(["A", "BB"], [["long cell", 1], ["x", 22]]) == "A         BB\nlong cell 1\nx         22"

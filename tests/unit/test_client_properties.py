@@ -1,0 +1,163 @@
+"""The translation of property names, as a table."""
+
+import confluent_kafka
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.client.properties import EnqueuePolicy, plan_consumer, plan_producer
+
+SERVERS = {"bootstrap.servers": "localhost:9092"}
+
+PRODUCER_TABLE = [
+    ({"request.required.acks": 1}, {"acks": "1"}),
+    ({"request.required.acks": "-1"}, {"acks": "-1"}),
+    ({"acks": "all"}, {"acks": "all"}),
+    ({"request.timeout.ms": 1500}, {"request.timeout.ms": "1500"}),
+    ({"batch.num.messages": 200}, {"batch.num.messages": "200"}),
+    ({"queue.buffering.max.ms": 5000}, {"linger.ms": "5000"}),
+    ({"linger.ms": 5, "queue.buffering.max.ms": 5}, {"linger.ms": "5"}),
+    ({"queue.buffering.max.messages": 10_000}, {"queue.buffering.max.messages": "10000"}),
+    ({"compression.codec": 0}, {"compression.type": "none"}),
+    ({"compression.codec": "1"}, {"compression.type": "gzip"}),
+    ({"compression.codec": 2}, {"compression.type": "snappy"}),
+    ({"compression.codec": "GZIP"}, {"compression.type": "gzip"}),
+    ({"compression.type": "zstd"}, {"compression.type": "zstd"}),
+    ({"message.send.max.retries": 0}, {"retries": "0"}),
+    ({"enable.idempotence": True}, {"enable.idempotence": "true"}),
+    ({"buffer.memory": 33_554_432}, {"queue.buffering.max.kbytes": "32768", "queue.buffering.max.messages": "0"}),
+    ({"buffer.memory": 1}, {"queue.buffering.max.kbytes": "1", "queue.buffering.max.messages": "0"}),
+    ({"max.request.size": 2_000_000}, {"message.max.bytes": "2000000"}),
+    ({"send.buffer.bytes": 102_400}, {"socket.send.buffer.bytes": "102400"}),
+    ({"producer.type": "sync"}, {"linger.ms": "0"}),
+    ({"partitioner.class": "murmur2"}, {"partitioner": "murmur2"}),
+    ({"partitioner.class": "org.apache.kafka.clients.producer.UniformStickyPartitioner"}, {"partitioner": "random"}),
+    ({"partitioner.ignore.keys": "true"}, {"partitioner": "random"}),
+    (
+        {"sasl.jaas.config": 'x.PlainLoginModule required username="me" password="it\'s";'},
+        {"sasl.username": "me", "sasl.password": "it's"},
+    ),
+    ({"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca.pem"}, {"ssl.ca.location": "/ca.pem"}),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), PRODUCER_TABLE, ids=lambda value: next(iter(value)))
+def test_producer_properties_arrive_at_librdkafka_under_its_names(given: dict, expected: dict) -> None:
+    """Old names, Java's names and librdkafka's own all end as what librdkafka takes."""
+    plan = plan_producer({**SERVERS, **given})
+    assert plan.librdkafka == {"partitioner": "murmur2_random", **SERVERS, **expected}
+    assert plan.warnings == []
+
+
+@pytest.mark.parametrize(("given", "expected"), PRODUCER_TABLE, ids=lambda value: next(iter(value)))
+def test_librdkafka_accepts_every_translation(given: dict, expected: dict) -> None:
+    """No translation ends in a name or value that the library refuses."""
+    settings = {k: v for k, v in plan_producer({**SERVERS, **given}).librdkafka.items() if k != "ssl.ca.location"}
+    confluent_kafka.Producer({**settings, "bootstrap.servers": ""})
+
+
+def test_the_brokers_may_be_named_as_in_the_notes() -> None:
+    """metadata.broker.list is bootstrap.servers."""
+    assert plan_producer({"metadata.broker.list": "a:1,b:2"}).librdkafka["bootstrap.servers"] == "a:1,b:2"
+
+
+def test_without_brokers_the_error_says_what_to_give() -> None:
+    """Missing brokers are found before anything is sent."""
+    with pytest.raises(ConfigError, match="name at least one broker"):
+        plan_producer({"acks": 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "policy"),
+    [
+        ({}, EnqueuePolicy(60_000, drops=False)),
+        ({"max.block.ms": 5}, EnqueuePolicy(5, drops=False)),
+        ({"queue.enqueue.timeout.ms": 0}, EnqueuePolicy(0, drops=True)),
+        ({"queue.enqueue.timeout.ms": "-1"}, EnqueuePolicy(None, drops=True)),
+        ({"queue.enqueue.timeout.ms": 250}, EnqueuePolicy(250, drops=True)),
+    ],
+)
+def test_a_full_queue_is_met_as_the_properties_say(given: dict, policy: EnqueuePolicy) -> None:
+    """0 drops, -1 waits for ever, N waits and drops; without it max.block.ms waits and fails."""
+    assert plan_producer({**SERVERS, **given}).enqueue == policy
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"producer.type": "batch"}, "sync or async"),
+        ({"compression.codec": "9"}, "0 to 4"),
+        ({"queue.enqueue.timeout.ms": -2}, "wait for ever"),
+        ({"queue.enqueue.timeout.ms": "soon"}, "whole number"),
+        ({"max.block.ms": -1}, "at least 0"),
+        ({"buffer.memory": 0}, "at least 1"),
+        ({"interceptor.classes": "x.Y"}, "Java interceptors"),
+        ({"serializer.class": "a.B", "value.serializer": "a.C"}, "mean the same"),
+        ({"ssl.truststore.location": "/x.jks"}, "Java key store"),
+        ({"sasl.jaas.config": "x.Krb5LoginModule required;"}, "PlainLoginModule"),
+    ],
+)
+def test_a_producer_property_that_cannot_be_used_is_refused_with_what_it_takes(given: dict, message: str) -> None:
+    """Nothing wrong passes, and the message helps."""
+    with pytest.raises(ConfigError, match=message):
+        plan_producer({**SERVERS, **given})
+
+
+def test_of_two_names_for_one_thing_todays_wins_and_the_other_is_warned_about() -> None:
+    """A contradiction is settled in the open."""
+    plan = plan_producer({**SERVERS, "acks": "all", "request.required.acks": 0})
+    assert plan.librdkafka["acks"] == "all"
+    assert plan.warnings == ["request.required.acks=0 is ignored, for acks=all is given too"]
+
+
+CONSUMER_TABLE = [
+    ({"auto.offset.reset": "smallest"}, {"auto.offset.reset": "earliest"}),
+    ({"auto.offset.reset": "largest"}, {"auto.offset.reset": "latest"}),
+    ({"auto.offset.reset": "none"}, {"auto.offset.reset": "error"}),
+    ({"auto.commit.enable": "false"}, {"enable.auto.commit": "false"}),
+    ({"fetch.max.wait.ms": 10}, {"fetch.wait.max.ms": "10"}),
+    ({"request.timeout.ms": 40_000}, {}),
+    (
+        {"partition.assignment.strategy": "org.apache.kafka.clients.consumer.RoundRobinAssignor"},
+        {"partition.assignment.strategy": "roundrobin"},
+    ),
+    (
+        {
+            "partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor,"
+            "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+        },
+        {"partition.assignment.strategy": "range"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), CONSUMER_TABLE, ids=lambda value: next(iter(value), "nothing"))
+def test_consumer_properties_arrive_at_librdkafka_under_its_names(given: dict, expected: dict) -> None:
+    """The consumer's names, translated and accepted."""
+    plan = plan_consumer({**SERVERS, "group.id": "g", **given})
+    assert plan.librdkafka == {"auto.offset.reset": "latest", "group.id": "g", **SERVERS, **expected}
+    confluent_kafka.Consumer({**plan.librdkafka, "bootstrap.servers": ""}).close()
+
+
+def test_the_notes_consumer_properties_need_no_bootstrap_servers() -> None:
+    """With zookeeper.connect alone the plan says where to look for brokers, and nothing is passed to librdkafka."""
+    plan = plan_consumer(
+        {
+            "zookeeper.connect": "localhost:2181/kafka",
+            "zookeeper.connection.timeout.ms": 6000,
+            "group.id": "mirror",
+            "consumer.timeout.ms": 5000,
+        }
+    )
+    assert plan.zookeeper_connect == "localhost:2181/kafka"
+    assert plan.iteration_timeout_ms == 5000
+    assert plan.librdkafka == {"group.id": "mirror", "auto.offset.reset": "latest"}
+
+
+def test_beside_bootstrap_servers_zookeeper_is_ignored_with_a_warning() -> None:
+    """Clients no longer talk to ZooKeeper, and say so."""
+    plan = plan_consumer({**SERVERS, "zookeeper.connect": "localhost:2181", "consumer.timeout.ms": "-1"})
+    assert plan.zookeeper_connect is None
+    assert plan.iteration_timeout_ms is None
+    assert plan.warnings == [
+        "zookeeper.connect is ignored: clients no longer talk to ZooKeeper; the brokers are taken from bootstrap.servers"
+    ]

@@ -1,0 +1,90 @@
+"""What is mirrored, and the safe properties."""
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.cli import mirror_maker
+from barnabas.mirror.settings import TopicFilter, consumer_properties, producer_properties
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "chosen"),
+    [
+        (".*", None, {"a", "ab", "b.c"}),
+        ('".*"', "a", {"ab", "b.c"}),
+        ("a", None, {"a"}),
+        ("a,b.*", None, {"a", "b.c"}),
+        (".*", "a.*", {"b.c"}),
+        ("c", None, set()),
+    ],
+)
+def test_topics_are_chosen_by_their_whole_name(include: str, exclude: str | None, chosen: set[str]) -> None:
+    """As Java matches; a comma is an "or"; the clusters' own topics never."""
+    topics = ["a", "ab", "b.c", "__consumer_offsets", "__transaction_state"]
+    assert TopicFilter(include, exclude).choose(topics) == chosen
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    """The option and the reason."""
+    with pytest.raises(ConfigError, match=r"--include \(: this is not a regular expression"):
+        TopicFilter("(")
+
+
+def test_the_notes_properties_files_are_enough() -> None:
+    """The names of the notes, and what the mirror adds to lose nothing."""
+    consumer = consumer_properties(
+        {
+            "zookeeper.connect": "localhost:2181",
+            "zookeeper.connection.timeout.ms": "1000000",
+            "group.id": "test-consumer-group",
+            "consumer.timeout.ms": "5000",
+        },
+        1,
+    )
+    assert consumer["enable.auto.commit"] == "false"
+    assert consumer["auto.offset.reset"] == "earliest"
+    assert consumer["client.id"] == "test-consumer-group-1"
+    assert "consumer.timeout.ms" not in consumer
+    producer = producer_properties(
+        {
+            "metadata.broker.list": "localhost:9092",
+            "producer.type": "sync",
+            "compression.codec": "none",
+            "serializer.class": "kafka.serializer.DefaultEncoder",
+        }
+    )
+    assert producer["acks"] == "all"
+    assert producer["enable.idempotence"] == "true"
+    assert "serializer.class" not in producer
+
+
+def test_a_users_weaker_acknowledgement_stands_but_order_is_kept() -> None:
+    """acks=1 excludes idempotence, so one request is in flight at a time."""
+    producer = producer_properties({"request.required.acks": "1"})
+    assert "acks" not in producer
+    assert "enable.idempotence" not in producer
+    assert producer["max.in.flight.requests.per.connection"] == "1"
+
+
+def test_a_mirror_without_a_group_is_refused() -> None:
+    """Without a group there is no place to go on from."""
+    with pytest.raises(ConfigError, match=r"group\.id is missing"):
+        consumer_properties({"bootstrap.servers": "a:1"}, 0)
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ([], "one of --include and --whitelist is needed"),
+        (["--include", "a", "--message.handler", "x.Y"], "--message.handler is not supported: handlers are Java"),
+        (["--include", "a", "--num.streams", "0"], "0 is not positive"),
+    ],
+)
+def test_a_mirror_command_line_that_makes_no_sense_ends_with_2(
+    extra: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is not supported is refused, not ignored."""
+    with pytest.raises(SystemExit) as stop:
+        mirror_maker.main(["--consumer.config", "c", "--producer.config", "p", *extra])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
