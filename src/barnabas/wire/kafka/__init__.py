@@ -1,0 +1,1 @@
+"""The Kafka protocol: message declarations and their codec, frames, record batches."""

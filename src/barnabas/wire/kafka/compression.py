@@ -1,0 +1,153 @@
+"""The codecs of record batches: none, gzip, snappy, lz4 and zstd (attributes 0 to 4).
+
+`decompress` takes a limit and never makes more than that many bytes: whatever the input claims about its size, output is
+made into a buffer that grows with what really comes, so a bomb costs at most the limit.
+
+Snappy comes in two framings. Java clients write blocks behind the header of the xerial library (magic, version, least
+compatible version; then per block its length and raw snappy); some others write one bare raw block. Both are read, the
+first is written.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+import cramjam
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Buffer
+
+__all__ = ["CompressionType", "compress", "decompress"]
+
+
+class CompressionType(IntEnum):
+    """The low three bits of a batch's attributes; lower-case names are those of `compression.type`."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_LENGTH = struct.Struct(">i")
+_FIRST_OUTPUT_BYTES = 64 * 1024
+_OUTPUT_FULL = "failed to write whole buffer"
+
+
+def compress(kind: CompressionType, data: Buffer, *, level: int | None = None) -> Buffer:
+    """``data`` compressed; ``level`` is the codec's own (None: its default) and is not used by snappy."""
+    match kind:
+        case CompressionType.NONE:
+            return data
+        case CompressionType.GZIP:
+            packer = zlib.compressobj(-1 if level is None else level, wbits=31)
+            return packer.compress(data) + packer.flush()
+        case CompressionType.SNAPPY:
+            return _compress_xerial(memoryview(data))
+        case CompressionType.LZ4:
+            return bytes(cramjam.lz4.compress(data, level=4 if level is None else max(1, level)))
+        case CompressionType.ZSTD:
+            return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
+
+
+def decompress(kind: CompressionType, data: Buffer, limit_bytes: int) -> Buffer:
+    """The bytes that were compressed; raises `CorruptDataError` for damaged input and for more than the limit."""
+    match kind:
+        case CompressionType.NONE:
+            return data
+        case CompressionType.GZIP:
+            return _decompress_gzip(data, limit_bytes)
+        case CompressionType.SNAPPY:
+            return _decompress_snappy(memoryview(data), limit_bytes)
+        case CompressionType.LZ4:
+            return _decompress_into(cramjam.lz4.decompress_into, data, limit_bytes)
+        case CompressionType.ZSTD:
+            return _decompress_into(cramjam.zstd.decompress_into, data, limit_bytes)
+
+
+def _too_large(limit_bytes: int) -> CorruptDataError:
+    return CorruptDataError(f"compressed records grow beyond the limit of {limit_bytes} bytes")
+
+
+def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
+    parts = []
+    left = limit_bytes
+    rest: Buffer = data
+    while len(rest):
+        member = zlib.decompressobj(31)
+        try:
+            part = member.decompress(rest, left + 1)
+        except zlib.error as error:
+            raise CorruptDataError(f"gzip: {error}") from error
+        left -= len(part)
+        if left < 0:
+            raise _too_large(limit_bytes)
+        if not member.eof:
+            raise CorruptDataError("gzip: the data ends early")
+        parts.append(part)
+        rest = member.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decompress_into(into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> memoryview:
+    """Decompress with room that grows fourfold up to the limit; most batches fit at the first or second try."""
+    room = min(limit_bytes, max(_FIRST_OUTPUT_BYTES, 4 * len(data)))
+    while True:
+        output = bytearray(room)
+        try:
+            return memoryview(output)[: into(data, output)]
+        except cramjam.DecompressionError as error:
+            if str(error) != _OUTPUT_FULL:
+                raise CorruptDataError(str(error)) from error
+            if room >= limit_bytes:
+                raise _too_large(limit_bytes) from None
+            room = min(limit_bytes, 4 * room)
+
+
+def _compress_xerial(data: memoryview) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += [_LENGTH.pack(len(block)), block]
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, limit_bytes: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _decompress_snappy_block(data, limit_bytes, limit_bytes)
+    parts = []
+    left = limit_bytes
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if position + 4 > len(data):
+            raise CorruptDataError("snappy: a block's length is cut off")
+        (size,) = _LENGTH.unpack_from(data, position)
+        position += 4
+        if not 0 < size <= len(data) - position:
+            raise CorruptDataError(f"snappy: a block of {size} bytes, {len(data) - position} are left")
+        block = _decompress_snappy_block(data[position : position + size], left, limit_bytes)
+        left -= len(block)
+        parts.append(block)
+        position += size
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(block: memoryview, left: int, limit_bytes: int) -> bytes:
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > left:
+            raise _too_large(limit_bytes)
+        if size > 64 * len(block) + 64:  # three bytes make at most 64
+            raise CorruptDataError(f"snappy: a block of {len(block)} bytes claims to hold {size}")
+        output = bytearray(size)
+        written = cramjam.snappy.decompress_raw_into(block, output)
+    except cramjam.DecompressionError as error:
+        raise CorruptDataError(str(error)) from error
+    if written != size:
+        raise CorruptDataError(f"snappy: a block holds {written} bytes and claims {size}")
+    return bytes(output)

@@ -1,0 +1,41 @@
+"""ControllerRegistration (API key 70)."""
+
+from barnabas.base.ids import Uuid
+from barnabas.wire.kafka.schema import Message, Struct, array_of, boolean, int16, int32, string, uint16, uuid
+
+__all__ = ["ControllerRegistrationRequest", "ControllerRegistrationResponse", "Feature", "Listener"]
+
+
+class Listener(Struct):
+    """``listeners[]`` of `ControllerRegistrationRequest`."""
+
+    name: str = string()
+    host: str = string()
+    port: int = uint16()
+    security_protocol: int = int16()
+
+
+class Feature(Struct):
+    """``features[]`` of `ControllerRegistrationRequest`."""
+
+    name: str = string()
+    min_supported_version: int = int16()
+    max_supported_version: int = int16()
+
+
+class ControllerRegistrationRequest(Message, api_key=70, versions="0", flexible="0+"):
+    """API key 70, versions 0."""
+
+    controller_id: int = int32()
+    incarnation_id: Uuid = uuid()
+    zk_migration_ready: bool = boolean()
+    listeners: list[Listener] = array_of(Listener)
+    features: list[Feature] = array_of(Feature)
+
+
+class ControllerRegistrationResponse(Message, api_key=70, versions="0", flexible="0+"):
+    """API key 70, versions 0."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")

@@ -1,0 +1,43 @@
+"""ElectLeaders (API key 43)."""
+
+from barnabas.wire.kafka.schema import Message, Struct, array_of, int8, int16, int32, string
+
+__all__ = ["ElectLeadersRequest", "ElectLeadersResponse", "PartitionResult", "ReplicaElectionResult", "TopicPartitions"]
+
+
+class TopicPartitions(Struct):
+    """``topic_partitions[]`` of `ElectLeadersRequest`."""
+
+    topic: str = string()
+    partitions: list[int] = array_of("int32")
+
+
+class ElectLeadersRequest(Message, api_key=43, versions="0-2", flexible="2+"):
+    """API key 43, versions 0 to 2."""
+
+    election_type: int = int8("1+")
+    topic_partitions: list[TopicPartitions] | None = array_of(TopicPartitions, nullable="0+")
+    timeout_ms: int = int32(default=60000)
+
+
+class PartitionResult(Struct):
+    """``replica_election_results[].partition_result[]`` of `ElectLeadersResponse`."""
+
+    partition_id: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+
+
+class ReplicaElectionResult(Struct):
+    """``replica_election_results[]`` of `ElectLeadersResponse`."""
+
+    topic: str = string()
+    partition_result: list[PartitionResult] = array_of(PartitionResult)
+
+
+class ElectLeadersResponse(Message, api_key=43, versions="0-2", flexible="2+"):
+    """API key 43, versions 0 to 2."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16("1+")
+    replica_election_results: list[ReplicaElectionResult] = array_of(ReplicaElectionResult)

@@ -1,0 +1,26 @@
+"""ListConfigResources (API key 74)."""
+
+from barnabas.wire.kafka.schema import Message, Struct, array_of, int8, int16, int32, string
+
+__all__ = ["ConfigResource", "ListConfigResourcesRequest", "ListConfigResourcesResponse"]
+
+
+class ListConfigResourcesRequest(Message, api_key=74, versions="0-1", flexible="0+"):
+    """API key 74, versions 0 to 1."""
+
+    resource_types: list[int] = array_of("int8", "1+")
+
+
+class ConfigResource(Struct):
+    """``config_resources[]`` of `ListConfigResourcesResponse`."""
+
+    resource_name: str = string()
+    resource_type: int = int8("1+", default=16, ignorable=True)
+
+
+class ListConfigResourcesResponse(Message, api_key=74, versions="0-1", flexible="0+"):
+    """API key 74, versions 0 to 1."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    config_resources: list[ConfigResource] = array_of(ConfigResource)

@@ -1,0 +1,39 @@
+"""UpdateFeatures (API key 57)."""
+
+from barnabas.wire.kafka.schema import Message, Struct, array_of, boolean, int8, int16, int32, string
+
+__all__ = ["FeatureUpdateKey", "UpdatableFeatureResult", "UpdateFeaturesRequest", "UpdateFeaturesResponse"]
+
+
+class FeatureUpdateKey(Struct):
+    """``feature_updates[]`` of `UpdateFeaturesRequest`."""
+
+    feature: str = string()
+    max_version_level: int = int16()
+    allow_downgrade: bool = boolean("0")
+    upgrade_type: int = int8("1+", default=1)
+
+
+class UpdateFeaturesRequest(Message, api_key=57, versions="0-2", flexible="0+"):
+    """API key 57, versions 0 to 2."""
+
+    timeout_ms: int = int32(default=60000)
+    feature_updates: list[FeatureUpdateKey] = array_of(FeatureUpdateKey)
+    validate_only: bool = boolean("1+")
+
+
+class UpdatableFeatureResult(Struct):
+    """``results[]`` of `UpdateFeaturesResponse`."""
+
+    feature: str = string()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+
+
+class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+"):
+    """API key 57, versions 0 to 2."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    results: list[UpdatableFeatureResult] = array_of(UpdatableFeatureResult, "0-1", ignorable=True)
