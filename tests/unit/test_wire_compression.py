@@ -1,0 +1,87 @@
+"""The five codecs: what goes in comes out, other writers are understood, bombs and lies are refused."""
+
+import contextlib
+import gzip
+import os
+import struct
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka import codec as kafka_python
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.wire.kafka.compression import CompressionType, compress, decompress
+
+MB = 1024 * 1024
+CODECS = [kind for kind in CompressionType if kind]
+
+
+@pytest.mark.parametrize("kind", CompressionType)
+@given(data=st.binary(max_size=5000))
+def test_data_survives_a_round_trip(kind: CompressionType, data: bytes) -> None:
+    """Every codec gives back what it was given, the empty bytes too."""
+    assert bytes(decompress(kind, compress(kind, data), MB)) == data
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_large_data_survives_in_several_blocks(kind: CompressionType) -> None:
+    """More than one block or growth step; half of it does not compress."""
+    data = os.urandom(MB) + bytes(MB)
+    assert bytes(decompress(kind, compress(kind, data), 2 * MB)) == data
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_a_bomb_is_refused_at_the_limit(kind: CompressionType) -> None:
+    """One byte over the limit is an error, the limit itself is not."""
+    packed = compress(kind, bytes(8 * MB))
+    assert len(decompress(kind, packed, 8 * MB)) == 8 * MB
+    with pytest.raises(CorruptDataError, match="limit"):
+        decompress(kind, packed, 8 * MB - 1)
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_damage_raises_one_kind_of_error(kind: CompressionType) -> None:
+    """Cut at every byte, and with every byte changed: an error or other bytes, never another exception."""
+    packed = bytes(compress(kind, b"the quick brown fox " * 20))
+    for size in range(len(packed)):
+        with contextlib.suppress(CorruptDataError):
+            decompress(kind, packed[:size], MB)
+    for position in range(len(packed)):
+        changed = bytearray(packed)
+        changed[position] ^= 0x55
+        with contextlib.suppress(CorruptDataError):
+            decompress(kind, changed, MB)
+
+
+def test_both_snappy_framings_are_read() -> None:
+    """Java's framing in blocks of another size, and a bare raw block."""
+    data = b"snappy " * 10_000
+    assert bytes(decompress(CompressionType.SNAPPY, bytes(cramjam.snappy.compress_raw(data)), MB)) == data
+    framed = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    for start in range(0, len(data), 1000):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + 1000]))
+        framed += struct.pack(">i", len(block)) + block
+    assert bytes(decompress(CompressionType.SNAPPY, framed, MB)) == data
+
+
+@pytest.mark.parametrize("size", [-1, 0, 2**31 - 1])
+def test_a_snappy_block_length_that_lies_is_refused(size: int) -> None:
+    """No length is believed before the bytes are there."""
+    framed = b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, size) + b"abc"
+    with pytest.raises(CorruptDataError):
+        decompress(CompressionType.SNAPPY, framed, MB)
+
+
+def test_a_snappy_block_that_claims_gigabytes_costs_nothing() -> None:
+    """The claim is held against what so few bytes can make."""
+    with pytest.raises(CorruptDataError):
+        decompress(CompressionType.SNAPPY, b"\xff\xff\xff\xff\x07abc", 2**31 - 1)
+
+
+def test_gzip_is_the_standard_one_in_both_directions() -> None:
+    """Python's gzip and kafka-python's read ours, ours reads theirs, several members included."""
+    data = b"gzip " * 1000
+    assert gzip.decompress(compress(CompressionType.GZIP, data)) == data
+    assert decompress(CompressionType.GZIP, kafka_python.gzip_encode(data) + gzip.compress(data), MB) == data + data
