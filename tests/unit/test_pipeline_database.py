@@ -1,0 +1,108 @@
+"""SQLite as a sink: a batch counts once, however often it comes."""
+
+import datetime
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from barnabas.pipelines.database import Database, DatabaseError, open_database  # noqa: E402
+from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
+
+TYPES = {"window_start": "timestamp", "carrier": "string", "flights": "bigint"}
+DAY = datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)
+
+
+def sink(path: Path, table: str = "t") -> DatabaseSink:
+    return DatabaseSink("sqlite", str(path / "out.db"), table, ("window_start", "carrier"))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = open_database(sink(tmp_path), TYPES)
+    yield opened
+    opened.close()
+
+
+def rows(*figures: tuple[str | None, int]) -> "pa.Table":
+    schema = pa.schema([("window_start", pa.timestamp("us", "UTC")), ("carrier", pa.string()), ("flights", pa.int64())])
+    return pa.table([[DAY] * len(figures), [each[0] for each in figures], [each[1] for each in figures]], schema=schema)
+
+
+def contents(path: Path) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(path / "out.db")
+    try:
+        return connection.execute("SELECT * FROM t ORDER BY carrier, flights").fetchall()
+    finally:
+        connection.close()
+
+
+def test_rows_of_an_equal_key_are_replaced(database: Database, tmp_path: Path) -> None:
+    """A window that grows has one row."""
+    assert database.apply(rows(("AA", 1), ("UA", 5)), "flow", "query", 0)
+    assert database.apply(rows(("AA", 2)), "flow", "query", 1)
+    assert contents(tmp_path) == [("2013-01-01 00:00:00", "AA", 2), ("2013-01-01 00:00:00", "UA", 5)]
+
+
+def test_a_replayed_epoch_changes_nothing(database: Database, tmp_path: Path) -> None:
+    """Even if it came with other figures, which it does not."""
+    database.apply(rows(("AA", 1)), "flow", "query", 7)
+    assert not database.apply(rows(("AA", 9)), "flow", "query", 7)
+    assert not database.apply(rows(("AA", 9)), "flow", "query", 6)
+    assert [row[2] for row in contents(tmp_path)] == [1]
+
+
+def test_epochs_begin_again_with_a_new_query(database: Database, tmp_path: Path) -> None:
+    """A new checkpoint counts its batches from 0, and they are not repetitions."""
+    database.apply(rows(("AA", 1)), "flow", "query", 7)
+    assert database.apply(rows(("AA", 3)), "flow", "another", 0)
+    assert [row[2] for row in contents(tmp_path)] == [3]
+
+
+def test_a_group_whose_key_is_null_has_one_row(database: Database, tmp_path: Path) -> None:
+    """SQL takes each NULL for different; a group by null is one group."""
+    database.apply(rows((None, 1), ("AA", 1)), "flow", "query", 0)
+    database.apply(rows((None, 2)), "flow", "query", 1)
+    assert [(row[1], row[2]) for row in contents(tmp_path)] == [(None, 2), ("AA", 1)]
+
+
+def test_an_empty_batch_only_notes_its_epoch(database: Database, tmp_path: Path) -> None:
+    """Spark runs batches without rows, too."""
+    assert database.apply(rows(), "flow", "query", 0)
+    assert not database.apply(rows(), "flow", "query", 0)
+    assert contents(tmp_path) == []
+
+
+def test_a_batch_that_fails_leaves_neither_rows_nor_epoch(database: Database, tmp_path: Path) -> None:
+    """Rows and epoch are one transaction."""
+    connection = sqlite3.connect(tmp_path / "out.db")
+    connection.execute(
+        "CREATE TRIGGER full BEFORE INSERT ON t WHEN new.carrier = 'ZZ' BEGIN SELECT RAISE(FAIL, 'full'); END"
+    )
+    connection.commit()
+    with pytest.raises(DatabaseError, match="full"):
+        database.apply(rows(("AA", 1), ("ZZ", 1)), "flow", "query", 0)
+    assert contents(tmp_path) == []
+    connection.execute("DROP TRIGGER full")
+    connection.close()
+    assert database.apply(rows(("AA", 1), ("ZZ", 1)), "flow", "query", 0)
+    assert len(contents(tmp_path)) == 2
+
+
+def test_a_table_of_another_shape_is_refused_when_the_flow_starts(tmp_path: Path) -> None:
+    """Better before the first batch than in its midst."""
+    connection = sqlite3.connect(tmp_path / "out.db")
+    connection.execute("CREATE TABLE t (window_start TEXT, carrier TEXT)")
+    connection.close()
+    with pytest.raises(DatabaseError, match="no column flights"):
+        open_database(sink(tmp_path), TYPES)
+
+
+def test_a_key_that_is_no_column_is_refused(tmp_path: Path) -> None:
+    """The message lists the columns there are."""
+    wrong = DatabaseSink("sqlite", str(tmp_path / "out.db"), "t", ("nothing",))
+    with pytest.raises(DatabaseError, match="but the rows have window_start, carrier, flights"):
+        open_database(wrong, TYPES)

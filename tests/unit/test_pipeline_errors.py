@@ -1,0 +1,44 @@
+"""One line for a person out of Spark's exceptions."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from barnabas.base.errors import ConfigError
+from barnabas.pipelines.errors import reason_of
+
+WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure:
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "daemon.py", line 1, in manager
+KeyError: 'x'
+During handling of the above exception, another exception occurred:
+Traceback (most recent call last):
+  File "source.py", line 300, in _poll
+barnabas.pipelines.source.DataLossError: t-0 has no offset 5 any more: retention took it.
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)
+Caused by: java.lang.IllegalStateException: later
+"""
+
+
+def test_the_last_python_error_is_the_reason() -> None:
+    """Ours comes without its class's name."""
+    assert str(reason_of(RuntimeError(WORKER))) == "t-0 has no offset 5 any more: retention took it."
+
+
+def test_an_error_of_our_own_in_the_driver_is_the_reason() -> None:
+    """What a sink raised needs no search."""
+    ours = ConfigError("table t is there already")
+    assert reason_of(RuntimeError("[FOREACH_BATCH_USER_FUNCTION_ERROR] ..."), ours) is ours
+
+
+def test_a_jvms_deepest_cause_is_the_reason() -> None:
+    """When no Python is involved."""
+    text = "boom\n\tat x\nCaused by: a.B: first\n\tat y\nCaused by: java.io.IOException: No space left on device\n"
+    assert str(reason_of(RuntimeError(text))) == "No space left on device"
+
+
+def test_an_analysis_error_is_told_by_its_first_line() -> None:
+    """The plan that follows is for Spark's authors."""
+    text = "[UNRESOLVED_COLUMN] A column `x` cannot be resolved. Did you mean `y`?;\n'Project ['x]\n+- Relation"
+    assert str(reason_of(RuntimeError(text))).startswith("[UNRESOLVED_COLUMN] A column `x` cannot be resolved")

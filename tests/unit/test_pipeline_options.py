@@ -1,0 +1,89 @@
+"""Options of the Spark format ``barnabas``."""
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.ids import TopicPartition
+from barnabas.pipelines.offsets import EARLIEST, LATEST
+from barnabas.pipelines.options import SinkOptions, SourceOptions
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def test_options_are_understood_in_lower_case() -> None:
+    """Spark's dictionary gives lower-case names when it is copied; none may be lost that way."""
+    options = SourceOptions.parse(
+        {
+            **SERVERS,
+            "subscribe": "a, b",
+            "startingoffsets": "earliest",
+            "maxoffsetspertrigger": "7",
+            "includeheaders": "true",
+        },
+        streaming=True,
+    )
+    assert options.topics == ("a", "b")
+    assert options.start.mark == EARLIEST
+    assert options.max_offsets_per_trigger == 7
+    assert options.include_headers
+
+
+def test_defaults_are_those_of_sparks_connector() -> None:
+    """A stream begins at the latest offset, a batch at the earliest; lost data is an error."""
+    stream = SourceOptions.parse({**SERVERS, "subscribe": "t"}, streaming=True)
+    batch = SourceOptions.parse({**SERVERS, "subscribe": "t"}, streaming=False)
+    assert (stream.start.mark, batch.start.mark, batch.end.mark) == (LATEST, EARLIEST, LATEST)
+    assert stream.fail_on_data_loss
+
+
+def test_kafka_options_pass_through_without_their_prefix() -> None:
+    """What begins with kafka. goes to librdkafka."""
+    options = SourceOptions.parse(
+        {**SERVERS, "subscribe": "t", "kafka.isolation.level": "read_committed"}, streaming=True
+    )
+    assert options.kafka == {"bootstrap.servers": "localhost:9092", "isolation.level": "read_committed"}
+
+
+def test_partitions_can_be_assigned() -> None:
+    """The JSON of assign names topics and lists of partitions."""
+    options = SourceOptions.parse({**SERVERS, "assign": '{"t": [2, 0]}'}, streaming=True)
+    assert options.assigned == (TopicPartition("t", 2), TopicPartition("t", 0))
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({}, "exactly one of subscribe"),
+        ({"subscribe": "t", "assign": "{}"}, "exactly one of subscribe"),
+        ({"subscribe": " , "}, "names no topic"),
+        ({"subscribePattern": "("}, "no regular expression"),
+        ({"assign": '{"t": 1}'}, "assign looks like"),
+        ({"subscribe": "t", "startingOffset": "earliest"}, "unknown option startingOffset"),
+        ({"subscribe": "t", "startingOffsets": "first"}, "startingOffsets: offsets are no JSON"),
+        ({"subscribe": "t", "endingOffsets": "latest"}, "a stream has no end"),
+        ({"subscribe": "t", "maxOffsetsPerTrigger": "0"}, "must be above 0"),
+        ({"subscribe": "t", "maxOffsetsPerTrigger": "many"}, "is a number"),
+        ({"subscribe": "t", "failOnDataLoss": "maybe"}, "true or false"),
+        ({"subscribe": "t", "kafka.auto.offset.reset": "earliest"}, "use startingOffsets"),
+    ],
+)
+def test_wrong_options_are_refused_with_what_is_wrong(given: dict[str, str], problem: str) -> None:
+    """Nothing is ignored silently."""
+    with pytest.raises(ConfigError, match=problem):
+        SourceOptions.parse({**SERVERS, **given}, streaming=True)
+
+
+def test_servers_are_required() -> None:
+    """Neither source nor sink guesses a cluster."""
+    with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers"):
+        SourceOptions.parse({"subscribe": "t"}, streaming=True)
+    with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers"):
+        SinkOptions.parse({"topic": "t"})
+
+
+def test_a_batch_that_could_read_nothing_is_refused() -> None:
+    """A batch from the latest offset, or to the earliest, is a mistake."""
+    with pytest.raises(ConfigError, match="would read nothing"):
+        SourceOptions.parse({**SERVERS, "subscribe": "t", "startingOffsets": "latest"}, streaming=False)
+    with pytest.raises(ConfigError, match="would read nothing"):
+        SourceOptions.parse({**SERVERS, "subscribe": "t", "endingOffsets": "earliest"}, streaming=False)

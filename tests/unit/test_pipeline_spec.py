@@ -1,0 +1,166 @@
+"""Declared flows: what is accepted, and how a mistake is told."""
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.pipelines.spec import DatabaseSink, SpecError, TopicSink, load, parse
+from barnabas.pipelines.toml_lines import locate
+
+FLOW = """\
+name = "by-carrier"
+checkpoint = "state"
+
+[source]
+bootstrap_servers = "localhost:9092"
+topics = ["flights"]
+
+[source.format]
+type = "csv"
+columns = { carrier = "string", at = "timestamp", delay = "double" }
+
+[aggregate]
+time = "at"
+window = "1 day"
+watermark = "2 days"
+group_by = ["carrier"]
+compute = { flights = "count(*)", mean_delay = "avg(delay)" }
+
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "by_carrier"
+
+[[sinks]]
+type = "topic"
+topic = "by-carrier"
+"""
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "pipelines").glob("*.toml"))
+
+
+def test_a_flow_is_read_with_its_defaults() -> None:
+    """Fields that are not given have the values that the reference tells."""
+    flow = parse(FLOW, file="/flows/a.toml")
+    assert flow.source.starting_offsets == "earliest"
+    assert flow.source.isolation == "read_committed"
+    assert flow.source.format.columns == {"carrier": "string", "at": "timestamp", "delay": "double"}
+    assert flow.aggregate is not None
+    assert flow.aggregate.keys == ("window_start", "window_end", "carrier")
+    assert flow.sinks == (
+        DatabaseSink("sqlite", "/flows/out.db", "by_carrier", flow.aggregate.keys),
+        TopicSink("by-carrier", flow.aggregate.keys, "localhost:9092", {}),
+    )
+    assert flow.checkpoint == "/flows/state"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_every_example_is_valid(path: Path) -> None:
+    """The flows we show people are right."""
+    assert load(path).sinks
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('name = "by-carrier"', 'name = "by carrier"', r"flow.toml:1: name: is 'by carrier', but may hold"),
+        ('checkpoint = "state"\n', "", r"flow.toml: checkpoint: is missing"),
+        ('topics = ["flights"]', "topics = []", r"flow.toml:6: source.topics: give either topics"),
+        ('topics = ["flights"]', 'topics = "flights"', r"flow.toml:6: source.topics: is 'flights', but must be a list"),
+        ('type = "csv"', 'type = "cvs"', r"flow.toml:9: source.format.type: is 'cvs', but must be one of csv, json"),
+        ('delay = "double"', 'delay = "dubble"', r"flow.toml:10: source.format.columns.delay: has the type 'dubble'"),
+        ('window = "1 day"', 'window = "a day"', r"flow.toml:14: aggregate.window: is 'a day', but must be a time"),
+        ('watermark = "2 days"\n', "", r"flow.toml:12: aggregate.watermark: is missing"),
+        ('time = "at"\n', "", r"flow.toml:12: aggregate.time: is missing"),
+        (
+            'flights = "count(*)"',
+            '"the flights" = "count(*)"',
+            r"flow.toml:17: aggregate.compute.the flights: .* no name",
+        ),
+        ('table = "by_carrier"', 'table = "by carrier"', r"flow.toml:22: sinks\[0\].table: is 'by carrier'"),
+        ('table = "by_carrier"', 'tabel = "by_carrier"', r"flow.toml:19: sinks\[0\].table: is missing"),
+        (
+            'topic = "by-carrier"',
+            'topic = "t"\nkey = ["x"]',
+            r"flow.toml:27: sinks\[1\].key: is given by the aggregate",
+        ),
+        (
+            'topic = "by-carrier"',
+            'topic = "t"\nkye = ["x"]',
+            r"flow.toml:27: sinks\[1\].kye: is unknown here; known are",
+        ),
+        (
+            'path = "out.db"',
+            'path = "${NOT_SET}"',
+            r"flow.toml:21: sinks\[0\].path: refers to the environment variable",
+        ),
+        ("[aggregate]", "[agregate]", r"flow.toml:12: agregate: is unknown here"),
+        ('name = "by-carrier"', "name = ", r"flow.toml: no valid TOML: .*line 1"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_field(old: str, new: str, problem: str) -> None:
+    """The message leads to the place and says what would be right."""
+    assert old in FLOW
+    with pytest.raises(SpecError, match=problem):
+        parse(FLOW.replace(old, new, 1), file="flow.toml")
+
+
+def test_values_can_be_set_from_the_command_line() -> None:
+    """--set takes TOML values, and bare words as texts."""
+    flow = parse(
+        FLOW,
+        overrides=[
+            "source.topics=['a', 'b']",
+            "source.max_offsets_per_trigger=5",
+            "sinks[1].topic=other",
+            "resources.cores=1",
+        ],
+    )
+    assert flow.source.topics == ("a", "b")
+    assert flow.source.max_offsets_per_trigger == 5
+    assert isinstance(flow.sinks[1], TopicSink)
+    assert flow.sinks[1].topic == "other"
+    assert flow.resources.cores == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("source.topics", "--set takes key=value"),
+        ("sinks[7].topic=x", "there is no entry 7"),
+        ("name.x=y", "name is no table"),
+        ("source.cores=1", "--set: source.cores: is unknown here"),
+    ],
+)
+def test_a_wrong_override_is_told_as_one(override: str, problem: str) -> None:
+    """A value that is not in the file is not blamed on the file."""
+    with pytest.raises(SpecError, match=problem):
+        parse(FLOW, overrides=[override])
+
+
+def test_secrets_come_from_the_environment() -> None:
+    """A password need not stand in the file."""
+    text = FLOW.replace(
+        'type = "sqlite"\npath = "out.db"', 'type = "postgresql"\nurl = "postgresql://u:${DB_PASSWORD}@h/d"'
+    )
+    flow = parse(text, environ={"DB_PASSWORD": "s3cret"})
+    assert isinstance(flow.sinks[0], DatabaseSink)
+    assert flow.sinks[0].url == "postgresql://u:s3cret@h/d"
+
+
+def test_rows_that_are_not_aggregated_are_keyed_by_where_they_came_from() -> None:
+    """So a row that is read again replaces itself."""
+    head, _, tail = FLOW.partition("[aggregate]")
+    flow = parse(head + tail[tail.index("[[sinks]]") :])
+    assert flow.sinks[0].key == ("source_topic", "source_partition", "source_offset")
+
+
+def test_lines_are_found_in_every_form_of_toml() -> None:
+    """Headers, dotted and quoted keys, inline tables, arrays of tables and long strings."""
+    text = 'a.b = 1\n[t]\nx = """\n[no]\ny = 1\n"""\n"q k" = { in = 1, er = 2 }\n[[s]]\nn = 1\n[[s]]\nn = 2\n[s.sub]\nm = 3\n'
+    lines = locate(text)
+    assert lines["a.b"] == 1
+    assert lines["t"] == 2
+    assert "no" not in lines
+    assert lines["t.q k"] == 7
+    assert lines["t.q k.er"] == 7
+    assert (lines["s[0].n"], lines["s[1].n"], lines["s[1].sub.m"]) == (9, 11, 13)
