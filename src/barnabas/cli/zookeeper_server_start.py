@@ -1,0 +1,97 @@
+"""``barnabas zookeeper-server-start zoo.cfg [--override key=value]``: run a coordination server."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.settings import Values, read_properties
+from barnabas.coordination.server import CoordinationServer
+from barnabas.coordination.settings import parse_settings
+
+__all__ = ["main"]
+
+
+def main(argv: list[str]) -> int:
+    """Run until SIGINT or SIGTERM; 0 after a clean stop, 1 for what cannot be used or a disk that failed."""
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+    )
+    try:
+        settings = _settings(arguments.config, arguments.override)
+        return _run(settings)
+    except BarnabasError as error:
+        print(f"zookeeper-server-start: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barnabas zookeeper-server-start",
+        description="Run a coordination server that speaks Apache ZooKeeper's protocol.",
+    )
+    parser.add_argument("config", metavar="zoo.cfg", help="settings as ZooKeeper's zoo.cfg names them")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="key=value", help="a setting in the place of the file's"
+    )
+    return parser
+
+
+def _settings(path: str, overrides: list[str]) -> Values:
+    try:
+        with open(path, encoding="utf-8") as file:
+            texts = read_properties(file.read())
+    except OSError as error:
+        raise ConfigError(f"the configuration {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"the configuration {path} is not UTF-8 text") from None
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals:
+            raise ConfigError(f"--override {override}: key=value is expected")
+        texts[name.strip()] = text.strip()
+    settings = parse_settings(texts)
+    unknown = settings.unknown()
+    if unknown:
+        logging.getLogger(__name__).warning("Settings that are not known here: %s", ", ".join(sorted(unknown)))
+    return settings
+
+
+def _run(settings: Values) -> int:
+    try:
+        import uvloop
+    except ImportError:
+        run = asyncio.run
+    else:
+        run = uvloop.run
+    return run(_serve(settings))
+
+
+async def _serve(settings: Values) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    server = CoordinationServer(settings)
+    await server.start()
+    stopped = asyncio.create_task(stop.wait())
+    failed = asyncio.create_task(server.wait_failed())
+    try:
+        await asyncio.wait((stopped, failed), return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            failed.result()
+    finally:
+        for task in (stopped, failed):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, BarnabasError):
+                await task
+        await server.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,60 @@
+"""All that a server knows for good: the tree, the sessions with their time-outs, the last zxid.
+
+What is in it is committed. A zxid is 64 bits: the epoch of a leader above, a count below; a server alone stays in
+epoch 0. Transactions are applied in the order of their zxids, live (prepared by `Staged`) or from the log.
+"""
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.coordination.node import DIGEST_VERSION
+from barnabas.coordination.operations import APPLY
+from barnabas.coordination.operations.base import Stamp
+from barnabas.coordination.tree import Event, Tree
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.transactions import CreateSessionTxn, Transaction, TxnDigest, TxnHeader
+
+__all__ = ["Database"]
+
+
+class Database:
+    """The committed state."""
+
+    __slots__ = ("digest_mismatches", "exact_from_zxid", "last_zxid", "session_timeouts_ms", "tree")
+
+    def __init__(self) -> None:
+        self.tree = Tree()
+        self.session_timeouts_ms: dict[int, int] = {}
+        self.last_zxid = 0
+        self.exact_from_zxid = 0
+        """From here on the digests of transactions must be ours; before, a fuzzy snapshot may be ahead."""
+        self.digest_mismatches = 0
+
+    def track_session(self, header_type: int, session_id: int, txn: Transaction | None) -> None:
+        """Note a session that a transaction begins or ends."""
+        if header_type == OpCode.CREATE_SESSION:
+            assert isinstance(txn, CreateSessionTxn)
+            self.session_timeouts_ms[session_id] = txn.timeout_ms
+        elif header_type == OpCode.CLOSE_SESSION:
+            self.session_timeouts_ms.pop(session_id, None)
+
+    def replay(self, header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None) -> list[Event]:
+        """Apply a transaction of the log, or one that a leader has committed."""
+        apply = APPLY.get(header.type)
+        if apply is None:
+            raise CorruptDataError(f"transaction 0x{header.zxid:x} has the unknown type {header.type}")
+        events: list[Event] = []
+        try:
+            apply(self.tree, Stamp(header.client_id, header.zxid, header.time_ms), txn, events)
+        except KeeperError:
+            # The snapshot was taken while the server went on and holds this transaction's effect already.
+            events.clear()
+        self.track_session(header.type, header.client_id, txn)
+        self.last_zxid = max(self.last_zxid, header.zxid)
+        if (
+            digest is not None
+            and digest.version == DIGEST_VERSION
+            and header.zxid >= self.exact_from_zxid
+            and digest.tree_digest != self.tree.digest
+        ):
+            self.digest_mismatches += 1
+        return events

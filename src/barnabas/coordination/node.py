@@ -1,0 +1,202 @@
+"""One node of the tree, as a value.
+
+A change makes a new `Node` and leaves the old one as it was. So a copy of the tree's dictionary is a snapshot that
+stays true while the tree goes on, and a transaction can be prepared on top of others that are not yet committed.
+
+A node's digest is the CRC-32 of its path, data and stat; the sum of all (modulo 2**64) is the tree's digest, which
+stands behind every transaction in the log and in every snapshot, as ZooKeeper 3.6 and later write it.
+"""
+
+import struct
+import zlib
+
+from barnabas.wire.jute.opcodes import CONTAINER_OWNER
+from barnabas.wire.jute.records import ACL, OPEN_ACL, Stat
+
+__all__ = ["DIGEST_VERSION", "MAX_TTL_MS", "Node", "owner_of_ttl", "ttl_of_owner"]
+
+DIGEST_VERSION = 2
+MAX_TTL_MS = (1 << 40) - 1
+
+_STAT = struct.Struct(">qqqqqiiiq")
+_TTL_OWNER = -(1 << 56)  # 0xff in the highest byte; 40 bits hold the milliseconds
+_INT_SIGN = 1 << 31
+
+
+def owner_of_ttl(ttl_ms: int) -> int:
+    """The ``ephemeral_owner`` that says: goes when empty and unchanged for this long."""
+    return _TTL_OWNER | ttl_ms
+
+
+def ttl_of_owner(owner: int) -> int | None:
+    """The milliseconds of a TTL node's ``ephemeral_owner``; None for other owners."""
+    if owner >= 0 or owner < _TTL_OWNER:
+        return None
+    return owner & MAX_TTL_MS
+
+
+def _as_int(value: int) -> int:
+    """A 32-bit counter that wraps as Java's."""
+    return (value + _INT_SIGN & 0xFFFFFFFF) - _INT_SIGN
+
+
+class Node:
+    """Data, access control list, and what a `Stat` is made of. ``cversion`` counts creations below the node."""
+
+    __slots__ = (
+        "acl",
+        "aversion",
+        "ctime",
+        "cversion",
+        "czxid",
+        "data",
+        "digest",
+        "mtime",
+        "mzxid",
+        "num_children",
+        "owner",
+        "pzxid",
+        "version",
+    )
+
+    def __init__(
+        self,
+        data: bytes | None,
+        acl: tuple[ACL, ...],
+        czxid: int,
+        mzxid: int,
+        ctime: int,
+        mtime: int,
+        version: int,
+        cversion: int,
+        aversion: int,
+        owner: int,
+        pzxid: int,
+        num_children: int,
+        digest: int,
+    ) -> None:
+        self.data = data
+        self.acl = acl
+        self.czxid = czxid
+        self.mzxid = mzxid
+        self.ctime = ctime
+        self.mtime = mtime
+        self.version = version
+        self.cversion = cversion
+        self.aversion = aversion
+        self.owner = owner
+        self.pzxid = pzxid
+        self.num_children = num_children
+        self.digest = digest
+
+    @classmethod
+    def new(cls, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time_ms: int) -> "Node":
+        """A node as a creation makes it."""
+        node = cls(data, acl, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, zxid, 0, 0)
+        node.digest = node.compute_digest(path)
+        return node
+
+    @classmethod
+    def system(cls, path: str, num_children: int, acl: tuple[ACL, ...] = OPEN_ACL, aversion: int = 0) -> "Node":
+        """A node that every tree has from the start."""
+        node = cls(b"", acl, 0, 0, 0, 0, 0, 0, aversion, 0, 0, num_children, 0)
+        node.digest = node.compute_digest(path)
+        return node
+
+    def compute_digest(self, path: str) -> int:
+        """The node's share in the tree's digest; 0 below ``/zookeeper``, where quotas change without transactions."""
+        if path.startswith("/zookeeper/"):
+            return 0
+        crc = zlib.crc32(path.encode()) if path != "/" else 0
+        if self.data:
+            crc = zlib.crc32(self.data, crc)
+        stat = _STAT.pack(
+            self.czxid,
+            self.mzxid,
+            self.pzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            self.cversion,
+            self.aversion,
+            self.owner,
+        )
+        return zlib.crc32(stat, crc)
+
+    def copy(self) -> "Node":
+        """An equal node, to be changed by its maker before anybody else sees it."""
+        return Node(
+            self.data,
+            self.acl,
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            self.cversion,
+            self.aversion,
+            self.owner,
+            self.pzxid,
+            self.num_children,
+            self.digest,
+        )
+
+    def with_data(self, path: str, data: bytes | None, version: int, zxid: int, time_ms: int) -> "Node":
+        """The node after setData."""
+        node = self.copy()
+        node.data = data
+        node.version = version
+        node.mzxid = zxid
+        node.mtime = time_ms
+        node.digest = node.compute_digest(path)
+        return node
+
+    def with_acl(self, path: str, acl: tuple[ACL, ...], aversion: int) -> "Node":
+        """The node after setACL."""
+        node = self.copy()
+        node.acl = acl
+        node.aversion = aversion
+        node.digest = node.compute_digest(path)
+        return node
+
+    def with_children(self, path: str, cversion: int, pzxid: int, num_children: int) -> "Node":
+        """The node after a child came or went."""
+        node = self.copy()
+        node.cversion = cversion
+        node.pzxid = pzxid
+        node.num_children = num_children
+        node.digest = node.compute_digest(path)
+        return node
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Whether the node belongs to a session and so can have no children."""
+        return self.owner != 0 and self.owner != CONTAINER_OWNER and not _TTL_OWNER <= self.owner < 0
+
+    @property
+    def is_container(self) -> bool:
+        return self.owner == CONTAINER_OWNER
+
+    @property
+    def ttl_ms(self) -> int | None:
+        return ttl_of_owner(self.owner)
+
+    def stat(self) -> Stat:
+        """What clients see; their cversion counts creations and deletions."""
+        data = self.data
+        return Stat(
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            _as_int(self.cversion * 2 - self.num_children),
+            self.aversion,
+            self.owner,
+            0 if data is None else len(data),
+            self.num_children,
+            self.pzxid,
+        )
+
+    def __repr__(self) -> str:
+        return f"Node(data={self.data!r}, {self.stat()})"

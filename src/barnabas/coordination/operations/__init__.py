@@ -1,0 +1,25 @@
+"""One module for each kind of operation; the tables here are what the processor and the log's replay dispatch by."""
+
+from barnabas.coordination.operations import create, delete, multi, own, reads, session, set_acl, set_data, watching
+from barnabas.coordination.operations.base import Apply, ReadOperation, WriteOperation
+
+__all__ = ["APPLY", "READS", "WRITES"]
+
+WRITES: dict[int, WriteOperation] = {
+    operation.opcode: operation
+    for module in (create, delete, set_data, set_acl, multi, session)
+    for operation in module.OPERATIONS
+}
+"""What takes a zxid and goes through the log, by opcode."""
+
+READS: dict[int, ReadOperation] = {
+    operation.opcode: operation for module in (reads, watching, own) for operation in module.OPERATIONS
+}
+"""What is answered from the committed tree, by opcode."""
+
+APPLY: dict[int, Apply] = {
+    txn_type: apply
+    for module in (create, delete, set_data, set_acl, multi, session)
+    for txn_type, apply in module.APPLY.items()
+}
+"""How a transaction of the log changes the tree, by the type in its header."""

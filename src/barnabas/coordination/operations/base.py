@@ -1,0 +1,134 @@
+"""What an operation is made of.
+
+A write is decided on the staged view (the tree with all that is decided before it): checks, then a transaction, or a
+`KeeperError`. Applying the transaction is a function of its own that also replays the log, so it depends on nothing
+but the view and the transaction, and tolerates what a fuzzy snapshot already holds.
+
+A read looks at the committed tree and may leave watches.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from barnabas.coordination.node import Node
+from barnabas.coordination.tree import Event, Tree, View
+from barnabas.coordination.watches import Watcher, Watches
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import Id
+from barnabas.wire.jute.transactions import Transaction
+
+__all__ = [
+    "Apply",
+    "Client",
+    "Outcome",
+    "ReadOperation",
+    "Reading",
+    "Staging",
+    "Stamp",
+    "WriteOperation",
+    "checked_version",
+    "deciding",
+    "existing",
+]
+
+
+class Stamp(NamedTuple):
+    """Who a transaction is of and when it happened: what its header says."""
+
+    session_id: int
+    zxid: int
+    time_ms: int
+
+
+class Staging(NamedTuple):
+    """What a write is decided with."""
+
+    view: View
+    stamp: Stamp
+    ids: list[Id]
+    """The identities of the connection that asks."""
+    ttl_nodes: bool
+    """Whether TTL nodes are switched on (extendedTypesEnabled)."""
+
+
+class Outcome(NamedTuple):
+    """What applying a transaction gave: what a reply is made of."""
+
+    type: int
+    path: str = ""
+    node: Node | None = None
+    err: int = 0
+    parts: "list[Outcome]" = []  # never changed
+
+
+class Client(Watcher, Protocol):
+    """The connection that reads."""
+
+    @property
+    def session_id(self) -> int: ...
+
+    @property
+    def ids(self) -> list[Id]: ...
+
+
+class Reading(NamedTuple):
+    """What a read is answered from."""
+
+    tree: Tree
+    watches: Watches[Any]
+    client: Client
+    max_reply_bytes: int
+
+
+Apply = Callable[[View, Stamp, Any, list[Event]], Outcome]
+"""``apply(view, stamp, transaction, events)``: changes the view, appends what watches are to hear."""
+
+Stage = Callable[[Staging, Any, list[Event]], tuple[int, Transaction, Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOperation:
+    """One opcode that changes the tree: its request's type (None: decoded by itself), how it is decided and applied to
+    the staged view, and what it replies."""
+
+    opcode: OpCode
+    request_type: type | None
+    stage: Stage
+    reply: Callable[[Outcome], object | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOperation:
+    """One opcode that does not change the tree; ``request_type`` is None where the body is decoded by itself or there
+    is none."""
+
+    opcode: OpCode
+    request_type: type | None
+    read: Callable[[Reading, Any], object | None]
+
+
+def deciding(decide: Callable[[Staging, Any], tuple[int, Transaction]], apply: Apply) -> Stage:
+    """The usual way to stage: decide, then apply what was decided."""
+
+    def stage(staging: Staging, request: Any, events: list[Event]) -> tuple[int, Transaction, Outcome]:
+        txn_type, txn = decide(staging, request)
+        return txn_type, txn, apply(staging.view, staging.stamp, txn, events)
+
+    return stage
+
+
+def existing(view: View, path: str) -> Node:
+    """The node, or NO_NODE."""
+    node = view.get(path)
+    if node is None:
+        raise KeeperError(ErrorCode.NO_NODE, path)
+    return node
+
+
+def checked_version(current: int, expected: int, path: str) -> int:
+    """The version after ``current``, or BAD_VERSION when another was expected; -1 expects any."""
+    if expected not in (-1, current):
+        raise KeeperError(ErrorCode.BAD_VERSION, path)
+    return current + 1 if current != 0x7FFFFFFF else -0x80000000

@@ -1,0 +1,119 @@
+"""multi: several writes that all happen or none does; and check, a part that only compares a version.
+
+Each part is decided on what the parts before it have staged. When one fails, all is rolled back; the transaction then
+holds the parts before it as they were decided, its error, and RUNTIME_INCONSISTENCY for those after it. The reply
+gives OK as the "error" of the parts before, and its own header says OK: clients look at the parts.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.coordination.access import require
+from barnabas.coordination.operations import create, delete, set_data
+from barnabas.coordination.operations.base import (
+    Apply,
+    Outcome,
+    Staging,
+    Stamp,
+    WriteOperation,
+    checked_version,
+    deciding,
+    existing,
+)
+from barnabas.coordination.paths import checked_path
+from barnabas.coordination.tree import Event, Staged, View
+from barnabas.wire.jute.codec import decode, encode
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.frames import MultiPart
+from barnabas.wire.jute.opcodes import OpCode, Perms
+from barnabas.wire.jute.records import CheckVersionRequest, ErrorResponse
+from barnabas.wire.jute.transactions import TRANSACTION_TYPES, CheckVersionTxn, ErrorTxn, MultiTxn, Txn
+
+__all__ = ["APPLY", "OPERATIONS"]
+
+
+def _decide_check(staging: Staging, request: CheckVersionRequest) -> tuple[int, CheckVersionTxn]:
+    path = checked_path(request.path)
+    node = existing(staging.view, path)
+    require(node.acl, Perms.READ, staging.ids, path)
+    return OpCode.CHECK, CheckVersionTxn(path, checked_version(node.version, request.version, path))
+
+
+def _apply_check(_view: View, _stamp: Stamp, txn: CheckVersionTxn, _events: list[Event]) -> Outcome:
+    return Outcome(OpCode.CHECK, txn.path)
+
+
+_CHECK = WriteOperation(OpCode.CHECK, CheckVersionRequest, deciding(_decide_check, _apply_check), lambda _: None)
+_PARTS: dict[int, WriteOperation] = {
+    operation.opcode: operation
+    for operation in (*create.OPERATIONS, *delete.OPERATIONS, *set_data.OPERATIONS, _CHECK)
+    if operation.opcode is not OpCode.DELETE_CONTAINER
+}
+_APPLY_PARTS: dict[int, Apply] = {
+    **create.APPLY,
+    **delete.APPLY,
+    OpCode.SET_DATA: set_data.APPLY[OpCode.SET_DATA],
+    OpCode.CHECK: _apply_check,
+}
+
+
+def _failure(code: int) -> tuple[Txn, Outcome]:
+    return Txn(OpCode.ERROR, bytes(encode(ErrorTxn(code)))), Outcome(OpCode.ERROR, err=code)
+
+
+def _stage(staging: Staging, parts: list[MultiPart], events: list[Event]) -> tuple[int, MultiTxn, Outcome]:
+    assert isinstance(staging.view, Staged)
+    txns: list[Txn] = []
+    outcomes: list[Outcome] = []
+    failed: KeeperError | None = None
+    for opcode, request in parts:
+        if failed is not None:
+            txn, outcome = _failure(ErrorCode.RUNTIME_INCONSISTENCY)
+        else:
+            try:
+                if opcode not in _PARTS:
+                    raise KeeperError(ErrorCode.BAD_ARGUMENTS)
+                txn_type, record, outcome = _PARTS[opcode].stage(staging, request, events)
+                txn = Txn(txn_type, bytes(encode(record)))
+            except KeeperError as error:
+                failed = error
+                staging.view.roll_back()
+                events.clear()
+                outcomes = [Outcome(OpCode.ERROR, err=ErrorCode.OK) for _ in outcomes]
+                txn, outcome = _failure(error.code)
+        txns.append(txn)
+        outcomes.append(outcome)
+    return OpCode.MULTI, MultiTxn(txns), Outcome(OpCode.MULTI, err=failed.code if failed else 0, parts=outcomes)
+
+
+def _apply(view: View, stamp: Stamp, txn: MultiTxn, events: list[Event]) -> Outcome:
+    if any(part.type == OpCode.ERROR for part in txn.txns):
+        codes = [decode(ErrorTxn, part.data or b"").err for part in txn.txns if part.type == OpCode.ERROR]
+        return Outcome(OpCode.MULTI, err=codes[0])
+    err = 0
+    for part in txn.txns:
+        record: Any = decode(TRANSACTION_TYPES[part.type], part.data or b"")
+        try:
+            _APPLY_PARTS[part.type](view, stamp, record, events)
+        except KeeperError as error:
+            # Only in a replay over a fuzzy snapshot, which holds some of it already: the other parts count.
+            err = err or error.code
+    return Outcome(OpCode.MULTI, err=err)
+
+
+def _reply(outcome: Outcome) -> list[tuple[int, object | None]]:
+    replies: list[tuple[int, Any]] = []
+    for part in outcome.parts:
+        if part.type == OpCode.ERROR:
+            replies.append((OpCode.ERROR, ErrorResponse(part.err)))
+        else:
+            reply = _PARTS[part.type].reply(part)
+            # Container and TTL creations are answered as create2.
+            is_create = part.type in (OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
+            replies.append((OpCode.CREATE2 if is_create else part.type, reply))
+    return replies
+
+
+APPLY: dict[int, Apply] = {OpCode.MULTI: _apply, OpCode.CHECK: _apply_check}
+
+OPERATIONS: Sequence[WriteOperation] = [WriteOperation(OpCode.MULTI, None, _stage, _reply)]

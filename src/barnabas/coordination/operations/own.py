@@ -1,0 +1,56 @@
+"""ping, sync, getEphemerals, whoAmI: about the session itself; and reconfig, which a server alone refuses."""
+
+from collections.abc import Sequence
+
+from barnabas.coordination.operations.base import Reading, ReadOperation
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import (
+    ClientInfo,
+    GetEphemeralsRequest,
+    GetEphemeralsResponse,
+    ReconfigRequest,
+    SyncRequest,
+    SyncResponse,
+    WhoAmIResponse,
+)
+
+__all__ = ["OPERATIONS"]
+
+
+def _ping(_reading: Reading, _request: None) -> None:
+    return None
+
+
+def _sync(_reading: Reading, request: SyncRequest) -> SyncResponse:
+    """A server alone has seen every write that was acknowledged."""
+    return SyncResponse(request.path)
+
+
+def _get_ephemerals(reading: Reading, request: GetEphemeralsRequest) -> GetEphemeralsResponse:
+    prefix = (request.prefix_path or "").strip()
+    paths = sorted(reading.tree.ephemerals_of(reading.client.session_id))
+    if prefix in ("", "/"):
+        return GetEphemeralsResponse(paths)
+    return GetEphemeralsResponse([path for path in paths if path.startswith(request.prefix_path or "")])
+
+
+def _who_am_i(reading: Reading, _request: None) -> WhoAmIResponse:
+    users = [
+        ClientInfo(scheme, name.partition(":")[0] if scheme == "digest" else name)
+        for scheme, name in reading.client.ids
+    ]
+    return WhoAmIResponse(users)
+
+
+def _reconfig(_reading: Reading, _request: ReconfigRequest) -> None:
+    raise KeeperError(ErrorCode.RECONFIG_DISABLED)
+
+
+OPERATIONS: Sequence[ReadOperation] = [
+    ReadOperation(OpCode.PING, None, _ping),
+    ReadOperation(OpCode.SYNC, SyncRequest, _sync),
+    ReadOperation(OpCode.GET_EPHEMERALS, GetEphemeralsRequest, _get_ephemerals),
+    ReadOperation(OpCode.WHO_AM_I, None, _who_am_i),
+    ReadOperation(OpCode.RECONFIG, ReconfigRequest, _reconfig),
+]

@@ -1,0 +1,119 @@
+"""The reads of single nodes: exists, getData, getACL, getChildren, getChildren2, getAllChildrenNumber, multiRead."""
+
+from collections.abc import Sequence
+
+from barnabas.coordination.access import hide_digests, is_allowed, require
+from barnabas.coordination.node import Node
+from barnabas.coordination.operations.base import Reading, ReadOperation, existing
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.frames import MultiPart
+from barnabas.wire.jute.opcodes import OpCode, Perms
+from barnabas.wire.jute.records import (
+    ErrorResponse,
+    ExistsRequest,
+    ExistsResponse,
+    GetACLRequest,
+    GetACLResponse,
+    GetAllChildrenNumberRequest,
+    GetAllChildrenNumberResponse,
+    GetChildren2Request,
+    GetChildren2Response,
+    GetChildrenRequest,
+    GetChildrenResponse,
+    GetDataRequest,
+    GetDataResponse,
+)
+
+__all__ = ["OPERATIONS"]
+
+
+def _readable(reading: Reading, path: str, perms: int = Perms.READ) -> Node:
+    node = existing(reading.tree, path)
+    require(node.acl, perms, reading.client.ids, path)
+    return node
+
+
+def _exists(reading: Reading, request: ExistsRequest) -> ExistsResponse:
+    """The watch stays for a node that is not there too: it tells of its creation."""
+    path = request.path
+    if "\0" in path:
+        raise KeeperError(ErrorCode.BAD_ARGUMENTS, path)
+    node = reading.tree.get(path)
+    if node is not None:
+        require(node.acl, Perms.READ, reading.client.ids, path)
+    if request.watch:
+        reading.watches.add_data(path, reading.client)
+    if node is None:
+        raise KeeperError(ErrorCode.NO_NODE, path)
+    return ExistsResponse(node.stat())
+
+
+def _get_data(reading: Reading, request: GetDataRequest) -> GetDataResponse:
+    node = _readable(reading, request.path)
+    if request.watch:
+        reading.watches.add_data(request.path, reading.client)
+    return GetDataResponse(node.data, node.stat())
+
+
+def _get_acl(reading: Reading, request: GetACLRequest) -> GetACLResponse:
+    """Who may read but not administer sees no password hashes."""
+    node = _readable(reading, request.path, Perms.READ | Perms.ADMIN)
+    administers = is_allowed(node.acl, Perms.ADMIN, reading.client.ids)
+    return GetACLResponse(list(node.acl) if administers else hide_digests(node.acl), node.stat())
+
+
+def _get_children(reading: Reading, request: GetChildrenRequest) -> GetChildrenResponse:
+    _readable(reading, request.path)
+    if request.watch:
+        reading.watches.add_children(request.path, reading.client)
+    return GetChildrenResponse(reading.tree.names_below(request.path))
+
+
+def _get_children2(reading: Reading, request: GetChildren2Request) -> GetChildren2Response:
+    node = _readable(reading, request.path)
+    if request.watch:
+        reading.watches.add_children(request.path, reading.client)
+    return GetChildren2Response(reading.tree.names_below(request.path), node.stat())
+
+
+def _get_all_children_number(reading: Reading, request: GetAllChildrenNumberRequest) -> GetAllChildrenNumberResponse:
+    _readable(reading, request.path)
+    return GetAllChildrenNumberResponse(reading.tree.count_below(request.path))
+
+
+def _multi_read(reading: Reading, parts: list[MultiPart]) -> list[MultiPart]:
+    """Each part has its own result or error. The reply is bounded, for a small request could ask for the same large
+    node a thousand times."""
+    replies: list[MultiPart] = []
+    left_bytes = reading.max_reply_bytes
+    for opcode, request in parts:
+        try:
+            if opcode == OpCode.GET_DATA:
+                data = _get_data(reading, request)  # type: ignore[arg-type]  # the opcode says so
+                left_bytes -= len(data.data or b"")
+                replies.append((opcode, data))
+            elif opcode == OpCode.GET_CHILDREN:
+                names = _get_children(reading, request)  # type: ignore[arg-type]  # likewise
+                left_bytes -= sum(map(len, names.children))
+                replies.append((opcode, names))
+            else:
+                raise KeeperError(ErrorCode.MARSHALLING_ERROR)
+        except KeeperError as error:
+            if error.code == ErrorCode.MARSHALLING_ERROR:
+                raise
+            replies.append((OpCode.ERROR, ErrorResponse(error.code)))
+        left_bytes -= 100
+        if left_bytes < 0:
+            raise KeeperError(ErrorCode.MARSHALLING_ERROR)
+    return replies
+
+
+OPERATIONS: Sequence[ReadOperation] = [
+    ReadOperation(OpCode.EXISTS, ExistsRequest, _exists),
+    ReadOperation(OpCode.GET_DATA, GetDataRequest, _get_data),
+    ReadOperation(OpCode.GET_ACL, GetACLRequest, _get_acl),
+    ReadOperation(OpCode.GET_CHILDREN, GetChildrenRequest, _get_children),
+    ReadOperation(OpCode.GET_CHILDREN2, GetChildren2Request, _get_children2),
+    ReadOperation(OpCode.GET_ALL_CHILDREN_NUMBER, GetAllChildrenNumberRequest, _get_all_children_number),
+    ReadOperation(OpCode.MULTI_READ, None, _multi_read),
+]

@@ -1,0 +1,50 @@
+"""setData: new data, if the version is the one expected."""
+
+from collections.abc import Sequence
+
+from barnabas.coordination.access import require
+from barnabas.coordination.operations.base import (
+    Apply,
+    Outcome,
+    Staging,
+    Stamp,
+    WriteOperation,
+    checked_version,
+    deciding,
+    existing,
+)
+from barnabas.coordination.paths import checked_path
+from barnabas.coordination.tree import Event, View
+from barnabas.wire.jute.opcodes import EventType, OpCode, Perms
+from barnabas.wire.jute.records import SetDataRequest, SetDataResponse
+from barnabas.wire.jute.transactions import SetDataTxn
+
+__all__ = ["APPLY", "OPERATIONS"]
+
+
+def _decide(staging: Staging, request: SetDataRequest) -> tuple[int, SetDataTxn]:
+    path = checked_path(request.path)
+    node = existing(staging.view, path)
+    require(node.acl, Perms.WRITE, staging.ids, path)
+    return OpCode.SET_DATA, SetDataTxn(path, request.data, checked_version(node.version, request.version, path))
+
+
+def _apply(view: View, stamp: Stamp, txn: SetDataTxn, events: list[Event]) -> Outcome:
+    path = txn.path
+    node = existing(view, path).with_data(path, txn.data, txn.version, stamp.zxid, stamp.time_ms)
+    view.put(path, node)
+    events.append(Event(EventType.NODE_DATA_CHANGED, path, node.acl))
+    return Outcome(OpCode.SET_DATA, path, node)
+
+
+def _reply(outcome: Outcome) -> SetDataResponse:
+    assert outcome.node is not None
+    return SetDataResponse(outcome.node.stat())
+
+
+# A reconfiguration is logged as new data of /zookeeper/config.
+APPLY: dict[int, Apply] = {OpCode.SET_DATA: _apply, OpCode.RECONFIG: _apply}
+
+OPERATIONS: Sequence[WriteOperation] = [
+    WriteOperation(OpCode.SET_DATA, SetDataRequest, deciding(_decide, _apply), _reply)
+]

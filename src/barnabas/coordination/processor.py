@@ -1,0 +1,489 @@
+"""The path of a request, from its frame to its reply.
+
+    receive ── write ──> decide and stage ──> unlogged ──(edge: log, sync)──> commit ──> watches ──> reply
+       └────── read ───> answered from the committed tree ───────────────────────────────────────> reply
+
+What holds:
+
+- A write is acknowledged, and seen by anybody, only after its transaction and all before it are on stable storage.
+- Many writes share one sync: the edge takes all that is `unlogged`, logs it, and calls `commit` for as many.
+- Within a session all goes in order: a read waits for the session's own writes before it. Reads of other sessions do
+  not wait, and see the committed tree.
+- A watch's event is sent before the reply of any request that could see the change.
+- A write that is refused takes a zxid too, and goes through the log as an error, as with Apache's servers; so its
+  reply keeps its place.
+
+Nothing here waits, reads clocks or touches files and sockets. With an ensemble, a leader's proposals take the place
+of `unlogged`, and a follower's commits come from its leader.
+"""
+
+import logging
+from collections import deque
+from typing import Protocol
+
+from barnabas.coordination.access import authenticate, ip_id, is_allowed
+from barnabas.coordination.database import Database
+from barnabas.coordination.node import DIGEST_VERSION
+from barnabas.coordination.operations import READS, WRITES
+from barnabas.coordination.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
+from barnabas.coordination.sessions import Session, SessionTracker, session_password
+from barnabas.coordination.statistics import Statistics
+from barnabas.coordination.transaction_log import encode_entry
+from barnabas.coordination.tree import Change, Event, Staged
+from barnabas.coordination.watches import Watches
+from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.frames import (
+    decode_connect_request,
+    decode_multi_request,
+    encode_connect_response,
+    encode_event,
+    encode_multi_response,
+    encode_reply,
+)
+from barnabas.wire.jute.opcodes import KeeperState, OpCode, Perms
+from barnabas.wire.jute.records import AuthPacket, ConnectResponse, DeleteRequest, Id, RequestHeader, WatcherEvent
+from barnabas.wire.jute.transactions import CreateSessionTxn, ErrorTxn, Transaction, TxnDigest, TxnHeader
+
+__all__ = ["ClientConnection", "Limits", "Processor", "Transport"]
+
+_logger = logging.getLogger(__name__)
+_INTERNAL = frozenset((OpCode.CREATE_SESSION, OpCode.DELETE_CONTAINER))
+"""Writes that no client may ask for."""
+
+
+class Transport(Protocol):
+    """Where a client's replies go."""
+
+    def send(self, frame: bytearray) -> None: ...
+
+    def hold(self) -> None:
+        """Take no more requests until `release`."""
+        ...
+
+    def release(self) -> None: ...
+
+    def close(self) -> None:
+        """Close when all that was sent has left."""
+        ...
+
+
+class Limits:
+    """What clients may have and ask for."""
+
+    __slots__ = ("max_outstanding", "max_reply_bytes", "max_session_timeout_ms", "min_session_timeout_ms", "ttl_nodes")
+
+    def __init__(
+        self,
+        *,
+        min_session_timeout_ms: int,
+        max_session_timeout_ms: int,
+        max_outstanding: int = 1000,
+        max_reply_bytes: int = 4 << 20,
+        ttl_nodes: bool = False,
+    ) -> None:
+        self.min_session_timeout_ms = min_session_timeout_ms
+        self.max_session_timeout_ms = max_session_timeout_ms
+        self.max_outstanding = max_outstanding
+        self.max_reply_bytes = max_reply_bytes
+        self.ttl_nodes = ttl_nodes
+
+
+class ClientConnection:
+    """One connection, and the requests of it that are not answered yet."""
+
+    __slots__ = (
+        "address",
+        "ids",
+        "is_closed",
+        "is_held",
+        "old_protocol",
+        "port",
+        "session",
+        "since_ms",
+        "statistics",
+        "transport",
+        "waiting",
+    )
+
+    def __init__(self, transport: Transport, address: str, port: int, now_ms: int) -> None:
+        self.transport = transport
+        self.address = address
+        self.port = port
+        self.since_ms = now_ms
+        self.ids: list[Id] = [ip_id(address)]
+        self.session: Session | None = None
+        self.waiting: deque[_Proposal | _WaitingRead] = deque()
+        self.statistics = Statistics()
+        self.old_protocol = False
+        self.is_closed = False
+        self.is_held = False
+
+    @property
+    def session_id(self) -> int:
+        return self.session.id if self.session is not None else 0
+
+    def notify(self, event: Event) -> None:
+        """Tell the client of an event on one of its watches, if it may read the node."""
+        if is_allowed(event.acl, Perms.READ, self.ids):
+            self.statistics.sent += 1
+            self.transport.send(encode_event(WatcherEvent(event.type, KeeperState.SYNC_CONNECTED, event.path)))
+
+
+class _Proposal:
+    """A write between decision and commit."""
+
+    __slots__ = (
+        "changes",
+        "client",
+        "events",
+        "opcode",
+        "outcome",
+        "session_id",
+        "since_ms",
+        "txn",
+        "txn_type",
+        "xid",
+        "zxid",
+    )
+
+    def __init__(
+        self,
+        zxid: int,
+        session_id: int,
+        client: ClientConnection | None,
+        xid: int,
+        opcode: int,
+        txn_type: int,
+        txn: Transaction,
+        outcome: Outcome,
+        changes: list[Change],
+        events: list[Event],
+        since_ms: int,
+    ) -> None:
+        self.zxid = zxid
+        self.session_id = session_id
+        self.client = client
+        self.xid = xid
+        self.opcode = opcode
+        self.txn_type = txn_type
+        self.txn = txn
+        self.outcome = outcome
+        self.changes = changes
+        self.events = events
+        self.since_ms = since_ms
+
+
+class _WaitingRead:
+    """A read behind writes of its session."""
+
+    __slots__ = ("data", "operation", "since_ms", "xid")
+
+    def __init__(self, xid: int, operation: ReadOperation, data: bytes, since_ms: int) -> None:
+        self.xid = xid
+        self.operation = operation
+        self.data = data
+        self.since_ms = since_ms
+
+
+class Processor:
+    """A standalone server's state and its request path."""
+
+    def __init__(self, database: Database, tracker: SessionTracker, limits: Limits, now_ms: int) -> None:
+        self.database = database
+        self.tracker = tracker
+        self.limits = limits
+        self.watches: Watches[ClientConnection] = Watches()
+        self.statistics = Statistics()
+        self.unlogged: list[bytearray] = []
+        """Entries for the log, in order, that the edge has not taken yet."""
+        self._staged = Staged(database.tree)
+        self._proposals: deque[_Proposal] = deque()
+        self._last_zxid = database.last_zxid
+        for session_id, timeout_ms in database.session_timeouts_ms.items():
+            tracker.track(session_id, timeout_ms, now_ms)
+
+    @property
+    def outstanding(self) -> int:
+        """Writes that are not committed yet."""
+        return len(self._proposals)
+
+    @property
+    def first_unlogged_zxid(self) -> int:
+        """The zxid of the first of `unlogged`."""
+        return self._last_zxid - len(self.unlogged) + 1
+
+    # From clients
+
+    def receive(self, client: ClientConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
+        """Handle one frame. What cannot be read at all closes the connection."""
+        client.statistics.received += 1
+        self.statistics.received += 1
+        try:
+            if client.session is None:
+                self._connect(client, data, now_ms, wall_ms)
+            else:
+                self._request(client, client.session, data, now_ms, wall_ms)
+        except MalformedRecordError as error:
+            _logger.warning("Closing the connection of %s: %s", client.address, error)
+            client.transport.close()
+
+    def _request(self, client: ClientConnection, session: Session, data: bytes, now_ms: int, wall_ms: int) -> None:
+        header, offset = decode_from(RequestHeader, data)
+        self.tracker.touch(session, now_ms)
+        opcode = header.type
+        if (read := READS.get(opcode)) is not None:
+            if client.waiting:
+                client.waiting.append(_WaitingRead(header.xid, read, data, now_ms))
+                self._hold(client)
+            else:
+                self._read(client, header.xid, read, data, now_ms, now_ms)
+        elif (write := WRITES.get(opcode)) is not None and opcode not in _INTERNAL:
+            try:
+                request = self._decode_write(write, data, offset)
+            except MalformedRecordError as error:
+                _logger.info("Refusing a request of type %d of %s: %s", opcode, client.address, error)
+                request = None
+                write = None
+            self._propose(session.id, client, header.xid, opcode, write, request, now_ms, wall_ms)
+        elif opcode == OpCode.AUTH:
+            self._authenticate(client, header.xid, decode(AuthPacket, data, offset))
+        else:
+            # SASL, and whatever else there may be.
+            code = ErrorCode.AUTH_FAILED if opcode == OpCode.SASL else ErrorCode.UNIMPLEMENTED
+            self._reply(client, encode_reply(header.xid, self.database.last_zxid, code), now_ms, now_ms)
+            client.transport.close()
+
+    @staticmethod
+    def _decode_write(operation: WriteOperation, data: bytes, offset: int) -> object | None:
+        if operation.opcode is OpCode.MULTI:
+            return decode_multi_request(data, offset)
+        return decode(operation.request_type, data, offset) if operation.request_type is not None else None
+
+    def _authenticate(self, client: ClientConnection, xid: int, packet: AuthPacket) -> None:
+        try:
+            identity = authenticate(packet.scheme, packet.auth)
+        except KeeperError as error:
+            client.transport.send(encode_reply(xid, 0, error.code))
+            client.transport.close()
+            return
+        if identity is not None and identity not in client.ids:
+            client.ids.append(identity)
+        client.transport.send(encode_reply(xid, 0, ErrorCode.OK))
+
+    def disconnected(self, client: ClientConnection) -> None:
+        """The connection is gone; its session lives on until it expires or another connection takes it over."""
+        client.is_closed = True
+        client.waiting.clear()
+        self.watches.remove_watcher(client)
+        if client.session is not None and client.session.owner is client:
+            client.session.owner = None
+
+    # Sessions
+
+    def _connect(self, client: ClientConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
+        request, read_only = decode_connect_request(data)
+        client.old_protocol = read_only is None
+        if request.last_zxid_seen > self.database.last_zxid:
+            _logger.info(
+                "Refusing %s: it has seen zxid 0x%x, here the last one is 0x%x; it must try another server",
+                client.address,
+                request.last_zxid_seen,
+                self.database.last_zxid,
+            )
+            client.transport.close()
+            return
+        limits = self.limits
+        timeout_ms = min(max(request.timeout_ms, limits.min_session_timeout_ms), limits.max_session_timeout_ms)
+        client.transport.hold()
+        if request.session_id == 0:
+            session = self.tracker.track(self.tracker.new_id(), timeout_ms, now_ms)
+            self._take_over(client, session)
+            self._propose(
+                session.id,
+                client,
+                0,
+                OpCode.CREATE_SESSION,
+                WRITES[OpCode.CREATE_SESSION],
+                CreateSessionTxn(timeout_ms),
+                now_ms,
+                wall_ms,
+            )
+            return
+        found = self.tracker.live(request.session_id)
+        if found is None or request.password != session_password(request.session_id):
+            _logger.info("The session 0x%x of %s is gone", request.session_id & (1 << 64) - 1, client.address)
+            client.transport.send(self._connect_response(client, 0, 0, bytes(16)))
+            client.transport.close()
+            return
+        found.timeout_ms = timeout_ms
+        self.tracker.touch(found, now_ms)
+        self._take_over(client, found)
+        self._established(client, found)
+
+    @staticmethod
+    def _take_over(client: ClientConnection, session: Session) -> None:
+        before = session.owner
+        if isinstance(before, ClientConnection):
+            before.transport.close()
+        session.owner = client
+        client.session = session
+
+    @staticmethod
+    def _connect_response(client: ClientConnection, timeout_ms: int, session_id: int, password: bytes) -> bytearray:
+        response = ConnectResponse(0, timeout_ms, session_id, password)
+        return encode_connect_response(response, None if client.old_protocol else False)
+
+    def _established(self, client: ClientConnection, session: Session) -> None:
+        client.statistics.sent += 1
+        client.transport.send(
+            self._connect_response(client, session.timeout_ms, session.id, session_password(session.id))
+        )
+        client.transport.release()
+
+    def tick(self, now_ms: int, wall_ms: int) -> None:
+        """End the sessions whose time is over. To be called at least once a tick."""
+        for session in self.tracker.expire(now_ms):
+            _logger.info(
+                "Expiring session 0x%x, timeout of %dms exceeded", session.id & (1 << 64) - 1, session.timeout_ms
+            )
+            close = WRITES[OpCode.CLOSE_SESSION]
+            self._propose(session.id, None, 0, OpCode.CLOSE_SESSION, close, None, now_ms, wall_ms)
+
+    def sweep_containers(self, now_ms: int, wall_ms: int, limit: int) -> None:
+        """Remove container nodes that lost their last child, and TTL nodes whose time is over."""
+        tree = self.database.tree
+        due: list[str] = []
+        for path in tree.containers:
+            node = tree.nodes[path]
+            if node.cversion > 0 and not node.num_children:
+                due.append(path)
+        for path in tree.ttls:
+            node = tree.nodes[path]
+            if not node.num_children and wall_ms - node.mtime > (node.ttl_ms or 0):
+                due.append(path)
+        operation = WRITES[OpCode.DELETE_CONTAINER]
+        for path in sorted(due)[:limit]:
+            self._propose(0, None, 0, OpCode.DELETE_CONTAINER, operation, DeleteRequest(path, -1), now_ms, wall_ms)
+
+    # Writes
+
+    def _propose(
+        self,
+        session_id: int,
+        client: ClientConnection | None,
+        xid: int,
+        opcode: int,
+        operation: WriteOperation | None,
+        request: object | None,
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        """Decide a write and stage what it changes; ``operation`` is None for a request that could not be read."""
+        zxid = self._last_zxid = self._last_zxid + 1
+        staged = self._staged
+        changes = staged.begin()
+        events: list[Event] = []
+        ids = client.ids if client is not None else []
+        staging = Staging(staged, Stamp(session_id, zxid, wall_ms), ids, self.limits.ttl_nodes)
+        txn: Transaction
+        try:
+            if operation is None:
+                raise KeeperError(ErrorCode.MARSHALLING_ERROR)
+            session = self.tracker.sessions.get(session_id)
+            if client is not None and (session is None or session.is_closing):
+                raise KeeperError(ErrorCode.SESSION_EXPIRED)
+            txn_type, txn, outcome = operation.stage(staging, request, events)
+            if opcode == OpCode.CLOSE_SESSION and session is not None:
+                session.is_closing = True
+        except KeeperError as error:
+            txn_type, txn, outcome = OpCode.ERROR, ErrorTxn(error.code), Outcome(OpCode.ERROR, err=error.code)
+        header = TxnHeader(session_id, xid, zxid, wall_ms, txn_type)
+        self.unlogged.append(encode_entry(header, txn, TxnDigest(DIGEST_VERSION, staged.digest)))
+        proposal = _Proposal(zxid, session_id, client, xid, opcode, txn_type, txn, outcome, changes, events, now_ms)
+        self._proposals.append(proposal)
+        if client is not None:
+            client.waiting.append(proposal)
+            self._hold(client)
+
+    def commit(self, count: int, now_ms: int) -> None:
+        """The next ``count`` transactions are on stable storage: make them seen and answer them."""
+        database = self.database
+        for _ in range(count):
+            proposal = self._proposals.popleft()
+            self._staged.commit(proposal.changes)
+            database.last_zxid = proposal.zxid
+            if proposal.txn_type in (OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION):
+                database.track_session(proposal.txn_type, proposal.session_id, proposal.txn)
+            if proposal.events:
+                self.watches.fire(proposal.events)
+            client = proposal.client
+            if client is not None and not client.is_closed:
+                client.waiting.popleft()
+                self._answer(client, proposal, now_ms)
+                self._read_on(client, now_ms)
+            if proposal.txn_type == OpCode.CLOSE_SESSION:
+                self._end_session(proposal.session_id)
+
+    def _answer(self, client: ClientConnection, proposal: _Proposal, now_ms: int) -> None:
+        outcome, zxid = proposal.outcome, proposal.zxid
+        if outcome.type == OpCode.ERROR:
+            frame = encode_reply(proposal.xid, zxid, outcome.err)
+        elif proposal.opcode == OpCode.CREATE_SESSION:
+            assert client.session is not None
+            self._established(client, client.session)
+            return
+        elif outcome.type == OpCode.MULTI:
+            parts = WRITES[OpCode.MULTI].reply(outcome)
+            frame = encode_multi_response(proposal.xid, zxid, 0, parts)  # type: ignore[arg-type]  # multi's reply
+        else:
+            frame = encode_reply(proposal.xid, zxid, 0, WRITES[proposal.opcode].reply(outcome))
+        self._reply(client, frame, now_ms, proposal.since_ms)
+
+    def _end_session(self, session_id: int) -> None:
+        session = self.tracker.remove(session_id)
+        if session is not None and isinstance(session.owner, ClientConnection):
+            session.owner.transport.close()
+
+    # Reads
+
+    def _read_on(self, client: ClientConnection, now_ms: int) -> None:
+        """Answer the reads that waited for the write before them."""
+        waiting = client.waiting
+        while waiting and isinstance(waiting[0], _WaitingRead):
+            read = waiting.popleft()
+            assert isinstance(read, _WaitingRead)
+            self._read(client, read.xid, read.operation, read.data, now_ms, read.since_ms)
+        if client.is_held and len(waiting) <= self.limits.max_outstanding // 2:
+            client.is_held = False
+            client.transport.release()
+
+    def _read(
+        self, client: ClientConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int, since_ms: int
+    ) -> None:
+        zxid = self.database.last_zxid
+        reading = Reading(self.database.tree, self.watches, client, self.limits.max_reply_bytes)
+        try:
+            if operation.opcode is OpCode.MULTI_READ:
+                parts = operation.read(reading, decode_multi_request(data, 8))
+                frame = encode_multi_response(xid, zxid, 0, parts)  # type: ignore[arg-type]  # multiRead's reply
+            else:
+                request = decode(operation.request_type, data, 8) if operation.request_type is not None else None
+                frame = encode_reply(xid, zxid, 0, operation.read(reading, request))
+        except KeeperError as error:
+            frame = encode_reply(xid, zxid, error.code)
+        except MalformedRecordError as error:
+            _logger.info("Refusing a request of type %d of %s: %s", operation.opcode, client.address, error)
+            frame = encode_reply(xid, zxid, ErrorCode.MARSHALLING_ERROR)
+        self._reply(client, frame, now_ms, since_ms)
+
+    def _reply(self, client: ClientConnection, frame: bytearray, now_ms: int, since_ms: int) -> None:
+        latency_ms = now_ms - since_ms
+        client.statistics.answered(latency_ms)
+        self.statistics.answered(latency_ms)
+        client.transport.send(frame)
+
+    def _hold(self, client: ClientConnection) -> None:
+        if len(client.waiting) >= self.limits.max_outstanding and not client.is_held:
+            client.is_held = True
+            client.transport.hold()

@@ -1,0 +1,408 @@
+"""The edge of the coordination server: connections, timers, and the threads that write files.
+
+One event loop runs the `Processor`. What it decides is logged by a thread, one batch at a time: all that was decided
+while the batch before was being synced goes into the next one, so the load itself makes the batches large. Replies
+gather while the loop works on what has arrived, and leave each connection in one piece.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from barnabas.base.clock import Clock, SystemClock
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.files import Files, OsFiles
+from barnabas.base.network import Connection, FrameHandler, Listener, Network
+from barnabas.base.randomness import Random, new_random
+from barnabas.base.settings import Values
+from barnabas.coordination.four_letter_words import answer
+from barnabas.coordination.processor import ClientConnection, Limits, Processor
+from barnabas.coordination.sessions import SessionTracker, first_session_id
+from barnabas.coordination.settings import session_timeouts_ms
+from barnabas.coordination.storage import Storage
+
+__all__ = ["CoordinationServer"]
+
+_logger = logging.getLogger(__name__)
+_SERVER_ID = 1  # in session ids; the place of myid, as Apache's standalone server has it
+_CONTAINER_CHECK_MS = 60_000
+_CONTAINERS_A_CHECK = 10_000
+_MAX_CONNECT_BYTES = 1024
+_MAX_UNSENT_BYTES = 4 << 20
+_DRAIN_CHECK_S = 0.01
+
+
+class _Peer:
+    """One accepted connection: hears frames, sends replies."""
+
+    __slots__ = ("_connection", "_holds", "_outgoing", "_server", "client")
+
+    def __init__(self, server: "CoordinationServer", connection: Connection, now_ms: int) -> None:
+        self._server = server
+        self._connection = connection
+        self._outgoing: list[bytearray] = []
+        self._holds = 0
+        address, port = connection.peer
+        self.client = ClientConnection(self, address, port, now_ms)
+
+    # From the network
+
+    def frame(self, data: memoryview) -> None:
+        if self.client.session is None and len(data) > _MAX_CONNECT_BYTES:
+            self._connection.close()
+            return
+        self._server._received(self.client, data)
+
+    def bad_length(self, prefix: bytes) -> None:
+        text = self._server._word(prefix) if self.client.session is None else None
+        if text is None:
+            _logger.info("Closing the connection of %s: %r is no length of a request", self.client.address, prefix)
+            self._connection.close()
+        else:
+            self._connection.send([text])
+            self._connection.close(after_sending=True)
+
+    def closed(self, error: Exception | None) -> None:
+        if error is not None:
+            _logger.info("The connection of %s failed: %s", self.client.address, error)
+        self._server._closed(self)
+
+    # From the processor
+
+    def send(self, frame: bytearray) -> None:
+        if not self._outgoing:
+            self._server._to_flush(self)
+        self._outgoing.append(frame)
+
+    def flush(self) -> None:
+        frames, self._outgoing = self._outgoing, []
+        if frames:
+            self._connection.send(frames)
+            if self._connection.unsent_bytes > _MAX_UNSENT_BYTES:
+                # It asks and does not listen: take no more requests until it does.
+                self.hold()
+                self._server._later(_DRAIN_CHECK_S, self._check_drained)
+
+    def _check_drained(self) -> None:
+        if self.client.is_closed or self._connection.unsent_bytes <= _MAX_UNSENT_BYTES // 2:
+            self.release()
+        else:
+            self._server._later(_DRAIN_CHECK_S, self._check_drained)
+
+    def hold(self) -> None:
+        self._holds += 1
+        self._connection.pause()
+
+    def release(self) -> None:
+        self._holds -= 1
+        if not self._holds:
+            self._connection.resume()
+
+    def close(self) -> None:
+        self.flush()
+        self._connection.close(after_sending=True)
+
+
+class CoordinationServer:
+    """A standalone server of the ZooKeeper protocol, on the running event loop.
+
+    ``settings`` are those of `barnabas.coordination.settings.parse_settings`. `port` is the real port after `start`.
+    """
+
+    def __init__(
+        self,
+        settings: Values,
+        *,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+        network: Network | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self._settings = settings
+        self._files = files or OsFiles()
+        self._clock = clock or SystemClock()
+        self._rng = rng or new_random()
+        if network is None:
+            from barnabas.net.sockets import SocketNetwork
+
+            network = SocketNetwork()
+        self._network = network
+        self._executor = executor
+        self._own_executor: ThreadPoolExecutor | None = None
+        self._storage = Storage(
+            self._files,
+            settings["dataDir"],
+            settings["dataLogDir"] or settings["dataDir"],
+            preallocate_bytes=settings["preAllocSize"] * 1024,
+            sync=settings["forceSync"] == "yes",
+        )
+        self._listener: Listener | None = None
+        self._peers: set[_Peer] = set()
+        self._by_address: Counter[str] = Counter()
+        self._flushing: list[_Peer] = []
+        self._is_logging = False
+        self._logging_scheduled = False
+        self._logged = asyncio.Event()
+        self._is_closing = False
+        self._failure: asyncio.Future[None] | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        self._snapshotting: asyncio.Task[None] | None = None
+        self._since_snapshot = 0
+        self._next_snapshot_after = 0
+        self._roll_wanted = False
+        self._last_sweep_ms = 0
+        self._last_purge_ms = 0
+
+    # Starting and stopping
+
+    @property
+    def port(self) -> int:
+        """The port that clients connect to."""
+        assert self._listener is not None, "the server is not started"
+        return self._listener.port
+
+    async def start(self) -> None:
+        """Load the state and open the port. Raises `BarnabasError` with what to do."""
+        settings, clock = self._settings, self._clock
+        self._loop = asyncio.get_running_loop()
+        self._failure = self._loop.create_future()
+        if self._executor is None:
+            self._executor = self._own_executor = ThreadPoolExecutor(2, "coordination-files")
+        try:
+            self._storage.open()
+        except BlockingIOError:
+            self._shut_executor()
+            raise ConfigError(f"another server uses the data directory {settings['dataDir']}") from None
+        except OSError as error:
+            self._shut_executor()
+            raise ConfigError(f"the data directory {settings['dataDir']} cannot be used: {error}") from error
+        try:
+            database, replayed = await self._loop.run_in_executor(self._executor, self._storage.load)
+            if not self._storage.any_snapshot():
+                await self._loop.run_in_executor(self._executor, self._storage.save_snapshot, database)
+            now_ms, wall_ms = clock.monotonic_ms(), clock.wall_ms()
+            tracker = SessionTracker(settings["tickTime"], first_session_id(_SERVER_ID, wall_ms), now_ms)
+            low, high = session_timeouts_ms(settings)
+            limits = Limits(
+                min_session_timeout_ms=low,
+                max_session_timeout_ms=high,
+                max_outstanding=settings["globalOutstandingLimit"],
+                max_reply_bytes=4 * settings["jute.maxbuffer"],
+                ttl_nodes=settings["extendedTypesEnabled"],
+            )
+            self._processor = Processor(database, tracker, limits, now_ms)
+            self._listener = await self._listen()
+        except BaseException:
+            self._storage.close()
+            self._shut_executor()
+            raise
+        self._last_sweep_ms = self._last_purge_ms = now_ms
+        self._since_snapshot = replayed
+        self._plan_snapshot()
+        self._tick()
+        _logger.info(
+            "Serving on port %d from %s: zxid 0x%x, %d nodes, %d sessions",
+            self.port,
+            settings["dataDir"],
+            database.last_zxid,
+            len(database.tree.nodes),
+            len(database.session_timeouts_ms),
+        )
+
+    async def _listen(self) -> Listener:
+        host, port = self._settings["clientPortAddress"], self._settings["clientPort"]
+        try:
+            return await self._network.listen(
+                host, port, self._accept, max_frame_bytes=self._settings["jute.maxbuffer"]
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {host or '*'}:{port} (clientPort): {error.strerror or error}"
+            ) from error
+
+    async def wait_failed(self) -> None:
+        """Return never, or raise the error that stopped the server (a disk that failed)."""
+        assert self._failure is not None
+        await asyncio.shield(self._failure)
+
+    async def close(self) -> None:
+        """Stop: what is decided is logged and answered; sessions outlive the server. A second call does nothing."""
+        listener, self._listener = self._listener, None
+        if listener is None:
+            return
+        self._is_closing = True
+        for timer in self._timers:
+            timer.cancel()
+        await listener.close()
+        while self._is_logging:
+            self._logged.clear()
+            await self._logged.wait()
+        if self._snapshotting is not None:
+            self._snapshotting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._snapshotting
+        self._flush()
+        for peer in list(self._peers):
+            peer.close()
+        await asyncio.sleep(0)
+        self._storage.close()
+        self._shut_executor()
+
+    def _shut_executor(self) -> None:
+        if self._own_executor is not None:
+            self._own_executor.shutdown(wait=True)
+            self._own_executor = self._executor = None
+
+    # Connections
+
+    def _accept(self, connection: Connection) -> FrameHandler:
+        peer = _Peer(self, connection, self._clock.monotonic_ms())
+        address = peer.client.address
+        limit, limit_all = self._settings["maxClientCnxns"], self._settings["maxCnxns"]
+        self._peers.add(peer)
+        self._by_address[address] += 1
+        if limit and self._by_address[address] > limit:
+            _logger.warning("Too many connections from %s - max is %d (maxClientCnxns)", address, limit)
+            connection.close()
+        elif self._is_closing or (limit_all and len(self._peers) > limit_all):
+            connection.close()
+        return peer
+
+    def _closed(self, peer: _Peer) -> None:
+        if peer in self._peers:
+            self._peers.discard(peer)
+            address = peer.client.address
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
+        self._processor.disconnected(peer.client)
+
+    def _received(self, client: ClientConnection, data: memoryview) -> None:
+        if self._is_closing:
+            return
+        processor, clock = self._processor, self._clock
+        processor.receive(client, bytes(data), clock.monotonic_ms(), clock.wall_ms())
+        if processor.unlogged and not self._is_logging and not self._logging_scheduled:
+            self._logging_scheduled = True
+            self._loop.call_soon(self._log)
+
+    def _word(self, prefix: bytes) -> bytes | None:
+        clients = [peer.client for peer in self._peers]
+        return answer(prefix, self._processor, clients, self._settings, self.port)
+
+    def _to_flush(self, peer: _Peer) -> None:
+        if not self._flushing:
+            self._loop.call_soon(self._flush)
+        self._flushing.append(peer)
+
+    def _flush(self) -> None:
+        peers, self._flushing = self._flushing, []
+        for peer in peers:
+            peer.flush()
+
+    def _later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        self._loop.call_later(delay_s, callback)
+
+    # The log
+
+    def _log(self) -> None:
+        """Give the thread all that is decided."""
+        self._logging_scheduled = False
+        processor = self._processor
+        if self._is_logging or not processor.unlogged:
+            return
+        self._is_logging = True
+        first_zxid = processor.first_unlogged_zxid
+        entries, processor.unlogged = processor.unlogged, []
+        logging_done = self._loop.run_in_executor(self._executor, self._append, first_zxid, entries, self._roll_wanted)
+        self._roll_wanted = False
+        logging_done.add_done_callback(lambda done: self._synced(len(entries), done))
+
+    def _append(self, first_zxid: int, entries: list[bytearray], roll: bool) -> None:
+        if roll:
+            self._storage.log.roll()
+        self._storage.log.append(first_zxid, entries)
+
+    def _synced(self, count: int, done: "asyncio.Future[None]") -> None:
+        self._is_logging = False
+        error = done.exception()
+        if error is not None:
+            self._fail(error)
+            return
+        self._processor.commit(count, self._clock.monotonic_ms())
+        if self._processor.unlogged:
+            self._log()
+        else:
+            self._logged.set()
+        self._since_snapshot += count
+        if self._since_snapshot > self._next_snapshot_after and self._snapshotting is None and not self._is_closing:
+            self._roll_wanted = True
+            self._snapshotting = self._loop.create_task(self._take_snapshot())
+
+    def _fail(self, error: BaseException) -> None:
+        """The disk failed: what is in the log is unknown, so nothing more can be promised."""
+        _logger.critical("The transaction log cannot be written, the server stops: %s", error)
+        self._is_closing = True
+        self._logged.set()
+        for peer in list(self._peers):
+            peer.close()
+        assert self._failure is not None
+        if not self._failure.done():
+            failure = BarnabasError(f"the transaction log in {self._storage.logs_dir} cannot be written: {error}")
+            self._failure.set_exception(failure)
+            self._failure.exception()  # an embedder may not wait for it
+
+    # Snapshots, timers
+
+    def _plan_snapshot(self) -> None:
+        """At a random point, so that the servers of an ensemble do not all take theirs at once."""
+        half = self._settings["snapCount"] // 2
+        self._next_snapshot_after = half + self._rng.randrange(half)
+
+    async def _take_snapshot(self) -> None:
+        self._since_snapshot = 0
+        self._plan_snapshot()
+        tree = self._processor.database.tree
+        if len(tree.known_acls()) > 1000:
+            tree.forget_unused_acls()
+        writer = self._storage.begin_snapshot(self._processor.database)
+        _logger.info("Writing snapshot %s", writer.path)
+        try:
+            while (part := writer.next_part()) is not None:
+                await self._loop.run_in_executor(self._executor, writer.write, part)
+            await self._loop.run_in_executor(self._executor, writer.finish)
+        except OSError as error:
+            _logger.error("The snapshot %s cannot be written, the log is kept for longer: %s", writer.path, error)
+        finally:
+            self._snapshotting = None
+
+    def _tick(self) -> None:
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
+        processor, settings = self._processor, self._settings
+        processor.tick(now_ms, wall_ms)
+        if now_ms - self._last_sweep_ms >= _CONTAINER_CHECK_MS:
+            self._last_sweep_ms = now_ms
+            processor.sweep_containers(now_ms, wall_ms, _CONTAINERS_A_CHECK)
+        patience_ms = settings["sessionlessConnectionTimeout"]
+        for peer in [each for each in self._peers if each.client.session is None]:
+            if now_ms - peer.client.since_ms > patience_ms:
+                peer.close()
+        interval_ms = settings["autopurge.purgeInterval"] * 3_600_000
+        if interval_ms and now_ms - self._last_purge_ms >= interval_ms:
+            self._last_purge_ms = now_ms
+            self._purge()
+        if processor.unlogged:
+            self._log()
+        if not self._is_closing:
+            self._timers = [self._loop.call_later(min(settings["tickTime"], 1000) / 2000, self._tick)]
+
+    def _purge(self) -> None:
+        try:
+            for path in self._storage.purge(self._settings["autopurge.snapRetainCount"]):
+                _logger.info("Removed %s", path)
+        except OSError as error:
+            _logger.error("Old snapshots and logs cannot be removed: %s", error)

@@ -1,0 +1,128 @@
+"""Who is connected, or still counts as connected: sessions, their time-outs and passwords.
+
+Expiry goes by buckets of one tick, as in ZooKeeper: a session that was heard of at ``now`` stands in the bucket of the
+first tick at or after ``now + timeout``. Hearing of it moves it; a bucket whose time has come holds those to close. So
+a session never expires early, and at most one tick late, and hearing of it costs next to nothing.
+
+A session's password is derived from its id as Apache's servers do it, so that every server of an ensemble, and of
+either kind on the same data, accepts its clients.
+"""
+
+from barnabas.base.errors import BarnabasError
+
+__all__ = ["Session", "SessionTracker", "first_session_id", "session_password"]
+
+_SECRET = 0xB3415C00
+_LCG_MASK = (1 << 48) - 1
+
+
+def _java_random_bytes(seed: int, count: int) -> bytes:
+    """What ``java.util.Random(seed).nextBytes`` gives: its linear congruential generator, little-endian ints."""
+    state = (seed ^ 0x5DEECE66D) & _LCG_MASK
+    out = bytearray()
+    while len(out) < count:
+        state = (state * 0x5DEECE66D + 0xB) & _LCG_MASK
+        out += (state >> 16 & 0xFFFFFFFF).to_bytes(4, "little")
+    return bytes(out[:count])
+
+
+def session_password(session_id: int) -> bytes:
+    """The 16 bytes that prove to be the session's client."""
+    return _java_random_bytes(session_id ^ _SECRET, 16)
+
+
+def first_session_id(server_id: int, wall_ms: int) -> int:
+    """Where a server starts to count sessions: its id in the highest byte, then the time, so that none comes twice."""
+    if not 0 <= server_id <= 0xFF:
+        raise BarnabasError(f"server id {server_id} is not between 0 and 255")
+    value = (server_id << 56) | (wall_ms << 24 & (1 << 64) - 1) >> 8
+    return value - (1 << 64) if value >> 63 else value
+
+
+class Session:
+    """One session; ``owner`` is the connection that speaks for it, if any."""
+
+    __slots__ = ("expires_ms", "id", "is_closing", "owner", "timeout_ms")
+
+    def __init__(self, session_id: int, timeout_ms: int) -> None:
+        self.id = session_id
+        self.timeout_ms = timeout_ms
+        self.expires_ms = 0
+        self.is_closing = False
+        self.owner: object | None = None
+
+
+class SessionTracker:
+    """All live sessions."""
+
+    __slots__ = ("_buckets", "_next_bucket_ms", "_next_id", "_tick_ms", "sessions")
+
+    def __init__(self, tick_ms: int, first_id: int, now_ms: int) -> None:
+        self._tick_ms = tick_ms
+        self._next_id = first_id
+        self._buckets: dict[int, set[Session]] = {}
+        self._next_bucket_ms = self._bucket(now_ms)
+        self.sessions: dict[int, Session] = {}
+
+    def _bucket(self, time_ms: int) -> int:
+        return (time_ms // self._tick_ms + 1) * self._tick_ms
+
+    def new_id(self) -> int:
+        """An id that no session had before."""
+        self._next_id += 1
+        while self._next_id in self.sessions:
+            self._next_id += 1
+        return self._next_id
+
+    def track(self, session_id: int, timeout_ms: int, now_ms: int) -> Session:
+        """Begin to watch over a session; one that is tracked already gets the time-out."""
+        session = self.sessions.get(session_id)
+        if session is None:
+            session = self.sessions[session_id] = Session(session_id, timeout_ms)
+        session.timeout_ms = timeout_ms
+        self.touch(session, now_ms)
+        return session
+
+    def touch(self, session: Session, now_ms: int) -> None:
+        """The session was heard of."""
+        expires_ms = self._bucket(now_ms + session.timeout_ms)
+        if expires_ms <= session.expires_ms or session.is_closing:
+            return
+        bucket = self._buckets.get(session.expires_ms)
+        if bucket is not None:
+            bucket.discard(session)
+        session.expires_ms = expires_ms
+        self._buckets.setdefault(expires_ms, set()).add(session)
+
+    def live(self, session_id: int) -> Session | None:
+        """The session, unless it is unknown or about to end."""
+        session = self.sessions.get(session_id)
+        return None if session is None or session.is_closing else session
+
+    def expire(self, now_ms: int) -> list[Session]:
+        """The sessions whose time is over, marked as closing; they are the caller's to close."""
+        expired: list[Session] = []
+        if self._next_bucket_ms > now_ms:
+            return expired
+        for expires_ms in sorted(each for each in self._buckets if each <= now_ms):
+            expired += self._buckets.pop(expires_ms)
+        self._next_bucket_ms = self._bucket(now_ms)
+        for session in expired:
+            session.is_closing = True
+        return sorted(expired, key=lambda session: session.id)
+
+    def remove(self, session_id: int) -> Session | None:
+        """A session has ended."""
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            bucket = self._buckets.get(session.expires_ms)
+            if bucket is not None:
+                bucket.discard(session)
+                if not bucket:
+                    del self._buckets[session.expires_ms]
+        return session
+
+    @property
+    def next_expiry_ms(self) -> int:
+        """When to call `expire` again."""
+        return self._next_bucket_ms

@@ -1,0 +1,214 @@
+"""Snapshots, in Apache ZooKeeper's format.
+
+A file ``snapshot.<zxid in hex>`` holds the state after the transaction of that zxid:
+
+    FileHeader      magic "ZKSN", version 2, dbid -1
+    Int             sessions, each: Long id, Int time-out in ms
+    Int             access control lists, each: Long number, vector of ACL
+    nodes           path, data, Long number of its ACL (-1: open to all), StatPersisted; parents before children;
+                    the root's path is ""
+    "/"             the end of the nodes
+    Long, "/"       Adler-32 of all that is before, and a mark
+    Long, Int, Long zxid, digest version, digest of the tree (since 3.6)
+    Long, "/"       Adler-32 of all that is before, and a mark
+
+Apache's server goes on while it writes, so its snapshots may hold later changes than their name says, and a replay of
+the log sorts it out. Ours are exact: nodes are values, and a copy of the tree's dictionary is a snapshot already. It
+is then encoded in slices, between which the server goes on.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.coordination.database import Database
+from barnabas.coordination.node import DIGEST_VERSION, Node
+from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode_from, encode_into
+from barnabas.wire.jute.records import ACL, OPEN_ACL
+from barnabas.wire.jute.transactions import FileHeader, StatPersisted
+
+__all__ = ["SNAPSHOT_MAGIC", "encode_snapshot", "read_snapshot", "snapshot_name"]
+
+SNAPSHOT_MAGIC = int.from_bytes(b"ZKSN", "big")
+VERSION = 2
+
+_NODES_IN_A_SLICE = 500
+_COUNT = struct.Struct(">i")
+_SESSION = struct.Struct(">qi")
+_LONG = struct.Struct(">q")
+_DIGEST = struct.Struct(">qiq")
+_NODE_TAIL = struct.Struct(">qqqqqiiiqq")
+_MARK = b"\0\0\0\x01/"
+_SEAL_BYTES = 8 + len(_MARK)
+
+
+@dataclass(slots=True)
+class _AclEntry:
+    number: Long
+    acl: list[ACL]
+
+
+@dataclass(slots=True)
+class _DataNode:
+    data: bytes | None
+    acl: Long
+    stat: StatPersisted
+
+
+@dataclass(slots=True)
+class _SessionEntry:
+    id: Long
+    timeout_ms: Int
+
+
+@dataclass(slots=True)
+class _Contents:
+    """All before the nodes."""
+
+    header: FileHeader
+    sessions: list[_SessionEntry]
+    acls: list[_AclEntry]
+
+
+@dataclass(slots=True)
+class _Path:
+    path: str
+
+
+@dataclass(slots=True)
+class _Digest:
+    zxid: Long
+    version: Int
+    digest: Long
+
+
+def snapshot_name(zxid: int) -> str:
+    """The name of the snapshot after a transaction."""
+    return f"snapshot.{zxid:x}"
+
+
+def encode_snapshot(database: Database) -> Iterator[bytes]:
+    """The file in slices. The state is the one at the first slice, whatever happens between the others."""
+    tree = database.tree
+    nodes = list(tree.nodes.items())
+    numbers = {acl: number for number, acl in enumerate(tree.known_acls(), 1)}
+    zxid, digest = database.last_zxid, tree.digest
+    out = bytearray()
+    encode_into(
+        out,
+        _Contents(
+            FileHeader(SNAPSHOT_MAGIC, VERSION, -1),
+            [_SessionEntry(*session) for session in database.session_timeouts_ms.items()],
+            [_AclEntry(number, list(acl)) for acl, number in numbers.items()],
+        ),
+    )
+    numbers[OPEN_ACL] = -1
+    checksum = zlib.adler32(out)
+    yield bytes(out)
+    for start in range(0, len(nodes), _NODES_IN_A_SLICE):
+        out = bytearray()
+        for path, node in nodes[start : start + _NODES_IN_A_SLICE]:
+            _encode_node(out, path, node, numbers[node.acl])
+        checksum = zlib.adler32(out, checksum)
+        yield bytes(out)
+    end = bytearray(_MARK)
+    end += _seal(zlib.adler32(end, checksum))
+    end += _DIGEST.pack(zxid, DIGEST_VERSION, digest)
+    end += _seal(zlib.adler32(end, checksum))
+    yield bytes(end)
+
+
+def _seal(checksum: int) -> bytes:
+    return _LONG.pack(checksum) + _MARK
+
+
+def _encode_node(out: bytearray, path: str, node: Node, acl: int) -> None:
+    name = path.encode() if path != "/" else b""
+    out += _COUNT.pack(len(name))
+    out += name
+    if node.data is None:
+        out += b"\xff\xff\xff\xff"
+    else:
+        out += _COUNT.pack(len(node.data))
+        out += node.data
+    out += _NODE_TAIL.pack(
+        acl,
+        node.czxid,
+        node.mzxid,
+        node.ctime,
+        node.mtime,
+        node.version,
+        node.cversion,
+        node.aversion,
+        node.owner,
+        node.pzxid,
+    )
+
+
+def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
+    """The state in a snapshot; ``zxid`` is the one in its name. Raises `CorruptDataError` for any damage."""
+    database = Database()
+    try:
+        contents, offset = decode_from(_Contents, data)
+        if contents.header.magic != SNAPSHOT_MAGIC or contents.header.version != VERSION:
+            raise CorruptDataError(f"{name} is not a snapshot of version {VERSION}")
+        acls = {entry.number: tuple(entry.acl) for entry in contents.acls}
+        acls[-1] = OPEN_ACL
+        nodes: list[tuple[str, Node]] = []
+        while True:
+            entry, offset = decode_from(_Path, data, offset)
+            if entry.path == "/":
+                break
+            record, offset = decode_from(_DataNode, data, offset)
+            path = entry.path or "/"
+            nodes.append((path, _node(path, record, acls)))
+        offset = _check_seal(data, offset, name)
+        database.tree.replace_all(nodes)
+        database.session_timeouts_ms.update((session.id, session.timeout_ms) for session in contents.sessions)
+        database.last_zxid = zxid
+        if offset < len(data):
+            _check_digest(database, data, offset, name)
+    except (MalformedRecordError, KeyError) as error:
+        raise CorruptDataError(f"snapshot {name} is damaged: {error}") from None
+    return database
+
+
+def _node(path: str, record: _DataNode, acls: dict[int, tuple[ACL, ...]]) -> Node:
+    stat = record.stat
+    node = Node(
+        record.data,
+        acls[record.acl],
+        stat.czxid,
+        stat.mzxid,
+        stat.ctime,
+        stat.mtime,
+        stat.version,
+        stat.cversion,
+        stat.aversion,
+        stat.ephemeral_owner,
+        stat.pzxid,
+        0,
+        0,
+    )
+    node.digest = node.compute_digest(path)
+    return node
+
+
+def _check_seal(data: bytes, offset: int, name: str) -> int:
+    if len(data) < offset + _SEAL_BYTES or data[offset + 8 : offset + _SEAL_BYTES] != _MARK:
+        raise CorruptDataError(f"snapshot {name} ends too early")
+    (checksum,) = _LONG.unpack_from(data, offset)
+    if zlib.adler32(memoryview(data)[:offset]) != checksum:
+        raise CorruptDataError(f"snapshot {name} is damaged: its checksum is wrong")
+    return offset + _SEAL_BYTES
+
+
+def _check_digest(database: Database, data: bytes, offset: int, name: str) -> None:
+    digest, offset = decode_from(_Digest, data, offset)
+    _check_seal(data, offset, name)
+    database.exact_from_zxid = digest.zxid
+    is_exact = digest.zxid == database.last_zxid and digest.version == DIGEST_VERSION
+    if is_exact and digest.digest != database.tree.digest:
+        raise CorruptDataError(f"snapshot {name} is damaged: its nodes do not have the digest that it names")

@@ -1,0 +1,35 @@
+"""What is counted for the four-letter words: packets and latencies, of a server or a connection."""
+
+__all__ = ["Statistics"]
+
+
+class Statistics:
+    """Counters since the start or the last reset."""
+
+    __slots__ = ("latency_count", "max_latency_ms", "min_latency_ms", "received", "sent", "total_latency_ms")
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.received = 0
+        self.sent = 0
+        self.latency_count = 0
+        self.total_latency_ms = 0
+        self.min_latency_ms = -1
+        self.max_latency_ms = 0
+
+    def answered(self, latency_ms: int) -> None:
+        """A reply went out."""
+        self.sent += 1
+        self.latency_count += 1
+        self.total_latency_ms += latency_ms
+        if latency_ms > self.max_latency_ms:
+            self.max_latency_ms = latency_ms
+        if latency_ms < self.min_latency_ms or self.min_latency_ms < 0:
+            self.min_latency_ms = latency_ms
+
+    @property
+    def average_latency_ms(self) -> float:
+        return self.total_latency_ms / self.latency_count if self.latency_count else 0.0

@@ -1,0 +1,191 @@
+"""A server's two directories: snapshots in ``dataDir/version-2``, transaction logs in ``dataLogDir/version-2``.
+
+At the start the newest valid snapshot is read and the log after it replayed, without a gap in the zxids; where that
+cannot be done, the server does not start. Log files stay as long as a snapshot that is kept needs them.
+"""
+
+import contextlib
+import logging
+import posixpath
+from collections.abc import Iterable
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import File, Files
+from barnabas.coordination.database import Database
+from barnabas.coordination.snapshot import encode_snapshot, read_snapshot, snapshot_name
+from barnabas.coordination.transaction_log import TransactionLog, decode_entry, logs_from, read_log, zxid_of_name
+from barnabas.wire.jute.codec import MalformedRecordError
+
+__all__ = ["SnapshotWriter", "Storage"]
+
+_logger = logging.getLogger(__name__)
+_VERSION_DIR = "version-2"
+_TEMPORARY = ".barnabas-tmp"
+
+
+class Storage:
+    """Loads the state, opens the log, writes and purges snapshots."""
+
+    def __init__(
+        self, files: Files, data_dir: str, data_log_dir: str, *, preallocate_bytes: int, sync: bool = True
+    ) -> None:
+        self._files = files
+        self._data_dir = data_dir
+        self.snapshots_dir = posixpath.join(data_dir, _VERSION_DIR)
+        self.logs_dir = posixpath.join(data_log_dir, _VERSION_DIR)
+        self.log = TransactionLog(files, self.logs_dir, preallocate_bytes=preallocate_bytes, sync=sync)
+        self._lock = contextlib.ExitStack()
+
+    def open(self) -> None:
+        """Make the directories and lock them against a second server. Raises BlockingIOError when one is there."""
+        self._files.make_dirs(self.snapshots_dir)
+        self._files.make_dirs(self.logs_dir)
+        self._lock.enter_context(self._files.lock(posixpath.join(self._data_dir, ".lock")))
+
+    def close(self) -> None:
+        """Close the log and let the directories go."""
+        self.log.close()
+        self._lock.close()
+
+    # Loading
+
+    def load(self) -> tuple[Database, int]:
+        """The state, and how many transactions were replayed for it. Raises `CorruptDataError`."""
+        for name in self._files.list(self.snapshots_dir):
+            if name.endswith(_TEMPORARY):
+                self._files.remove(posixpath.join(self.snapshots_dir, name))
+        database, damaged = self._newest_snapshot()
+        names = self._files.list(self.logs_dir)
+        if database is None:
+            database = Database()
+            if damaged and not any(first == 1 for first, _ in logs_from(names, 0)):
+                raise CorruptDataError(f"no snapshot in {self.snapshots_dir} can be read: {'; '.join(damaged)}")
+        replayed = self._replay(database, logs_from(names, database.last_zxid))
+        if database.digest_mismatches:
+            _logger.error(
+                "The digests of %d replayed transactions do not match the tree: it differs from the one they were made on",
+                database.digest_mismatches,
+            )
+        return database, replayed
+
+    def _snapshots(self) -> list[tuple[int, str]]:
+        """Zxids and names, the newest first."""
+        names = self._files.list(self.snapshots_dir)
+        return sorted(
+            ((zxid, name) for name in names if (zxid := zxid_of_name(name, "snapshot")) is not None), reverse=True
+        )
+
+    def _newest_snapshot(self) -> tuple[Database | None, list[str]]:
+        damaged: list[str] = []
+        for zxid, name in self._snapshots():
+            path = posixpath.join(self.snapshots_dir, name)
+            _logger.info("Reading snapshot %s", path)
+            try:
+                return read_snapshot(self._files.read(path), path, zxid), damaged
+            except CorruptDataError as error:
+                _logger.warning("%s; an older snapshot and more of the log are needed", error)
+                damaged.append(str(error))
+        return None, damaged
+
+    def _replay(self, database: Database, logs: list[tuple[int, str]]) -> int:
+        replayed = 0
+        previous: int | None = None
+        for first, name in logs:
+            path = posixpath.join(self.logs_dir, name)
+            _logger.info("Replaying %s", path)
+            for payload in self._payloads(path, first):
+                try:
+                    header, txn, digest = decode_entry(payload)
+                except MalformedRecordError as error:
+                    raise CorruptDataError(f"{path} holds a transaction that cannot be read: {error}") from None
+                last = max(previous or 0, database.last_zxid) if previous is not None else database.last_zxid
+                if header.zxid > last + 1 and header.zxid >> 32 == last >> 32:
+                    raise CorruptDataError(
+                        f"transactions 0x{last + 1:x} to 0x{header.zxid - 1:x} are missing before {path}: "
+                        "a log file was removed, or the snapshot that holds them"
+                    )
+                previous = header.zxid
+                if header.zxid > database.last_zxid:
+                    database.replay(header, txn, digest)
+                    replayed += 1
+        return replayed
+
+    def _payloads(self, path: str, first_zxid: int) -> Iterable[bytes]:
+        if self._files.size(path) < 16:
+            # The crash came before the header: nothing in it was acknowledged.
+            _logger.warning("Removing %s: it ends before its header (zxid 0x%x)", path, first_zxid)
+            self._files.remove(path)
+            return ()
+        return read_log(self._files, path, repair=True)
+
+    # Snapshots
+
+    def begin_snapshot(self, database: Database) -> "SnapshotWriter":
+        """A writer of the present state; the caller runs it to its end."""
+        return SnapshotWriter(self._files, self.snapshots_dir, database)
+
+    def save_snapshot(self, database: Database) -> None:
+        """Write a snapshot at once."""
+        writer = self.begin_snapshot(database)
+        while (part := writer.next_part()) is not None:
+            writer.write(part)
+        writer.finish()
+
+    def has_snapshot(self, zxid: int) -> bool:
+        """Whether there is a snapshot after this transaction."""
+        return self._files.exists(posixpath.join(self.snapshots_dir, snapshot_name(zxid)))
+
+    def any_snapshot(self) -> bool:
+        """Whether there is a snapshot at all; other servers do not read a log without one."""
+        return bool(self._snapshots())
+
+    def purge(self, retain: int) -> list[str]:
+        """Remove all but the newest snapshots, and the logs that only older ones need; the paths removed."""
+        snapshots = self._snapshots()
+        if len(snapshots) <= retain:
+            return []
+        removed = [posixpath.join(self.snapshots_dir, name) for _, name in snapshots[retain:]]
+        names = self._files.list(self.logs_dir)
+        needed = {name for _, name in logs_from(names, snapshots[retain - 1][0])}
+        removed += [
+            posixpath.join(self.logs_dir, name)
+            for name in names
+            if zxid_of_name(name, "log") is not None and name not in needed
+        ]
+        for path in removed:
+            self._files.remove(path)
+        return removed
+
+
+class SnapshotWriter:
+    """Writes one snapshot in parts, under a temporary name until it is whole and synced."""
+
+    def __init__(self, files: Files, directory: str, database: Database) -> None:
+        self._files = files
+        self._directory = directory
+        self.path = posixpath.join(directory, snapshot_name(database.last_zxid))
+        self._parts = encode_snapshot(database)
+        self._first: bytes | None = next(self._parts)  # from here on the state is fixed
+        self._file: File | None = None
+
+    def next_part(self) -> bytes | None:
+        """The next part to write; None at the end. Cheap enough to be called between requests."""
+        part, self._first = self._first, None
+        return part if part is not None else next(self._parts, None)
+
+    def write(self, part: bytes) -> None:
+        """Write a part; fit for another thread."""
+        if self._file is None:
+            temporary = self.path + _TEMPORARY
+            if self._files.exists(temporary):
+                self._files.remove(temporary)
+            self._file = self._files.open(temporary, create=True)
+        self._file.append([part])
+
+    def finish(self) -> None:
+        """Sync, and give the file its name; fit for another thread."""
+        assert self._file is not None
+        self._file.sync()
+        self._file.close()
+        self._files.rename(self.path + _TEMPORARY, self.path)
+        self._files.sync_dir(self._directory)

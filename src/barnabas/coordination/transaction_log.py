@@ -1,0 +1,257 @@
+r"""The transaction log, in Apache ZooKeeper's format.
+
+A file ``log.<zxid in hex>`` begins with the transaction of that zxid:
+
+    16 bytes   FileHeader: magic "ZKLG", version 2, dbid 0
+    entries    Long   Adler-32 of the payload
+               Int    the payload's size
+               ...    TxnHeader, the transaction's record, TxnDigest
+               0x42   the end of the entry
+    zeros      room that is reserved ahead (preAllocSize)
+
+A batch of entries is written and synced before any of them is acknowledged, so a crash can leave only the last batch
+torn. Whatever is invalid at the end of a file is cut off at the next start; whatever is invalid with valid entries
+behind it is damage, and the server refuses to start, for it would forget acknowledged transactions.
+"""
+
+import logging
+import posixpath
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import File, Files
+from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from, encode_into
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.transactions import (
+    TRANSACTION_TYPES,
+    CreateTxn,
+    CreateTxnV0,
+    FileHeader,
+    Transaction,
+    TxnDigest,
+    TxnHeader,
+)
+
+__all__ = [
+    "LogEntry",
+    "TransactionLog",
+    "decode_entry",
+    "encode_entry",
+    "log_name",
+    "logs_from",
+    "read_log",
+    "zxid_of_name",
+]
+
+LOG_MAGIC = int.from_bytes(b"ZKLG", "big")
+VERSION = 2
+HEADER_BYTES = 16
+
+_logger = logging.getLogger(__name__)
+_ENTRY = struct.Struct(">qi")
+_END = b"B"
+_CHUNK_BYTES = 1 << 20
+_RESERVE_BEFORE_END_BYTES = 4096
+_TXN_HEADER_BYTES = 32
+_POSSIBLE_ENTRY = re.compile(rb"(?s)(?=\0{4}.{4}[\0-\x3f].{3})")  # the checksum fills half of its Long
+
+LogEntry = tuple[TxnHeader, Transaction | None, TxnDigest | None]
+
+
+def log_name(zxid: int) -> str:
+    """The name of the file that begins with the transaction."""
+    return f"log.{zxid:x}"
+
+
+def zxid_of_name(name: str, prefix: str) -> int | None:
+    """The zxid in a file's name; None for other files."""
+    start, _, digits = name.partition(".")
+    if start != prefix or not digits:
+        return None
+    try:
+        return int(digits, 16)
+    except ValueError:
+        return None
+
+
+def encode_entry(header: TxnHeader, txn: Transaction, digest: TxnDigest | None) -> bytearray:
+    """An entry's bytes in the log."""
+    entry = bytearray(_ENTRY.size)
+    encode_into(entry, header)
+    encode_into(entry, txn)
+    if digest is not None:
+        encode_into(entry, digest)
+    payload = memoryview(entry)[_ENTRY.size :]
+    checksum, size = zlib.adler32(payload), len(payload)
+    payload.release()
+    _ENTRY.pack_into(entry, 0, checksum, size)
+    entry += _END
+    return entry
+
+
+def decode_entry(payload: bytes) -> LogEntry:
+    """What an entry's payload says. Raises `MalformedRecordError`."""
+    header, offset = decode_from(TxnHeader, payload)
+    record_type = TRANSACTION_TYPES.get(header.type)
+    if record_type is None:
+        raise MalformedRecordError(f"transaction 0x{header.zxid:x} has the unknown type {header.type}")
+    if header.type == OpCode.CLOSE_SESSION and offset == len(payload):
+        return header, None, None  # a log of ZooKeeper before 3.5
+    txn: Transaction
+    try:
+        txn, offset = decode_from(record_type, payload, offset)
+    except MalformedRecordError:
+        if record_type is not CreateTxn:
+            raise
+        old = decode(CreateTxnV0, payload, offset)  # a log of ZooKeeper before 3.4
+        return header, CreateTxn(old.path, old.data, old.acl, old.ephemeral, -1), None
+    digest = decode(TxnDigest, payload, offset) if len(payload) - offset >= 12 else None
+    return header, txn, digest
+
+
+def logs_from(names: Sequence[str], zxid: int) -> list[tuple[int, str]]:
+    """The files that hold the transactions after ``zxid``, in order, with their first zxids."""
+    found = sorted((first, name) for name in names if (first := zxid_of_name(name, "log")) is not None)
+    start = max((first for first, _ in found if first <= zxid + 1), default=-1)
+    return [(first, name) for first, name in found if first >= start]
+
+
+def read_log(files: Files, path: str, *, repair: bool) -> Iterator[bytes]:
+    """The payloads in a file, in order; ``repair`` cuts an invalid end off.
+
+    Raises `CorruptDataError` for a file that is no log, and for damage that is not at its end.
+    """
+    file = files.open(path, read_only=not repair)
+    try:
+        _check_header(file, path)
+        position = HEADER_BYTES
+        chunk, chunk_start = b"", position
+        while True:
+            offset = position - chunk_start
+            payload = _payload_at(chunk, offset)
+            if payload is None and chunk_start + len(chunk) < file.size():
+                # Not enough bytes in hand, or damage: look again with all that the entry says it needs.
+                size = _entry_bytes(file, position)
+                chunk, chunk_start = file.read_at(position, max(size, _CHUNK_BYTES)), position
+                payload = _payload_at(chunk, 0)
+            if payload is None:
+                break
+            yield payload
+            position += _ENTRY.size + len(payload) + 1
+        _check_end(file, path, position)
+        if repair and file.size() > position:
+            file.truncate(position)
+            file.sync()
+    finally:
+        file.close()
+
+
+def _check_header(file: File, path: str) -> None:
+    try:
+        header = decode(FileHeader, file.read_at(0, HEADER_BYTES))
+    except MalformedRecordError:
+        raise CorruptDataError(f"{path} is too short for a transaction log") from None
+    if header.magic != LOG_MAGIC or header.version != VERSION:
+        raise CorruptDataError(f"{path} is not a transaction log of version {VERSION}")
+
+
+def _entry_bytes(file: File, position: int) -> int:
+    """How many bytes the entry at ``position`` claims, within the file."""
+    head = file.read_at(position, _ENTRY.size)
+    if len(head) < _ENTRY.size:
+        return 0
+    size: int = _ENTRY.unpack(head)[1]
+    return min(max(size, 0) + _ENTRY.size + 1, file.size() - position)
+
+
+def _payload_at(data: bytes, offset: int) -> bytes | None:
+    """The payload of a whole and valid entry at ``offset``, else None."""
+    start = offset + _ENTRY.size
+    if start > len(data):
+        return None
+    checksum, size = _ENTRY.unpack_from(data, offset)
+    end = start + size
+    if size < _TXN_HEADER_BYTES or data[end : end + 1] != _END:
+        return None
+    payload = data[start:end]
+    return payload if zlib.adler32(payload) == checksum else None
+
+
+def _check_end(file: File, path: str, position: int) -> None:
+    """Raise when a valid entry stands behind the invalid one at ``position``."""
+    window = b""
+    offset = position
+    while data := file.read_at(offset + len(window), _CHUNK_BYTES):
+        window += data
+        if not window.strip(b"\0"):
+            offset += len(window)
+            window = b""
+            continue
+        for match in _POSSIBLE_ENTRY.finditer(window):
+            if match.start() + offset > position and _payload_at(window, match.start()) is not None:
+                raise CorruptDataError(
+                    f"{path} is damaged at byte {position}: valid transactions follow at byte {offset + match.start()}. "
+                    "The server does not start, for it would forget acknowledged transactions. Restore the file, or "
+                    "take this server's data directory away and let it copy the state from the other servers."
+                )
+        # An entry may straddle the chunks: keep what could be its beginning.
+        keep = min(len(window), _CHUNK_BYTES)
+        offset += len(window) - keep
+        window = window[len(window) - keep :]
+
+
+class TransactionLog:
+    """Appends to the current file and starts new ones."""
+
+    def __init__(self, files: Files, directory: str, *, preallocate_bytes: int, sync: bool = True) -> None:
+        self._files = files
+        self._directory = directory
+        self._preallocate_bytes = preallocate_bytes
+        self._sync = sync
+        self._file: File | None = None
+        self._position = 0
+
+    def append(self, first_zxid: int, entries: Sequence[bytes | bytearray]) -> None:
+        """Write the entries and return when they are on stable storage; ``first_zxid`` is the first one's.
+
+        After an OSError the log's state is unknown, and the server must stop: a second sync could lie.
+        """
+        file = self._file
+        if file is None:
+            file = self._open(first_zxid)
+        batch = b"".join(entries)
+        end = self._position + len(batch)
+        if self._preallocate_bytes and end + _RESERVE_BEFORE_END_BYTES > file.size():
+            file.truncate(end - end % self._preallocate_bytes + self._preallocate_bytes)
+        file.write_at(self._position, batch)
+        self._position = end
+        if self._sync:
+            file.sync()
+
+    def _open(self, first_zxid: int) -> File:
+        path = posixpath.join(self._directory, log_name(first_zxid))
+        if self._files.exists(path):
+            # A file without a valid transaction, from a crash in its first moment; its end was checked at the start.
+            self._files.remove(path)
+        _logger.info("Creating new log file: %s", path)
+        file = self._file = self._files.open(path, create=True)
+        header = bytearray()
+        encode_into(header, FileHeader(LOG_MAGIC, VERSION, 0))
+        file.write_at(0, header)
+        self._position = HEADER_BYTES
+        self._files.sync_dir(self._directory)
+        return file
+
+    def roll(self) -> None:
+        """Let the next transaction begin a new file."""
+        if self._file is not None:
+            self._file.truncate(self._position)  # the reserved room goes back
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        """Close the current file; what was appended is synced already."""
+        self.roll()

@@ -1,0 +1,277 @@
+"""The tree of nodes, and what is counted beside it.
+
+`View` is what the operations apply transactions to: the `Tree` itself, or `Staged`, the tree with the transactions on
+top that are decided but not committed. Both keep the digest as they go.
+
+Only committed changes reach the `Tree`, one after the other, with rising zxids; whoever reads it sees them all or not.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from barnabas.coordination.node import Node
+from barnabas.coordination.paths import CONFIG_PATH, QUOTA_PATH, SYSTEM_PATH, parent_of
+from barnabas.coordination.quotas import Quotas
+from barnabas.wire.jute.opcodes import EventType
+from barnabas.wire.jute.records import ACL, OPEN_ACL, READ_ACL
+
+__all__ = ["Change", "Event", "Staged", "Tree", "View"]
+
+_DIGEST_MASK = (1 << 64) - 1
+
+Change = tuple[str, Node | None]
+"""A path and the node that stands there now, or None."""
+
+
+class Event(NamedTuple):
+    """What a transaction tells to watches: on data watches, child watches, or (deletion) both."""
+
+    type: EventType
+    path: str
+    acl: tuple[ACL, ...]
+    """Who may read the node, and so may be told."""
+
+
+class View(Protocol):
+    """A tree that transactions are applied to."""
+
+    def get(self, path: str) -> Node | None: ...
+
+    def put(self, path: str, node: Node) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
+        """The one tuple that stands for equal lists."""
+        ...
+
+    def ephemerals_of(self, session_id: int) -> set[str]:
+        """Paths of the session's ephemerals; the caller may change the set."""
+        ...
+
+
+class Tree:
+    """All committed nodes by path, with the indexes that make the operations cheap."""
+
+    __slots__ = ("_acls", "_digest", "children", "containers", "data_bytes", "ephemerals", "nodes", "quotas", "ttls")
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.children: dict[str, set[str]] = {}
+        """Names below a path; no entry where there are none."""
+        self.ephemerals: dict[int, set[str]] = {}
+        self.containers: set[str] = set()
+        self.ttls: set[str] = set()
+        self.data_bytes = 0
+        """Bytes of all paths and data."""
+        self.quotas = Quotas()
+        self._digest = 0
+        self._acls: dict[tuple[ACL, ...], tuple[ACL, ...]] = {}
+        for acl in (OPEN_ACL, READ_ACL):
+            self._acls[acl] = acl
+        self.put("/", Node.system("/", 1))
+        self.put(SYSTEM_PATH, Node.system(SYSTEM_PATH, 2))
+        self.put(QUOTA_PATH, Node.system(QUOTA_PATH, 0))
+        self.put(CONFIG_PATH, Node.system(CONFIG_PATH, 0, READ_ACL, aversion=-1))
+
+    @property
+    def digest(self) -> int:
+        """The sum of the nodes' digests, as a signed 64-bit number."""
+        value = self._digest & _DIGEST_MASK
+        return value - (1 << 64) if value >> 63 else value
+
+    def get(self, path: str) -> Node | None:
+        return self.nodes.get(path or "/")
+
+    def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
+        key = tuple(acl or ())
+        return self._acls.setdefault(key, key)
+
+    def known_acls(self) -> list[tuple[ACL, ...]]:
+        """All access control lists that nodes have; some may be no longer in use."""
+        return list(self._acls)
+
+    def forget_unused_acls(self) -> None:
+        """Drop access control lists that no node has, so that a client cannot fill memory with them."""
+        self._acls = {acl: acl for acl in (OPEN_ACL, READ_ACL)}
+        for node in self.nodes.values():
+            self._acls[node.acl] = node.acl
+
+    def ephemerals_of(self, session_id: int) -> set[str]:
+        return set(self.ephemerals.get(session_id, ()))
+
+    def put(self, path: str, node: Node) -> None:
+        old = self.nodes.get(path)
+        self.nodes[path] = node
+        data_bytes = len(node.data or b"")
+        if old is None:
+            self._digest += node.digest
+            self.data_bytes += len(path) + data_bytes
+            self._created(path, node)
+            grown = data_bytes
+        else:
+            self._digest += node.digest - old.digest
+            grown = data_bytes - len(old.data or b"")
+            self.data_bytes += grown
+        if self.quotas:
+            self.quotas.changed(self.nodes, path, grown, 1 if old is None else 0)
+
+    def _created(self, path: str, node: Node) -> None:
+        if path != "/":
+            slash = path.rfind("/")
+            parent, name = path[:slash] or "/", path[slash + 1 :]
+            names = self.children.get(parent)
+            if names is None:
+                self.children[parent] = {name}
+            else:
+                names.add(name)
+            if parent.startswith(QUOTA_PATH):
+                self.quotas.created(self.nodes, self.children, parent, name)
+        if node.owner:
+            if node.is_container:
+                self.containers.add(path)
+            elif node.ttl_ms is not None:
+                self.ttls.add(path)
+            else:
+                self.ephemerals.setdefault(node.owner, set()).add(path)
+
+    def remove(self, path: str) -> None:
+        node = self.nodes.pop(path)
+        self._digest -= node.digest
+        data_bytes = len(node.data or b"")
+        self.data_bytes -= len(path) + data_bytes
+        parent = parent_of(path)
+        name = path[path.rfind("/") + 1 :]
+        names = self.children[parent]
+        names.discard(name)
+        if not names:
+            del self.children[parent]
+        if node.owner:
+            self.containers.discard(path)
+            self.ttls.discard(path)
+            owned = self.ephemerals.get(node.owner)
+            if owned is not None:
+                owned.discard(path)
+                if not owned:
+                    del self.ephemerals[node.owner]
+        if self.quotas:
+            self.quotas.deleted(parent, name)
+            self.quotas.changed(self.nodes, path, -data_bytes, -1)
+
+    def install(self, changes: list[Change]) -> None:
+        """Make the changes that a transaction made when it was staged."""
+        for path, node in changes:
+            if node is not None:
+                self.put(path, node)
+            else:
+                self.remove(path)
+
+    def names_below(self, path: str) -> list[str]:
+        """The names of a node's children."""
+        return list(self.children.get(path or "/", ()))
+
+    def count_below(self, path: str) -> int:
+        """How many nodes there are below the path, at all levels."""
+        prefix = "/" if path in ("", "/") else path + "/"
+        if prefix == "/":
+            return len(self.nodes) - 1
+        return sum(1 for each in self.nodes if each.startswith(prefix))
+
+    def replace_all(self, nodes: Iterable[tuple[str, Node]]) -> None:
+        """Load a snapshot's nodes, parents before children, in the place of what is there."""
+        self.nodes.clear()
+        self.children.clear()
+        self.ephemerals.clear()
+        self.containers.clear()
+        self.ttls.clear()
+        self.data_bytes = self._digest = 0
+        self.quotas = Quotas()
+        for path, node in nodes:
+            node.acl = self._acls.setdefault(node.acl, node.acl)
+            self.put(path, node)
+        for path, names in self.children.items():
+            self.nodes[path].num_children = len(names)
+        if self.quotas:
+            self.quotas.loaded(self.nodes, self.children)
+
+
+_StagedNode = tuple[Node | None, list[Change]]
+"""A node, and the changes of the transaction that put it there."""
+
+
+class Staged:
+    """The tree as it will be when all that is decided is committed.
+
+    A change stands here until its own transaction is committed; a later one to the same path outlives it.
+    """
+
+    __slots__ = ("_before", "_changes", "_digest", "_nodes", "_tree")
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._nodes: dict[str, _StagedNode] = {}
+        self._changes: list[Change] = []
+        self._before: list[tuple[str, _StagedNode | None, int]] = []
+        self._digest = tree.digest
+
+    @property
+    def digest(self) -> int:
+        """The digest after all staged transactions, as a signed 64-bit number."""
+        value = self._digest & _DIGEST_MASK
+        return value - (1 << 64) if value >> 63 else value
+
+    def begin(self) -> list[Change]:
+        """Start a transaction; the list that its changes gather in."""
+        self._changes = []
+        self._before = []
+        return self._changes
+
+    def roll_back(self) -> None:
+        """Undo the current transaction's changes."""
+        for path, staged, digest in reversed(self._before):
+            if staged is None:
+                del self._nodes[path]
+            else:
+                self._nodes[path] = staged
+            self._digest = digest
+        self._before.clear()
+        self._changes.clear()
+
+    def commit(self, changes: list[Change]) -> None:
+        """Move a transaction's changes to the tree."""
+        self._tree.install(changes)
+        nodes = self._nodes
+        for path, _ in changes:
+            staged = nodes.get(path)
+            if staged is not None and staged[1] is changes:
+                del nodes[path]
+
+    def get(self, path: str) -> Node | None:
+        staged = self._nodes.get(path or "/")
+        return staged[0] if staged is not None else self._tree.nodes.get(path or "/")
+
+    def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
+        return self._tree.intern(acl)
+
+    def put(self, path: str, node: Node) -> None:
+        self._stage(path, node, node.digest)
+
+    def remove(self, path: str) -> None:
+        self._stage(path, None, 0)
+
+    def _stage(self, path: str, node: Node | None, digest: int) -> None:
+        staged = self._nodes.get(path)
+        old = staged[0] if staged is not None else self._tree.nodes.get(path)
+        self._before.append((path, staged, self._digest))
+        self._digest += digest - (old.digest if old is not None else 0)
+        self._nodes[path] = (node, self._changes)
+        self._changes.append((path, node))
+
+    def ephemerals_of(self, session_id: int) -> set[str]:
+        paths = self._tree.ephemerals_of(session_id)
+        for path, (node, _) in self._nodes.items():
+            if node is not None and node.owner == session_id:
+                paths.add(path)
+            else:
+                paths.discard(path)
+        return paths

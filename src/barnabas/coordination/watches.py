@@ -1,0 +1,165 @@
+"""Who wants to hear of changes to which paths.
+
+There are two kinds of watches, as in ZooKeeper: data watches (set by exists and getData; they hear of creation,
+deletion and new data) and child watches (set by getChildren; they hear of deletion and of children that come and go).
+A watch is gone when it has fired, unless it is persistent (both kinds at once); a recursive one hears of everything
+below its path too, with the exception of NODE_CHILDREN_CHANGED, which the children's own events make redundant.
+
+A transaction's event reaches a watcher once, even if several of its watches match. The processor hands events to
+watchers when it commits the transaction, which is before any later reply: so a client hears of a change before it can
+see it.
+"""
+
+from collections.abc import Iterable
+from enum import IntFlag
+from typing import Generic, Protocol, TypeVar
+
+from barnabas.coordination.tree import Event
+from barnabas.wire.jute.opcodes import EventType, WatcherType
+
+__all__ = ["WatchMode", "Watcher", "Watches"]
+
+
+class Watcher(Protocol):
+    """Who is told of events; a connection."""
+
+    def notify(self, event: Event) -> None: ...
+
+
+W = TypeVar("W", bound=Watcher)
+
+
+class WatchMode(IntFlag):
+    """How a watch lives; one watcher may have several on a path."""
+
+    ONCE = 1
+    PERSISTENT = 2
+    RECURSIVE = 4
+
+
+class _Table(Generic[W]):
+    """Watches of one kind, by path and by watcher."""
+
+    __slots__ = ("by_path", "by_watcher", "recursive")
+
+    def __init__(self) -> None:
+        self.by_path: dict[str, dict[W, WatchMode]] = {}
+        self.by_watcher: dict[W, set[str]] = {}
+        self.recursive = 0  # how many there are: without one, no path above needs to be looked at
+
+    def add(self, path: str, watcher: W, mode: WatchMode) -> None:
+        watchers = self.by_path.setdefault(path, {})
+        before = watchers.get(watcher, WatchMode(0))
+        watchers[watcher] = before | mode
+        if mode & WatchMode.RECURSIVE and not before & WatchMode.RECURSIVE:
+            self.recursive += 1
+        self.by_watcher.setdefault(watcher, set()).add(path)
+
+    def remove(self, path: str, watcher: W) -> bool:
+        watchers = self.by_path.get(path)
+        if watchers is None or watcher not in watchers:
+            return False
+        if watchers.pop(watcher) & WatchMode.RECURSIVE:
+            self.recursive -= 1
+        if not watchers:
+            del self.by_path[path]
+        paths = self.by_watcher[watcher]
+        paths.discard(path)
+        if not paths:
+            del self.by_watcher[watcher]
+        return True
+
+    def remove_watcher(self, watcher: W) -> None:
+        for path in list(self.by_watcher.get(watcher, ())):
+            self.remove(path, watcher)
+
+    def has(self, path: str, watcher: W) -> bool:
+        return watcher in self.by_path.get(path, ())
+
+    def fire(self, event_type: EventType, path: str, hearers: dict[W, None]) -> None:
+        """Add those who are to hear of it to ``hearers``; watches for one event end here."""
+        watchers = self.by_path.get(path)
+        if watchers is not None:
+            for watcher, mode in list(watchers.items()):
+                if mode & (WatchMode.ONCE | WatchMode.PERSISTENT) or event_type != EventType.NODE_CHILDREN_CHANGED:
+                    hearers[watcher] = None
+                if mode == WatchMode.ONCE:
+                    self.remove(path, watcher)
+                elif mode & WatchMode.ONCE:
+                    watchers[watcher] = mode & ~WatchMode.ONCE
+        if self.recursive and event_type != EventType.NODE_CHILDREN_CHANGED:
+            above = path
+            while above != "/":
+                above = above[: above.rfind("/")] or "/"
+                for watcher, mode in self.by_path.get(above, {}).items():
+                    if mode & WatchMode.RECURSIVE:
+                        hearers[watcher] = None
+
+
+class Watches(Generic[W]):
+    """All watches of a server."""
+
+    __slots__ = ("_children", "_data")
+
+    def __init__(self) -> None:
+        self._data: _Table[W] = _Table()
+        self._children: _Table[W] = _Table()
+
+    def add_data(self, path: str, watcher: W) -> None:
+        self._data.add(path, watcher, WatchMode.ONCE)
+
+    def add_children(self, path: str, watcher: W) -> None:
+        self._children.add(path, watcher, WatchMode.ONCE)
+
+    def add_persistent(self, path: str, watcher: W, mode: WatchMode) -> None:
+        """A watch of both kinds that stays."""
+        self._data.add(path, watcher, mode)
+        self._children.add(path, watcher, mode)
+
+    def remove(self, path: str, watcher: W, kind: WatcherType) -> bool:
+        """Take the watcher's watches of a kind off a path; whether there were any."""
+        data = kind != WatcherType.CHILDREN and self._data.remove(path, watcher)
+        children = kind != WatcherType.DATA and self._children.remove(path, watcher)
+        return data or children
+
+    def remove_watcher(self, watcher: W) -> None:
+        """A connection is gone, and its watches with it."""
+        self._data.remove_watcher(watcher)
+        self._children.remove_watcher(watcher)
+
+    def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
+        """Whether the watcher has a watch of a kind on the path."""
+        return (kind != WatcherType.CHILDREN and self._data.has(path, watcher)) or (
+            kind != WatcherType.DATA and self._children.has(path, watcher)
+        )
+
+    def fire(self, events: Iterable[Event]) -> None:
+        """Tell the watchers of what a transaction changed, in order."""
+        data, children = self._data, self._children
+        if not data.by_path and not children.by_path:
+            return
+        for event in events:
+            hearers: dict[W, None] = {}
+            if event.type != EventType.NODE_CHILDREN_CHANGED:
+                data.fire(event.type, event.path, hearers)
+            if event.type in (EventType.NODE_CHILDREN_CHANGED, EventType.NODE_DELETED):
+                children.fire(event.type, event.path, hearers)
+            for watcher in hearers:
+                watcher.notify(event)
+
+    def counts(self) -> tuple[int, int, int]:
+        """How many watchers, watched paths and watches there are."""
+        watchers = self._data.by_watcher.keys() | self._children.by_watcher.keys()
+        paths = self._data.by_path.keys() | self._children.by_path.keys()
+        return len(watchers), len(paths), len(self)
+
+    def __len__(self) -> int:
+        return sum(len(watchers) for table in (self._data, self._children) for watchers in table.by_path.values())
+
+    def by_path(self) -> dict[str, set[W]]:
+        """The watchers of each path."""
+        found: dict[str, set[W]] = {}
+        for table in (self._data, self._children):
+            for path, watchers in table.by_path.items():
+                found.setdefault(path, set()).update(watchers)
+        return found
