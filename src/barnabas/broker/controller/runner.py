@@ -128,6 +128,7 @@ class Controller:
         self._created_done: list[asyncio.Future[None]] = []
         self._outboxes = Outboxes(channels, self._answered, self._spawn, asyncio.sleep)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._progress_listeners: list[Callable[[], None]] = []
         self._znodes = ZnodeAccess(client, self._watch_for)
         self._task: asyncio.Task[None] | None = None
         self._balance_timer: asyncio.TimerHandle | None = None
@@ -153,6 +154,10 @@ class Controller:
     def state(self) -> ControllerState:
         """To look at; it changes between events."""
         return self._state
+
+    def on_progress(self, listener: Callable[[], None]) -> None:
+        """Have ``listener`` called after each event that this broker handled as controller."""
+        self._progress_listeners.append(listener)
 
     async def start(self) -> None:
         """Register the broker and stand for election; returns when the first election is over."""
@@ -575,6 +580,8 @@ class Controller:
                     raise ControllerMovedError(f"Broker {self._broker_id} lost the office of controller meanwhile")
         except StopIteration as end:
             result: T = end.value
+            for told in self._progress_listeners:
+                told()
             return result
         finally:
             running.close()

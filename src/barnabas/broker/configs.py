@@ -1,0 +1,370 @@
+"""Configuration that changes while brokers run: of topics, of one broker, of all brokers (KIP-226).
+
+Texts live in ``/config/topics/NAME``, ``/config/brokers/ID`` and ``/config/brokers/<default>``. Whoever changes them
+leaves a sequential note in ``/config/changes``; every broker watches that place, reads the entity again and applies it
+at once. A broker's property takes its value from the first of these that has it:
+
+    dynamic for this broker  >  dynamic for all brokers  >  its properties file  >  the default
+
+and a topic's from its own configuration, then the broker's property that gives its default (`log.settings`).
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.settings import Definitions, Kind, Values
+from barnabas.broker.node import Node
+from barnabas.broker.settings import DEFINITIONS, UPDATE_MODES, UpdateMode
+from barnabas.broker.znodes import (
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES,
+    DEFAULT_ENTITY,
+    ZnodeFormatError,
+    config_path,
+    decode_config,
+    decode_config_change,
+    encode_config,
+    encode_config_change,
+)
+from barnabas.coordination.client import SessionEvent
+from barnabas.coordination.client_operations import WatchEvent, create, delete, get, get_children, set_data
+from barnabas.log.settings import TOPIC_SETTINGS, LogConfig, defaults_from_broker
+from barnabas.wire.jute.errors import ErrorCode as Keeper
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.jute.opcodes import CreateMode
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["Configs", "Operation", "change_texts", "validate_broker_config"]
+
+log = logging.getLogger(__name__)
+
+_CHANGE_LIFETIME_MS = 15 * 60 * 1000
+_RETRY_MS = 1000
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+Operation = tuple[str, int, str | None]
+"""Name, what to do (KIP-339's numbers), and the value."""
+
+
+def change_texts(texts: Mapping[str, str], operations: Iterable[Operation], definitions: Definitions) -> dict[str, str]:
+    """Texts after the operations of IncrementalAlterConfigs; raises `KafkaError` with Kafka's words."""
+    changed = dict(texts)
+    for name, operation, value in operations:
+        if operation == SET:
+            changed[name] = value or ""
+        elif operation == DELETE:
+            changed.pop(name, None)
+        elif operation in (APPEND, SUBTRACT):
+            word = "append" if operation == APPEND else "subtract"
+            if name not in definitions or definitions[name].kind is not Kind.LIST:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"Config value {word} is not allowed for config key: {name}")
+            old = [item for item in (changed.get(name, definitions[name].default) or "").split(",") if item]
+            given = [item for item in (value or "").split(",") if item]
+            if operation == APPEND:
+                new = old + [item for item in given if item not in old]
+            else:
+                new = [item for item in old if item not in given]
+            changed[name] = ",".join(new)
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}")
+    return changed
+
+
+def validate_broker_config(settings: Values, texts: Mapping[str, str], *, per_broker: bool) -> Values:
+    """The settings under new dynamic texts; raises `ConfigError` for what cannot change, or not to that."""
+    fixed = sorted(name for name in texts if name in DEFINITIONS and name not in UPDATE_MODES)
+    if fixed:
+        raise ConfigError(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
+    if not per_broker:
+        single = sorted(name for name in texts if UPDATE_MODES.get(name) is UpdateMode.PER_BROKER)
+        if single:
+            raise ConfigError(
+                "Cannot update these configs at default cluster level, broker id must be specified: "
+                f"Set({', '.join(single)})"
+            )
+    changed = settings.replace(texts)
+    LogConfig({}, defaults_from_broker(changed.texts))
+    return changed
+
+
+class Configs:
+    """This broker's view of all dynamic configuration, and the way to change it."""
+
+    def __init__(self, node: Node) -> None:
+        """``node.settings`` are the properties file's values; it is replaced when dynamic ones change them."""
+        self._node = node
+        self.static = node.settings
+        self.cluster_texts: dict[str, str] = {}
+        self.broker_texts: dict[str, str] = {}
+        self._topics: dict[str, dict[str, str]] = {}
+        self._fetching: set[str] = set()
+        self._last_change = -1
+        self._processing = False
+        self._again = False
+        self._defaults = defaults_from_broker(node.settings.texts)
+        self._topic_listeners: list[Callable[[str, LogConfig], None]] = []
+        self._settings_listeners: list[Callable[[Values], None]] = []
+
+    # Looking
+
+    @property
+    def topic_defaults(self) -> Mapping[str, str]:
+        """What this broker's properties make of topics that say nothing, as texts."""
+        return self._defaults
+
+    def topic_texts(self, topic: str) -> Mapping[str, str]:
+        """The topic's own configuration, as far as it is known here."""
+        return self._topics.get(topic, {})
+
+    def log_config(self, topic: str) -> LogConfig:
+        """A topic's configuration, for its log.
+
+        One that is not known yet is fetched, and told to those who asked `on_topic`; meanwhile defaults hold.
+        """
+        if topic not in self._topics and topic not in self._fetching:
+            self._fetching.add(topic)
+            self._node.spawn(self._fetch_and_tell(topic))
+        return self._log_config(topic)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        try:
+            return LogConfig(self._topics.get(topic), self._defaults)
+        except ConfigError as error:
+            # Only a hand-written znode gets here. The log must still exist, under what is certain.
+            log.error("The configuration of topic %s is left out: %s", topic, error)
+            return LogConfig({}, self._defaults)
+
+    def on_topic(self, listener: Callable[[str, LogConfig], None]) -> None:
+        """Have ``listener`` called when a topic's configuration is another than was told."""
+        self._topic_listeners.append(listener)
+
+    def on_settings(self, listener: Callable[[Values], None]) -> None:
+        """Have ``listener`` called when this broker's settings changed; `Node.settings` is the new value by then."""
+        self._settings_listeners.append(listener)
+
+    def learn_topic(self, topic: str, texts: Mapping[str, str]) -> None:
+        """What this broker itself just wrote for a new topic."""
+        self._topics[topic] = dict(texts)
+
+    def forget_topic(self, topic: str) -> None:
+        self._topics.pop(topic, None)
+
+    # Loading
+
+    async def load(self) -> None:
+        """Read everything and begin to watch; before any log is opened."""
+        client = self._node.coordination
+        client.on_session(self._session_event)
+        await self._watch_changes()
+        names, _ = await client.get_children("/config/topics")
+        await self.fetch(names)
+        await self._load_broker()
+
+    async def fetch(self, topics: Sequence[str]) -> None:
+        """Read the configurations of topics; a topic without one has none."""
+        paths = [config_path("topics", topic) for topic in topics]
+        results = await self._node.coordination.batch([get(path) for path in paths])
+        for topic, path, result in zip(topics, paths, results, strict=True):
+            if isinstance(result, KeeperError):
+                if result.code is not Keeper.NO_NODE:
+                    raise result
+                self._topics[topic] = {}
+            else:
+                self._topics[topic] = _texts(path, result[0])
+
+    async def fetch_missing(self, topics: Iterable[str]) -> None:
+        """As `fetch`, for those topics that are not known yet; before their logs are made."""
+        missing = [topic for topic in topics if topic not in self._topics]
+        if missing:
+            await self.fetch(missing)
+
+    async def _fetch_and_tell(self, topic: str) -> None:
+        try:
+            await self.fetch([topic])
+        finally:
+            self._fetching.discard(topic)
+        if self._topics.get(topic):
+            self._tell_topic(topic)
+
+    def _tell_topic(self, topic: str) -> None:
+        config = self._log_config(topic)
+        for listener in self._topic_listeners:
+            listener(topic, config)
+
+    async def _load_broker(self) -> None:
+        paths = [config_path("brokers", name) for name in (DEFAULT_ENTITY, str(self._node.broker_id))]
+        found = []
+        for path, result in zip(paths, await self._node.coordination.batch([get(p) for p in paths]), strict=True):
+            if isinstance(result, KeeperError) and result.code is not Keeper.NO_NODE:
+                raise result
+            found.append({} if isinstance(result, KeeperError) else _texts(path, result[0]))
+        self._apply_broker(*found)
+
+    def _apply_broker(self, cluster_texts: dict[str, str], broker_texts: dict[str, str]) -> None:
+        self.cluster_texts, self.broker_texts = cluster_texts, broker_texts
+        accepted = self.static
+        for texts, per_broker in ((cluster_texts, False), (broker_texts, True)):
+            for name, text in texts.items():
+                try:
+                    accepted = validate_broker_config(accepted, {name: text}, per_broker=per_broker)
+                except ConfigError as error:
+                    log.error("Dynamic configuration %s=%s is left out: %s", name, text, error)
+        if accepted.texts == self._node.settings.texts:
+            return
+        self._node.settings = accepted
+        for listener in self._settings_listeners:
+            listener(accepted)
+        defaults = defaults_from_broker(accepted.texts)
+        if defaults != self._defaults:
+            self._defaults = defaults
+            topics = {partition.name.topic for partition in self._node.replicas}
+            for topic in topics:
+                self._tell_topic(topic)
+
+    # Changes
+
+    def _session_event(self, event: SessionEvent) -> None:
+        if event is SessionEvent.CREATED:
+            self._changes_noted(None)
+
+    def _changes_noted(self, _event: WatchEvent | None) -> None:
+        if self._processing:
+            self._again = True
+            return
+        self._processing = True
+        self._node.spawn(self._process_changes())
+
+    async def _process_changes(self) -> None:
+        try:
+            again = True
+            while again:
+                self._again = False
+                await self._watch_changes()
+                again = self._again
+        except KeeperError as error:
+            # The next connection, or the next try, reads it all again: notes wait for fifteen minutes.
+            log.warning("Changes of configuration could not be read: %s", error)
+            self._node.call_later(_RETRY_MS, lambda: self._changes_noted(None))
+        finally:
+            self._processing = False
+
+    async def _watch_changes(self) -> None:
+        """Watch for notes, and work through those that are new."""
+        client = self._node.coordination
+        names, _ = await client.run(get_children(CONFIG_CHANGES, self._changes_noted))
+        numbered = sorted(
+            (int(name.removeprefix(CONFIG_CHANGE_PREFIX)), name)
+            for name in names
+            if name.removeprefix(CONFIG_CHANGE_PREFIX).isdecimal()
+        )
+        paths = [f"{CONFIG_CHANGES}/{name}" for _, name in numbered]
+        results = await client.batch([get(path) for path in paths])
+        entities: dict[str, None] = {}
+        expired: list[str] = []
+        now_ms = self._node.clock.wall_ms()
+        for (number, _), path, result in zip(numbered, paths, results, strict=True):
+            if isinstance(result, KeeperError):
+                continue  # another broker purged it
+            data, stat = result
+            if now_ms - stat.ctime > _CHANGE_LIFETIME_MS:
+                expired.append(path)
+            if number > self._last_change:
+                self._last_change = number
+                try:
+                    entities[decode_config_change(path, data)] = None
+                except ZnodeFormatError as error:
+                    log.error("%s", error)
+        await self._reload(entities)
+        await client.batch([delete(path) for path in expired])
+
+    async def _reload(self, entities: Iterable[str]) -> None:
+        topics = []
+        for entity in entities:
+            kind, _, name = entity.partition("/")
+            if kind == "topics":
+                topics.append(name)
+            elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._node.broker_id)):
+                await self._load_broker()
+        before = {topic: self._topics.get(topic) for topic in topics}
+        await self.fetch(topics)
+        for topic in topics:
+            if self._topics.get(topic) != before[topic]:
+                log.info("Topic %s has the configuration %s", topic, self._topics.get(topic))
+                self._tell_topic(topic)
+
+    # Changing
+
+    async def alter_topic(
+        self, topic: str, change: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool
+    ) -> None:
+        """Replace a topic's texts by ``change(texts)``; raises `KafkaError`."""
+
+        def checked(texts: Mapping[str, str]) -> dict[str, str]:
+            changed = change(texts)
+            unknown = [name for name in changed if name not in TOPIC_SETTINGS]
+            if unknown:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown[0]}")
+            LogConfig(changed, self._defaults)
+            return changed
+
+        await self._alter("topics", topic, checked, validate_only)
+
+    async def alter_broker(
+        self, broker: int | None, change: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool
+    ) -> None:
+        """Replace the dynamic texts of this broker, or of all brokers (None); raises `KafkaError`."""
+
+        def checked(texts: Mapping[str, str]) -> dict[str, str]:
+            changed = change(texts)
+            base = self.static if broker is None else self.static.replace(self.cluster_texts)
+            validate_broker_config(base, changed, per_broker=broker is not None)
+            return changed
+
+        await self._alter("brokers", DEFAULT_ENTITY if broker is None else str(broker), checked, validate_only)
+
+    async def _alter(
+        self, kind: str, name: str, change: Callable[[Mapping[str, str]], dict[str, str]], validate_only: bool
+    ) -> None:
+        client = self._node.coordination
+        path = config_path(kind, name)
+        while True:
+            try:
+                data, stat = await client.get(path)
+                version = stat.version
+            except KeeperError as error:
+                if error.code is not Keeper.NO_NODE:
+                    raise
+                data, version = None, None
+            try:
+                texts = encode_config(change(_texts(path, data)))
+            except ConfigError as error:
+                resource = f"ConfigResource(type={'TOPIC' if kind == 'topics' else 'BROKER'}, name='{_shown(name)}')"
+                message = f"Invalid config value for resource {resource}: {error}"
+                raise KafkaError(ErrorCode.INVALID_CONFIG, message) from error
+            if validate_only:
+                return
+            try:
+                await client.run(create(path, texts) if version is None else set_data(path, texts, version))
+                break
+            except KeeperError as error:
+                if error.code not in (Keeper.BAD_VERSION, Keeper.NODE_EXISTS, Keeper.NO_NODE):
+                    raise
+        note = create(
+            f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}",
+            encode_config_change(f"{kind}/{name}"),
+            CreateMode.PERSISTENT_SEQUENTIAL,
+        )
+        await client.run(note, retry=True)  # a note twice does no harm, a missing one would
+
+
+def _shown(name: str) -> str:
+    return "" if name == DEFAULT_ENTITY else name
+
+
+def _texts(path: str, data: bytes | None) -> dict[str, str]:
+    try:
+        return decode_config(path, data)
+    except ZnodeFormatError as error:
+        log.error("%s", error)
+        return {}
