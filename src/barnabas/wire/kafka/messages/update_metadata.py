@@ -58,7 +58,7 @@ class UpdateMetadataRequest(Message, api_key=6, versions="0-8", flexible="6+"):
     """API key 6, versions 0 to 8."""
 
     controller_id: int = int32()
-    is_k_raft_controller: bool = boolean("8+")
+    is_kraft_controller: bool = boolean("8+")
     type: int = int8("8+", tag=0)
     controller_epoch: int = int32()
     broker_epoch: int = int64("5+", default=-1, ignorable=True)

@@ -15,7 +15,7 @@ class Listener(Struct):
 
 
 class KRaftVersionFeature(Struct):
-    """``k_raft_version_feature`` of `UpdateRaftVoterRequest`."""
+    """``kraft_version_feature`` of `UpdateRaftVoterRequest`."""
 
     min_supported_version: int = int16()
     max_supported_version: int = int16()
@@ -29,7 +29,7 @@ class UpdateRaftVoterRequest(Message, api_key=82, versions="0", flexible="0+"):
     voter_id: int = int32()
     voter_directory_id: Uuid = uuid()
     listeners: list[Listener] = array_of(Listener)
-    k_raft_version_feature: KRaftVersionFeature = struct_of(KRaftVersionFeature, default=KRaftVersionFeature)
+    kraft_version_feature: KRaftVersionFeature = struct_of(KRaftVersionFeature, default=KRaftVersionFeature)
 
 
 class CurrentLeader(Struct):

@@ -1,0 +1,153 @@
+"""Request and response headers, and whole frames with their length.
+
+A frame is its length (int32, not counting itself), a header and a message. Headers, by API and version::
+
+    request   v0  api_key int16, api_version int16, correlation_id int32       (ControlledShutdown v0 only)
+              v1  v0 and client_id, a nullable string with a 16-bit length
+              v2  v1 and tagged fields; the client id stays uncompact           (flexible versions of an API)
+    response  v0  correlation_id int32
+              v1  v0 and tagged fields                                          (flexible versions of an API)
+
+A response to ApiVersions always has header v0, so that a client can read the answer of a broker that does not know its
+version (KIP-511).
+"""
+
+from functools import cache
+from struct import Struct
+from struct import error as StructError  # noqa: N812  # it is a class
+from typing import NamedTuple
+
+from barnabas.base.files import Buffer
+from barnabas.base.network import Part
+from barnabas.wire.kafka.api import ApiKey, api
+from barnabas.wire.kafka.codec import has_records, join_small, writer
+from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
+from barnabas.wire.kafka.primitives import skip_tagged_fields
+from barnabas.wire.kafka.schema import Message
+
+__all__ = [
+    "RequestHeader",
+    "ResponseHeader",
+    "decode_request_header",
+    "decode_response_header",
+    "encode_request",
+    "encode_response",
+    "request_header_version",
+    "response_header_version",
+]
+
+
+class RequestHeader(NamedTuple):
+    """A request's header; ``body_offset`` is where its message starts in the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+
+
+class ResponseHeader(NamedTuple):
+    """A response's header; ``body_offset`` is where its message starts in the frame."""
+
+    correlation_id: int
+    body_offset: int
+
+
+_FIXED = Struct(">hhi")
+_SHORT = Struct(">h")
+_CORRELATION = Struct(">i")
+_LENGTH = Struct(">i")
+_RESPONSE_V0 = Struct(">ii")
+_RESPONSE_V1 = Struct(">iix")
+
+
+@cache
+def request_header_version(api_key: int, api_version: int) -> int:
+    """0, 1 or 2. For a version outside of our range, the nearest we know; for an unknown API, 1."""
+    try:
+        known = api(api_key)
+    except KafkaError:
+        return 1
+    if known.key is ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
+        return 0
+    return 2 if api_version in known.flexible else 1
+
+
+@cache
+def response_header_version(api_key: int, api_version: int) -> int:
+    """0 or 1."""
+    known = api(api_key)
+    if known.key is ApiKey.API_VERSIONS:
+        return 0
+    return 1 if api_version in known.flexible else 0
+
+
+def decode_request_header(data: Buffer) -> RequestHeader:
+    """The header at the start of a frame. Raises MalformedMessageError.
+
+    Does not judge the API key and version: the caller answers UNSUPPORTED_VERSION where they are unknown.
+    """
+    end = len(data)
+    try:
+        api_key, api_version, correlation_id = _FIXED.unpack_from(data)
+        # The bounds keep the cache of header versions small whatever clients send.
+        known = 0 <= api_key < 128 and 0 <= api_version < 128
+        version = request_header_version(api_key, api_version) if known else 1
+        if not version:
+            return RequestHeader(api_key, api_version, correlation_id, None, 8)
+        (length,) = _SHORT.unpack_from(data, 8)
+        offset = 10
+        client_id = None
+        if length >= 0:
+            offset += length
+            if offset > end:
+                raise MalformedMessageError("the client id is longer than the request")
+            client_id = str(data[10:offset], "utf-8")
+        if version == 2:
+            offset = offset + 1 if not data[offset] else skip_tagged_fields(data, offset, end)
+    except (StructError, IndexError):
+        raise MalformedMessageError("the request ends within its header") from None
+    except UnicodeDecodeError:
+        raise MalformedMessageError("the client id is not UTF-8") from None
+    return RequestHeader(api_key, api_version, correlation_id, client_id, offset)
+
+
+def decode_response_header(data: Buffer, api_key: int, api_version: int) -> ResponseHeader:
+    """The header at the start of a response's frame, for the request that was sent. Raises MalformedMessageError."""
+    try:
+        (correlation_id,) = _CORRELATION.unpack_from(data)
+        if response_header_version(api_key, api_version) == 0:
+            return ResponseHeader(correlation_id, 4)
+        return ResponseHeader(correlation_id, skip_tagged_fields(data, 4, len(data)))
+    except (StructError, IndexError):
+        raise MalformedMessageError("the response ends within its header") from None
+
+
+def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> list[Part]:
+    """A request as a frame, its length in front."""
+    header_version = request_header_version(message.API_KEY, version)
+    header = _FIXED.pack(message.API_KEY, version, correlation_id)
+    if header_version:
+        encoded = b"" if client_id is None else client_id.encode()
+        header += _SHORT.pack(-1 if client_id is None else len(encoded)) + encoded
+    if header_version == 2:
+        header += b"\0"
+    pieces: list[Part] = [b"", header]
+    writer(type(message), version)(message, pieces.append)
+    pieces[0] = _LENGTH.pack(sum(map(len, pieces)))
+    return join_small(pieces)
+
+
+def encode_response(message: Message, version: int, correlation_id: int) -> list[Part]:
+    """A response as a frame, its length in front; file slices and large record buffers stay parts of their own."""
+    pieces: list[Part] = [b""]
+    writer(type(message), version)(message, pieces.append)
+    size = sum(map(len, pieces))
+    if response_header_version(message.API_KEY, version):
+        pieces[0] = _RESPONSE_V1.pack(size + 5, correlation_id)
+    else:
+        pieces[0] = _RESPONSE_V0.pack(size + 4, correlation_id)
+    if has_records(type(message), version):
+        return join_small(pieces)
+    return [b"".join(pieces)]  # type: ignore[arg-type]  # without records all pieces are buffers
