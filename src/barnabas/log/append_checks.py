@@ -1,0 +1,120 @@
+"""What a leader checks of a produced batch before it is appended, and the few ways in which it changes one.
+
+A batch is judged by its header and CRC; its records are looked into only where the topic's configuration asks for it:
+another codec than the producer's (the batch is built anew), keys on a compacted topic, a limit on old timestamps.
+"""
+
+from crc32c import crc32c
+
+from barnabas.base.files import Buffer
+from barnabas.log.producer_state import Origin
+from barnabas.log.settings import CODECS, LogConfig
+from barnabas.wire.kafka.batch import CONTROL, HEADER, HEADER_BYTES, LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, BatchHeader
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["HeaderFields", "check_batch", "check_replicated", "clear_log_append_time", "timestamp_error"]
+
+HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+"""A header's fields in the order of `barnabas.wire.kafka.batch.BatchHeader`."""
+
+_CODEC = 0x07
+_LEAST_RECORD_BYTES = 7
+_CRC_START = 21
+
+
+def check_batch(records: Buffer, config: LogConfig, origin: int, now_ms: int) -> HeaderFields:
+    """The header of the one batch in ``records``; bytes after it are the caller's to leave out.
+
+    Raises `KafkaError` with the code that Kafka answers: CORRUPT_MESSAGE (CRC, lengths), INVALID_RECORD (no batch or
+    several, old formats, offsets and counts that disagree, what clients must not write), MESSAGE_TOO_LARGE,
+    INVALID_TIMESTAMP.
+    """
+    available = len(records)
+    if available < HEADER_BYTES:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"A record batch has at least {HEADER_BYTES} bytes, not {available}")
+    fields: HeaderFields = HEADER.unpack_from(records)
+    length, magic, crc = fields[1], fields[3], fields[4]
+    if magic != 2:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"Record batches of format 2 are taken, this one has magic {magic}")
+    size = length + LOG_OVERHEAD_BYTES
+    if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch's length cannot be {length}")
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch has {size} bytes, max.message.bytes allows {config.max_message_bytes}",
+        )
+    if size != available:
+        _check_rest(records, size, available)
+    with memoryview(records) as view:
+        if crc32c(view[_CRC_START:size]) != crc:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {crc})")
+    _check_header(fields, config, origin, now_ms)
+    return fields
+
+
+def _check_header(fields: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> None:
+    """Offsets, counts, attributes and timestamps that agree with each other and with the topic."""
+    base_offset, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, sequence, count = fields
+    body_bytes = length + LOG_OVERHEAD_BYTES - HEADER_BYTES
+    if delta < 0 or count <= 0 or delta + 1 != count:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Inconsistent batch: offsets 0 to {delta} do not hold {count} records",
+        )
+    if origin == Origin.CLIENT:
+        if base_offset != 0:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"The base offset of a produced batch is 0, not {base_offset}")
+        if attributes & CONTROL:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
+        if producer_id >= 0 and sequence < 0:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"Invalid sequence number {sequence} of producer {producer_id}")
+    codec = attributes & _CODEC
+    if codec >= len(CODECS):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"Compression codec {codec} does not exist")
+    if codec == 0 and count * _LEAST_RECORD_BYTES > body_bytes:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records do not fit into the batch's {body_bytes} bytes")
+    if config.log_append_time:
+        if attributes & LOG_APPEND_TIME:
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "Producers must not set the timestamp type LogAppendTime")
+    elif max_timestamp - now_ms > config.timestamp_after_max_ms:
+        raise timestamp_error(max_timestamp, config, now_ms)
+
+
+def _check_rest(records: Buffer, size: int, available: int) -> None:
+    """What follows the first batch, or is missing of it: a second batch is refused, an unfinished one is cut off."""
+    if size > available:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"The batch announces {size} bytes and has {available}")
+    if available - size >= HEADER_BYTES:
+        length = HEADER.unpack_from(records, size)[1]
+        if length < HEADER_BYTES - LOG_OVERHEAD_BYTES or size + length + LOG_OVERHEAD_BYTES <= available:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "A produce request holds one record batch for a partition")
+
+
+def check_replicated(batch: memoryview, header: BatchHeader) -> None:
+    """What a follower checks of a leader's batch; raises `KafkaError` CORRUPT_MESSAGE."""
+    if (
+        header.magic != 2
+        or header.length < HEADER_BYTES - LOG_OVERHEAD_BYTES
+        or header.last_offset_delta < 0
+        or header.base_offset < 0
+        or crc32c(batch[_CRC_START:]) != header.crc
+    ):
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"Record batch at offset {header.base_offset} is corrupt (crc {header.crc})"
+        )
+
+
+def timestamp_error(timestamp_ms: int, config: LogConfig, now_ms: int) -> KafkaError:
+    """INVALID_TIMESTAMP with the range that would have been taken."""
+    return KafkaError(
+        ErrorCode.INVALID_TIMESTAMP,
+        f"Timestamp {timestamp_ms} is out of range: it should be within "
+        f"[{now_ms - config.timestamp_before_max_ms}, {now_ms + config.timestamp_after_max_ms}]",
+    )
+
+
+def clear_log_append_time(batch: memoryview, attributes: int) -> None:
+    """Take a timestamp type away that the topic does not have, and compute the CRC anew."""
+    batch[21:23] = (attributes & ~LOG_APPEND_TIME).to_bytes(2, "big", signed=True)
+    batch[17:21] = crc32c(batch[_CRC_START:]).to_bytes(4, "big")

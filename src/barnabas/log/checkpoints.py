@@ -1,0 +1,183 @@
+"""The small text files of a log dir, in Apache Kafka's formats.
+
+``recovery-point-offset-checkpoint``, ``replication-offset-checkpoint``, ``log-start-offset-checkpoint``: a version (0),
+the number of entries, then ``topic partition offset`` a line. ``leader-epoch-checkpoint``, in a partition's folder: the
+same with ``epoch start_offset`` a line. ``partition.metadata``: the topic's id. ``meta.properties``: which broker of
+which cluster a log dir belongs to. ``.kafka_cleanshutdown``: JSON, there while the last stop was clean.
+
+Readers raise `CorruptDataError`; the callers decide what a broken file costs (a checkpoint that cannot be read only
+makes a start slower). Each file is replaced as a whole, so a reader never sees half of one.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from barnabas.base.errors import ConfigError, CorruptDataError
+from barnabas.base.files import Files
+from barnabas.base.ids import TopicPartition, Uuid, uuid_from_text, uuid_text
+from barnabas.base.settings import read_properties
+
+__all__ = [
+    "CLEAN_SHUTDOWN",
+    "HIGH_WATERMARKS",
+    "LEADER_EPOCHS",
+    "LOG_START_OFFSETS",
+    "META_PROPERTIES",
+    "PARTITION_METADATA",
+    "RECOVERY_POINTS",
+    "CleanShutdown",
+    "MetaProperties",
+    "read_epochs",
+    "read_offsets",
+    "read_topic_id",
+    "write_epochs",
+    "write_offsets",
+    "write_topic_id",
+]
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+
+def _entries(path: str, data: bytes, columns: int) -> list[list[str]]:
+    """The entries of a checkpoint, split; an empty file (Apache's before the first write) has none."""
+    try:
+        lines = data.decode("utf-8").splitlines()
+        if not lines:
+            return []
+        if int(lines[0]) != 0:
+            raise CorruptDataError(f"{path} has version {lines[0]}, only 0 is known")
+        if len(lines) < 2:
+            return []
+        entries = [line.split() for line in lines[2:]]
+        if len(entries) != int(lines[1]) or any(len(entry) != columns for entry in entries):
+            raise CorruptDataError(f"{path} does not hold the {lines[1]} entries it announces")
+    except ValueError as error:
+        raise CorruptDataError(f"{path} is no checkpoint: {error}") from error
+    return entries
+
+
+def _checkpoint(lines: Sequence[str]) -> bytes:
+    return "".join(["0\n", f"{len(lines)}\n", *(f"{line}\n" for line in lines)]).encode()
+
+
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    """A checkpoint of offsets by partition; a missing file is an empty one."""
+    try:
+        data = files.read(path)
+    except FileNotFoundError:
+        return {}
+    try:
+        return {
+            TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in _entries(path, data, 3)
+        }
+    except ValueError as error:
+        raise CorruptDataError(f"{path} is no offset checkpoint: {error}") from error
+
+
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace a checkpoint of offsets by partition, synced."""
+    lines = [f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items()]
+    files.write_atomically(path, _checkpoint(lines))
+
+
+def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
+    """(leader epoch, its first offset) in order; a missing file is an empty one."""
+    try:
+        data = files.read(path)
+    except FileNotFoundError:
+        return []
+    try:
+        return [(int(epoch), int(offset)) for epoch, offset in _entries(path, data, 2)]
+    except ValueError as error:
+        raise CorruptDataError(f"{path} is no leader epoch checkpoint: {error}") from error
+
+
+def write_epochs(files: Files, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool) -> None:
+    """Replace a leader epoch checkpoint."""
+    files.write_atomically(path, _checkpoint([f"{epoch} {offset}" for epoch, offset in epochs]), sync=sync)
+
+
+def read_topic_id(files: Files, path: str) -> Uuid | None:
+    """The topic id in a ``partition.metadata``; None when there is no such file."""
+    try:
+        text = files.read(path).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+    match = re.fullmatch(r"version: 0\ntopic_id: (\S+)\s*", text)
+    if not match:
+        raise CorruptDataError(f"{path} is not two lines 'version: 0' and 'topic_id: ID'")
+    try:
+        return uuid_from_text(match[1])
+    except ConfigError as error:
+        raise CorruptDataError(f"{path}: {error}") from error
+
+
+def write_topic_id(files: Files, path: str, topic_id: bytes, *, sync: bool) -> None:
+    """Write a ``partition.metadata``."""
+    files.write_atomically(path, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode(), sync=sync)
+
+
+class MetaProperties:
+    """Which broker of which cluster a log dir belongs to (version 0, ZooKeeper mode)."""
+
+    __slots__ = ("broker_id", "cluster_id")
+
+    def __init__(self, broker_id: int, cluster_id: str) -> None:
+        self.broker_id = broker_id
+        self.cluster_id = cluster_id
+
+    @staticmethod
+    def read(files: Files, path: str) -> "MetaProperties | None":
+        """None when the file is missing; `CorruptDataError` when it does not say what it must."""
+        try:
+            properties = read_properties(files.read(path).decode("latin-1"))
+        except FileNotFoundError:
+            return None
+        if properties.get("version") != "0":
+            raise CorruptDataError(
+                f"{path} has version {properties.get('version')}: only version 0, of clusters in ZooKeeper mode, is read"
+            )
+        try:
+            return MetaProperties(int(properties.get("broker.id", "-1")), properties.get("cluster.id", ""))
+        except ValueError as error:
+            raise CorruptDataError(f"{path}: broker.id is no number") from error
+
+    def write(self, files: Files, path: str) -> None:
+        """Replace the file, synced."""
+        text = f"#\n#\nbroker.id={self.broker_id}\nversion=0\ncluster.id={self.cluster_id}\n"
+        files.write_atomically(path, text.encode("latin-1"))
+
+
+class CleanShutdown:
+    """The marker of a clean stop."""
+
+    @staticmethod
+    def write(files: Files, path: str, broker_epoch: int) -> None:
+        """Leave the marker, synced: after this nothing in the log dir may be written."""
+        files.write_atomically(
+            path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+        )
+
+    @staticmethod
+    def take(files: Files, path: str) -> int | None:
+        """Whether the last stop was clean: the broker epoch it had (-1 if unknown), None if it was not.
+
+        The marker is gone afterwards, so a crash during the start counts as one.
+        """
+        try:
+            data = files.read(path)
+        except FileNotFoundError:
+            return None
+        files.remove(path)
+        try:
+            epoch = json.loads(data)["brokerEpoch"]
+        except (ValueError, KeyError, TypeError):
+            return -1  # Kafka before 3.7 left an empty file, which says as much
+        return epoch if isinstance(epoch, int) else -1

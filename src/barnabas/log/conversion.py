@@ -1,0 +1,76 @@
+"""The produced batches that a leader must look into, and those it builds anew: other codec, keys, old timestamps."""
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Buffer
+from barnabas.log.append_checks import HeaderFields, timestamp_error
+from barnabas.log.producer_state import Origin
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.batch import COMPRESSION_MASK, BatchHeader, Record, build_batch, check_records, read_records
+from barnabas.wire.kafka.compression import CompressionType
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["convert_batch", "must_look_inside"]
+
+_NO_LIMIT = (1 << 63) - 1
+_LEAST_LIMIT_BYTES = 16 << 20
+_GROWTH = 16
+"""How many times max.message.bytes a batch's records may have, uncompressed."""
+
+
+def must_look_inside(attributes: int, config: LogConfig, origin: int) -> bool:
+    """Whether a batch's header is not enough to take it. The broker's own batches are taken as they are."""
+    if origin != Origin.CLIENT:
+        return False
+    codec = config.codec
+    return (
+        (codec is not None and codec != attributes & COMPRESSION_MASK)
+        or config.cleanup_compact
+        or config.timestamp_before_max_ms != _NO_LIMIT
+    )
+
+
+def convert_batch(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
+    """Check every record of a batch; returns it, or its records in a new batch with the topic's codec.
+
+    Raises `KafkaError`: CORRUPT_MESSAGE, INVALID_RECORD (no key on a compacted topic), INVALID_TIMESTAMP,
+    MESSAGE_TOO_LARGE for what grew past max.message.bytes.
+    """
+    header = BatchHeader._make(fields)
+    limit_bytes = max(_LEAST_LIMIT_BYTES, _GROWTH * config.max_message_bytes)
+    check_records(batch, 0, header, limit_bytes)
+    try:
+        records = list(read_records(batch, limit_bytes=limit_bytes))
+    except CorruptDataError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    for record in records:
+        _check_record(record, config, now_ms)
+    if config.codec is None or config.codec == header.compression:
+        return batch
+    converted = build_batch(
+        records,
+        compression=CompressionType(config.codec),
+        level=config.compression_level,
+        log_append_time=header.is_log_append_time,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+    )
+    if len(converted) > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch has {len(converted)} bytes in the topic's codec, max.message.bytes allows "
+            f"{config.max_message_bytes}",
+        )
+    return converted
+
+
+def _check_record(record: Record, config: LogConfig, now_ms: int) -> None:
+    if config.cleanup_compact and record.key is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "Compacted topic cannot accept message without key")
+    if (
+        not config.log_append_time
+        and record.timestamp >= 0
+        and not -config.timestamp_after_max_ms <= now_ms - record.timestamp <= config.timestamp_before_max_ms
+    ):
+        raise timestamp_error(record.timestamp, config, now_ms)

@@ -1,0 +1,60 @@
+"""Few descriptors for many partitions: open files and loaded indexes are kept while they are used, oldest out first.
+
+A file that falls out is not closed here but let go of: a slice of it may still be on its way to a socket, and the last
+holder's end closes the descriptor (see `barnabas.base.files`).
+"""
+
+from collections import OrderedDict
+from typing import Protocol
+
+from barnabas.base.files import File, Files
+
+__all__ = ["HasIndexes", "OpenFiles"]
+
+
+class HasIndexes(Protocol):
+    """A segment that no append reaches any more: its indexes can be read again."""
+
+    def drop_indexes(self) -> None: ...
+
+
+class OpenFiles:
+    """Open log files by path, and which segments hold their indexes in memory."""
+
+    __slots__ = ("_files", "_indexed", "_open", "max_files", "max_indexes")
+
+    def __init__(self, files: Files, *, max_files: int = 512, max_indexes: int = 64) -> None:
+        self._files = files
+        self._open: OrderedDict[str, File] = OrderedDict()
+        self._indexed: OrderedDict[HasIndexes, None] = OrderedDict()
+        self.max_files = max_files
+        self.max_indexes = max_indexes
+
+    def get(self, path: str) -> File:
+        """The open file of a path; opened if it is not, and made if it is missing."""
+        file = self._open.get(path)
+        if file is not None:
+            self._open.move_to_end(path)
+            return file
+        file = self._files.open(path, create=True)
+        self._open[path] = file
+        if len(self._open) > self.max_files:
+            self._open.popitem(last=False)
+        return file
+
+    def forget(self, path: str) -> None:
+        """The path is renamed or removed."""
+        self._open.pop(path, None)
+
+    def indexes_loaded(self, segment: HasIndexes) -> None:
+        """A closed segment has read its indexes; the one that did so longest ago may have to drop its own."""
+        self._indexed[segment] = None
+        if len(self._indexed) > self.max_indexes:
+            self._indexed.popitem(last=False)[0].drop_indexes()
+
+    def forget_segment(self, segment: HasIndexes) -> None:
+        """The segment is gone."""
+        self._indexed.pop(segment, None)
+
+    def __len__(self) -> int:
+        return len(self._open)

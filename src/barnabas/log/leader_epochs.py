@@ -1,0 +1,86 @@
+"""Which leader epoch began at which offset (KIP-101): how a replica finds where its log parted from the leader's.
+
+Entries (epoch, start offset) rise in both. The file is written whenever an epoch begins; cutting entries off needs no
+write at once, for loading a log cuts its epochs to the log's range again.
+"""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+__all__ = ["NO_EPOCH", "NO_OFFSET", "EpochEndOffset", "LeaderEpochs"]
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+class EpochEndOffset(NamedTuple):
+    """The largest epoch at or below the one asked for, and the offset after its last record; -1 and -1 if unknown."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class LeaderEpochs:
+    """The epochs of one log, oldest first."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self.entries: list[tuple[int, int]] = []
+        for epoch, start_offset in entries or ():
+            self.assign(epoch, start_offset)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest epoch, -1 for none."""
+        return self.entries[-1][0] if self.entries else NO_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """An epoch begins at an offset; entries that contradict it are dropped. Whether anything changed."""
+        entries = self.entries
+        if epoch < 0 or start_offset < 0:
+            return False
+        if entries and entries[-1][0] == epoch and start_offset >= entries[-1][1]:
+            return False
+        while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
+            entries.pop()
+        entries.append((epoch, start_offset))
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """Where an epoch ended (OffsetForLeaderEpoch)."""
+        entries = self.entries
+        if epoch == NO_EPOCH or not entries:
+            return EpochEndOffset(NO_EPOCH, NO_OFFSET)
+        if epoch == entries[-1][0]:
+            return EpochEndOffset(epoch, log_end_offset)
+        after = bisect_right(entries, epoch, key=lambda entry: entry[0])
+        if after == len(entries):
+            return EpochEndOffset(NO_EPOCH, NO_OFFSET)
+        # Below every known epoch: whatever there was is gone, and the first known epoch's start is its end.
+        floor = entries[after - 1][0] if after else epoch
+        return EpochEndOffset(floor, entries[after][1])
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch of the record at an offset, -1 if unknown."""
+        after = bisect_right(self.entries, offset, key=lambda entry: entry[1])
+        return self.entries[after - 1][0] if after else NO_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Drop the epochs that begin at or after an offset. Whether anything changed."""
+        before = len(self.entries)
+        while self.entries and self.entries[-1][1] >= end_offset:
+            self.entries.pop()
+        return len(self.entries) != before
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """The log begins at an offset now: the epoch it falls into begins there. Whether anything changed."""
+        after = bisect_right(self.entries, start_offset, key=lambda entry: entry[1])
+        if not after or (after == 1 and self.entries[0][1] == start_offset):
+            return False
+        self.entries[:after] = [(self.entries[after - 1][0], start_offset)]
+        return True
+
+    def clear(self) -> None:
+        """Forget all epochs."""
+        self.entries.clear()

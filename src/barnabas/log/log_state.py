@@ -1,0 +1,255 @@
+"""What a replica's log consists of, and the steps that appends, reads and cuts share.
+
+`LogState` holds the parts; `barnabas.log.appending` adds writing, `barnabas.log.partition_log` all else.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from barnabas.base.files import Files
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.randomness import Random
+from barnabas.log.checkpoints import LEADER_EPOCHS, write_epochs
+from barnabas.log.handles import OpenFiles
+from barnabas.log.leader_epochs import LeaderEpochs
+from barnabas.log.names import SNAPSHOT, file_name
+from barnabas.log.producer_state import ProducerState, encode_snapshot
+from barnabas.log.segment import Segment
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["LogState"]
+
+
+class LogState:
+    """The parts of a log and what holds between them. See `barnabas.log.partition_log.PartitionLog`."""
+
+    __slots__ = (
+        "_on_failure",
+        "_rng",
+        "bases",
+        "config",
+        "directory",
+        "epochs",
+        "files",
+        "first_unstable",
+        "handles",
+        "high_watermark",
+        "last_flush_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "offline",
+        "producers",
+        "recovery_point",
+        "segments",
+        "set_aside",
+        "snapshots",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        handles: OpenFiles,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        *,
+        segments: list[Segment],
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        snapshots: list[int],
+        log_start_offset: int,
+        log_end_offset: int,
+        high_watermark: int,
+        recovery_point: int,
+        now_ms: int,
+        rng: Random,
+        on_failure: Callable[[str], None],
+    ) -> None:
+        self.files = files
+        self.handles = handles
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.segments = segments
+        """Oldest first; the last is active. Not the caller's to change."""
+        self.bases = [segment.base_offset for segment in segments]
+        self.epochs = epochs
+        self.producers = producers
+        self.snapshots = snapshots
+        """The end offsets of the producer snapshots on disk."""
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.high_watermark = min(max(high_watermark, log_start_offset), log_end_offset)
+        """The offset below which all is replicated; see `update_high_watermark`."""
+        self.recovery_point = min(recovery_point, log_end_offset)
+        self.last_flush_ms = now_ms
+        self._rng = rng
+        self._on_failure = on_failure
+        self.offline: str | None = None
+        """Why the log cannot be used any more."""
+        self.set_aside: list[tuple[int, list[str]]] = []
+        """(when, paths) of files that wait for their removal."""
+        self.first_unstable: int | None = None
+        segments[-1].is_active = True
+        self._set_jitter()
+        self.update_stable()
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.directory!r}, [{self.log_start_offset}, {self.log_end_offset}))"
+
+    # ---- failures
+
+    def fail(self, error: OSError, doing: str) -> KafkaError:
+        """The disk failed: the log is offline from now on, and its log dir hears of it. Returns what to raise."""
+        message = f"Error while {doing} {self.topic_partition} in {self.directory}: {error}"
+        if self.offline is None:
+            self.offline = message
+            self._on_failure(message)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+    @contextmanager
+    def disk(self, doing: str) -> Iterator[None]:
+        self.check_online()
+        try:
+            yield
+        except OSError as error:
+            raise self.fail(error, doing) from error
+
+    def check_online(self) -> None:
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+
+    # ---- bounds
+
+    def update_high_watermark(self, offset: int) -> int:
+        """Move the high watermark, within the log's bounds. Returns where it is now."""
+        offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        if offset != self.high_watermark:
+            self.high_watermark = offset
+            if self.first_unstable is not None:
+                self.producers.high_watermark_moved(offset)
+                self.update_stable()
+        return offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction is decided and replicated."""
+        unstable = self.first_unstable
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def update_stable(self) -> None:
+        """Find the first offset of an undecided transaction again."""
+        unstable = self.producers.first_unstable_offset
+        self.first_unstable = None if unstable is None else max(unstable, self.log_start_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all .log files."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is appended to."""
+        return self.segments[-1]
+
+    # ---- segments
+
+    def _set_jitter(self) -> None:
+        config = self.config
+        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        self.segments[-1].jitter_ms = self._rng.randrange(jitter_ms) if jitter_ms else 0
+
+    def segment_for(
+        self, size: int, first_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int
+    ) -> Segment:
+        segment = self.segments[-1]
+        config = self.config
+        if segment.must_roll(
+            size,
+            last_offset,
+            max_timestamp_ms,
+            now_ms,
+            config.segment_bytes,
+            config.segment_ms,
+            config.max_index_bytes,
+        ):
+            return self.roll_at(first_offset, now_ms)
+        return segment
+
+    def roll_at(self, base_offset: int, now_ms: int) -> Segment:
+        old = self.segments[-1]
+        if base_offset == old.base_offset:
+            return old  # it is empty: another would have the same name
+        old.finish_indexes()
+        old.is_active = False
+        self.handles.indexes_loaded(old)
+        self.producers.end_offset = base_offset
+        self.take_snapshot()
+        segment = Segment(self.files, self.handles, self.directory, base_offset, 0, created_ms=now_ms)
+        segment.is_active = True
+        # What a crash may have left under this name was cut off by recovery, and is not part of the log.
+        segment.file.truncate(0)
+        self.segments.append(segment)
+        self.bases.append(base_offset)
+        self._set_jitter()
+        return segment
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment now, unless the active one is empty."""
+        with self.disk("rolling"):
+            self.roll_at(self.log_end_offset, now_ms)
+
+    def maybe_roll(self, now_ms: int) -> bool:
+        """Begin a new segment if the active one's age asks for it; appends do this by themselves."""
+        active = self.segments[-1]
+        config = self.config
+        if not active.size or not active.must_roll(
+            0, self.log_end_offset, now_ms, now_ms, 1 << 62, config.segment_ms, config.max_index_bytes
+        ):
+            return False
+        self.roll(now_ms)
+        return True
+
+    def segment_index(self, offset: int) -> int:
+        """Which segment holds an offset."""
+        return max(0, bisect_right(self.bases, offset) - 1)
+
+    def replace_segments(self, segments: list[Segment]) -> None:
+        """Another list of segments (after a deletion, a truncation or a compaction)."""
+        self.segments = segments
+        self.bases = [segment.base_offset for segment in segments]
+        for segment in segments[:-1]:
+            segment.is_active = False
+        segments[-1].is_active = True
+
+    # ---- leader epochs and snapshots
+
+    def begin_epoch(self, epoch: int, start_offset: int) -> None:
+        if self.epochs.assign(epoch, start_offset):
+            self.write_epochs()
+
+    def write_epochs(self) -> None:
+        """Replace the leader epoch checkpoint. Raises `OSError`."""
+        # Not synced: the batches carry their epochs, and recovery reads them again past the recovery point.
+        write_epochs(self.files, f"{self.directory}/{LEADER_EPOCHS}", self.epochs.entries, sync=False)
+
+    def take_snapshot(self) -> None:
+        """Write the producer state if the log has moved since the last snapshot. Raises `OSError`."""
+        offset = self.producers.end_offset
+        if offset > self.producers.snapshot_offset:
+            data = encode_snapshot(self.producers.entries.values())
+            # Torn by a crash it fails its CRC and the one before is used.
+            self.files.write_atomically(self.snapshot_path(offset), data, sync=False)
+            self.producers.snapshot_offset = offset
+            if offset not in self.snapshots:
+                self.snapshots.append(offset)
+
+    def snapshot_path(self, offset: int) -> str:
+        """The path of the snapshot that covers the log up to an offset."""
+        return f"{self.directory}/{file_name(offset, SNAPSHOT)}"

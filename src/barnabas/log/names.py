@@ -1,0 +1,64 @@
+"""Names of files and folders in a log dir, as Apache Kafka gives them.
+
+A partition's folder is ``topic-N``; ``topic-N.<32 hex digits>-delete`` waits for its removal (the topic's name is cut
+where the whole would pass 255 characters), ``...-future`` is a replica on its way between dirs, ``...-stray`` one that
+no topic owns. A segment's files are named by its base offset in 20 digits. ``.cleaned`` and ``.swap`` are steps of a
+compaction, ``.deleted`` waits for removal.
+"""
+
+import re
+
+from barnabas.base.ids import TopicPartition
+
+__all__ = [
+    "CLEANED",
+    "DELETED",
+    "INDEX",
+    "LOG",
+    "SNAPSHOT",
+    "SWAP",
+    "TIME_INDEX",
+    "TXN_INDEX",
+    "base_offset_of",
+    "delete_folder",
+    "file_name",
+    "partition_of_folder",
+]
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+
+_SEGMENT_FILE = re.compile(r"([0-9]{20})\..+")
+_PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-([0-9]{1,10})")
+_MAX_NAME = 255
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """``00000000000000000042.log`` for offset 42 and ``.log``."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def base_offset_of(name: str) -> int | None:
+    """The offset in a segment file's or snapshot's name, None for other files."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def delete_folder(partition: TopicPartition, unique: bytes) -> str:
+    """The folder's name while the partition's files wait for their removal; ``unique`` has 16 bytes."""
+    suffix = f"-{partition.partition}.{unique.hex()}-delete"
+    return partition.topic[: _MAX_NAME - len(suffix)] + suffix
+
+
+def partition_of_folder(name: str) -> TopicPartition | None:
+    """The partition that a plain ``topic-N`` folder holds, None for any other name."""
+    match = _PARTITION.fullmatch(name)
+    if not match or match[1] in (".", ".."):
+        return None
+    return TopicPartition(match[1], int(match[2]))

@@ -1,0 +1,414 @@
+"""One segment of a log: the .log file with its indexes, named by the offset of its first record.
+
+A segment knows its size and the largest timestamp; its file is opened when it is used, its indexes are read when they
+are needed. Of the active segment the indexes live in memory and reach their files a few entries at a time, and wholly
+when the segment is closed, rolled or flushed: until then a crash may take them, and recovery, which checks every batch
+past the recovery point anyway, makes them again.
+
+An index that does not fit its log is never trusted: a look-up verifies that a batch begins where the entry says, and a
+segment whose index lies is indexed anew from its batches.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from barnabas.base.files import Buffer, File, Files
+from barnabas.log.batches import LOCATOR, Located, locate, scan_headers
+from barnabas.log.handles import OpenFiles
+from barnabas.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from barnabas.log.names import INDEX, LOG, TIME_INDEX, file_name
+from barnabas.log.transaction_index import TransactionIndex
+from barnabas.wire.kafka.batch import HEADER_BYTES, BatchHeader
+
+__all__ = ["Segment", "TimestampedOffset"]
+
+_MAX_RELATIVE = (1 << 31) - 1
+_MAX_POSITION = (1 << 31) - 1
+_PENDING_ENTRIES = 64
+_REMEMBERED_BATCHES = 32
+
+
+class TimestampedOffset(NamedTuple):
+    """A largest timestamp and the last offset of the batch that brought it."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class Segment:
+    """See the module. Positions are bytes in the .log file; offsets are absolute unless named relative."""
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_first_timestamp_ms",
+        "_handles",
+        "_index",
+        "_max_timestamp",
+        "_starts",
+        "_time_index",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "files",
+        "is_active",
+        "is_flushed",
+        "jitter_ms",
+        "path",
+        "size",
+        "transactions",
+    )
+
+    def __init__(
+        self, files: Files, handles: OpenFiles, directory: str, base_offset: int, size: int, *, created_ms: int
+    ) -> None:
+        self.files = files
+        self._handles = handles
+        self.directory = directory
+        self.base_offset = base_offset
+        self.path = f"{directory}/{file_name(base_offset, LOG)}"
+        self.size = size
+        self.created_ms = created_ms
+        self.jitter_ms = 0
+        self.is_active = False
+        self.is_flushed = False
+        """Whether all files are on stable storage; only of a segment that is not active."""
+        self.transactions = TransactionIndex(files, directory, base_offset)
+        self._index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._max_timestamp: TimestampedOffset | None = None
+        self._first_timestamp_ms: int | None = None
+        self._bytes_since_entry = 0
+        self._starts: dict[int, int] = {}
+        """Base offset -> position of the last few batches, where the next reads will begin."""
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path!r}, size={self.size})"
+
+    # ---- files
+
+    def file_path(self, suffix: str) -> str:
+        """The path of one of the segment's files."""
+        return f"{self.directory}/{file_name(self.base_offset, suffix)}"
+
+    @property
+    def file(self) -> File:
+        """The open .log file."""
+        return self._handles.get(self.path)
+
+    def move_to(self, directory: str) -> None:
+        """The folder was renamed."""
+        self._handles.forget(self.path)
+        self.directory = directory
+        self.path = self.file_path(LOG)
+        self.transactions.directory = directory
+
+    def forget(self) -> None:
+        """The files are about to be renamed or removed."""
+        self._handles.forget(self.path)
+        self._handles.forget_segment(self)
+
+    # ---- writing
+
+    def append(
+        self,
+        parts: "list[Buffer]",
+        size: int,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        offset_of_max_timestamp: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """Write batches at the end, and an index entry when enough was written since the last."""
+        position = self.size
+        self._handles.get(self.path).append(parts)
+        self.size = position + size
+        if position == 0:
+            self._first_timestamp_ms = max_timestamp_ms
+        known = self._max_timestamp
+        if known is None:
+            known = self.max_timestamp
+        if max_timestamp_ms > known.timestamp_ms:
+            self._max_timestamp = TimestampedOffset(max_timestamp_ms, offset_of_max_timestamp)
+        starts = self._starts
+        if len(starts) >= _REMEMBERED_BATCHES:
+            starts.clear()
+        starts[first_offset] = position
+        if self._bytes_since_entry > index_interval_bytes:
+            self._add_entry(last_offset, position)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+
+    def _add_entry(self, last_offset: int, position: int) -> None:
+        index, time_index = self.index, self.time_index
+        index.append(last_offset - self.base_offset, position)
+        timestamp_ms, offset = self.max_timestamp
+        time_index.append(timestamp_ms, offset - self.base_offset)
+        if len(index) - index.persisted >= _PENDING_ENTRIES:
+            self.write_indexes()
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to the indexes in memory."""
+        for suffix, index, entry_bytes in (
+            (INDEX, self._index, OFFSET_ENTRY_BYTES),
+            (TIME_INDEX, self._time_index, TIME_ENTRY_BYTES),
+        ):
+            if index is None or index.persisted == len(index):
+                continue
+            file = self.files.open(self.file_path(suffix), create=True)
+            try:
+                end = index.persisted * entry_bytes
+                if file.size() != end:
+                    file.truncate(end)
+                file.append([index.encode(index.persisted)])
+            finally:
+                file.close()
+            index.persisted = len(index)
+
+    def finish_indexes(self) -> None:
+        """Complete both index files: the time index ends with the segment's largest timestamp."""
+        if self.size:
+            largest = self.max_timestamp
+            if largest.timestamp_ms >= 0:
+                self.time_index.append(largest.timestamp_ms, largest.offset - self.base_offset)
+        self.write_indexes()
+        for suffix, index, entry_bytes in (
+            (INDEX, self._index, OFFSET_ENTRY_BYTES),
+            (TIME_INDEX, self._time_index, TIME_ENTRY_BYTES),
+        ):
+            path = self.file_path(suffix)
+            wanted = len(index) * entry_bytes if index is not None else None
+            actual = self.files.size(path) if self.files.exists(path) else None
+            if actual is None or (wanted is not None and actual != wanted):
+                file = self.files.open(path, create=True)
+                file.truncate(wanted or 0)
+                file.close()
+
+    def truncate(self, position: int, offset: int) -> None:
+        """Cut the log at a position; ``offset`` is the first that goes."""
+        index, time_index = self.index, self.time_index
+        self.file.truncate(position)
+        self.size = position
+        self._starts.clear()
+        index.truncate(max(0, offset - self.base_offset))
+        time_index.truncate(max(0, offset - self.base_offset))
+        self._cut_index_files()
+        self._max_timestamp = None
+        self._bytes_since_entry = 0
+        self.is_flushed = False
+        if position == 0:
+            self._first_timestamp_ms = None
+        self.transactions.truncate(offset)
+        self._max_timestamp = self._find_max_timestamp()
+
+    def _cut_index_files(self) -> None:
+        for suffix, index, entry_bytes in (
+            (INDEX, self._index, OFFSET_ENTRY_BYTES),
+            (TIME_INDEX, self._time_index, TIME_ENTRY_BYTES),
+        ):
+            path = self.file_path(suffix)
+            if index is not None and self.files.exists(path) and self.files.size(path) > index.persisted * entry_bytes:
+                file = self.files.open(path)
+                file.truncate(index.persisted * entry_bytes)
+                file.close()
+
+    # ---- indexes
+
+    @property
+    def index(self) -> OffsetIndex:
+        """The offset index, read or made if it is not in memory."""
+        if self._index is None:
+            self._load_indexes()
+        assert self._index is not None
+        return self._index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, read or made if it is not in memory."""
+        if self._time_index is None:
+            self._load_indexes()
+        assert self._time_index is not None
+        return self._time_index
+
+    def _read_prefix(self, suffix: str, max_bytes: int) -> bytes | None:
+        path = self.file_path(suffix)
+        try:
+            file = self.files.open(path, read_only=True)
+        except FileNotFoundError:
+            return None
+        try:
+            return file.read_at(0, min(max_bytes, file.size()))
+        finally:
+            file.close()
+
+    def _load_indexes(self) -> None:
+        if not self.size:
+            self._index, self._time_index = OffsetIndex(), TimeIndex()
+            return
+        most_batches = self.size // HEADER_BYTES + 2
+        offsets = self._read_prefix(INDEX, most_batches * OFFSET_ENTRY_BYTES)
+        times = self._read_prefix(TIME_INDEX, most_batches * TIME_ENTRY_BYTES)
+        if offsets is None or times is None or (not times and not self.is_active):
+            # A closed segment has at least the time entry of its end: these files are not what was written.
+            self.rebuild_indexes()
+        else:
+            self._index = OffsetIndex.decode(offsets, self.size)
+            self._time_index = TimeIndex.decode(times, _MAX_RELATIVE)
+            last_offset, position = self._index.floor(_MAX_RELATIVE)
+            if position and not self._is_batch_at(position, last_offset):
+                self.rebuild_indexes()
+        if not self.is_active:
+            self._handles.indexes_loaded(self)
+
+    def _is_batch_at(self, position: int, relative_last_offset: int) -> bool:
+        header = self.file.read_at(position, LOCATOR.size)
+        if len(header) < LOCATOR.size:
+            return False
+        base_offset, _, delta = LOCATOR.unpack(header)
+        return bool(base_offset + delta == self.base_offset + relative_last_offset)
+
+    def rebuild_indexes(self, index_interval_bytes: int = 4096) -> None:
+        """Make both indexes from the batches' headers and replace their files."""
+        self._index, self._time_index = OffsetIndex(), TimeIndex()
+        self._max_timestamp = TimestampedOffset(-1, self.base_offset)
+        self._bytes_since_entry = 0
+        for position, header in self.headers(0):
+            self.index_batch(position, header, index_interval_bytes)
+        self._cut_index_files()
+        self.finish_indexes()
+
+    def index_batch(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
+        """Take a batch that is in the file already into the indexes (recovery)."""
+        if position == 0:
+            self._first_timestamp_ms = header.max_timestamp
+        if header.max_timestamp > self.max_timestamp.timestamp_ms:
+            self._max_timestamp = TimestampedOffset(header.max_timestamp, header.last_offset)
+        if self._bytes_since_entry > index_interval_bytes:
+            self.index.append(header.last_offset - self.base_offset, position)
+            timestamp_ms, offset = self.max_timestamp
+            self.time_index.append(timestamp_ms, offset - self.base_offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += header.size_bytes
+
+    def restart_indexes_at(self, position: int, offset: int) -> None:
+        """Keep the entries before a batch; the batches from there on will be indexed again."""
+        self.index.truncate(max(0, offset - self.base_offset))
+        self.time_index.truncate(max(0, offset - self.base_offset))
+        self._cut_index_files()
+        if position == 0:
+            self._max_timestamp = TimestampedOffset(-1, self.base_offset)
+        else:
+            self._max_timestamp = self._find_max_timestamp(position)
+        self._bytes_since_entry = 0
+
+    def drop_indexes(self) -> None:
+        """Free the memory of the indexes; they are read again when needed."""
+        if not self.is_active:
+            self._index = self._time_index = None
+
+    # ---- reading
+
+    def headers(self, position: int) -> "Iterator[tuple[int, BatchHeader]]":
+        """(position, header) of the batches from a position on, without checks of their contents."""
+        return scan_headers(self.file, position, self.size)
+
+    def locate(self, offset: int) -> Located | None:
+        """The first batch whose last offset is ``offset`` or later, None when the segment ends before."""
+        position = self._starts.get(offset)
+        if position is not None and position < self.size:
+            return locate(self.file, position, self.size, offset)
+        relative, position = self.index.floor(offset - self.base_offset)
+        found = locate(self.file, position, self.size, offset)
+        if position and (found is None or found.position == position) and not self._is_batch_at(position, relative):
+            self.rebuild_indexes()
+            return locate(self.file, self.index.floor(offset - self.base_offset)[1], self.size, offset)
+        return found
+
+    def start_of(self, offset: int) -> int | None:
+        """The position of the batch that begins exactly at an offset, if it is remembered."""
+        return self._starts.get(offset)
+
+    def remember(self, offset: int, position: int) -> None:
+        """A batch begins, or the next will begin, at a position."""
+        if len(self._starts) >= _REMEMBERED_BATCHES:
+            self._starts.clear()
+        self._starts[offset] = position
+
+    def next_offset(self) -> int:
+        """The offset after the segment's last record; its base offset when it is empty."""
+        position = self.index.floor(_MAX_RELATIVE)[1] if self.size else 0
+        end = self.base_offset
+        for _, header in self.headers(position):
+            end = header.last_offset + 1
+        return end
+
+    @property
+    def max_timestamp(self) -> TimestampedOffset:
+        """The largest timestamp and its batch's last offset; -1 when the segment has none."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self._find_max_timestamp()
+        return self._max_timestamp
+
+    def _find_max_timestamp(self, end: int | None = None) -> TimestampedOffset:
+        """From the time index, and from the batches after its last entry (to a position) when more may follow."""
+        largest = TimestampedOffset(-1, self.base_offset)
+        if not self.size:
+            return largest
+        time_index = self.time_index
+        position = 0
+        if len(time_index):
+            largest = TimestampedOffset(time_index.timestamps[-1], self.base_offset + time_index.offsets[-1])
+            if not self.is_active:
+                return largest
+            position = self.index.floor(largest.offset - self.base_offset)[1]
+        for at, header in self.headers(position):
+            if end is not None and at >= end:
+                break
+            if header.max_timestamp > largest.timestamp_ms:
+                largest = TimestampedOffset(header.max_timestamp, header.last_offset)
+        return largest
+
+    def last_write_ms(self) -> int:
+        """The largest timestamp, or the file's time where records carry none: what retention goes by."""
+        timestamp_ms = self.max_timestamp.timestamp_ms
+        return timestamp_ms if timestamp_ms >= 0 else self.files.modified_ms(self.path)
+
+    # ---- rolling
+
+    def must_roll(
+        self,
+        size: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        now_ms: int,
+        segment_bytes: int,
+        segment_ms: int,
+        max_index_bytes: int,
+    ) -> bool:
+        """Whether batches of ``size`` bytes up to ``last_offset`` must begin a new segment."""
+        if self.size > segment_bytes - size or last_offset - self.base_offset > _MAX_RELATIVE:
+            return True
+        if self.size > _MAX_POSITION - size:
+            return True
+        if self.size and self._waited_ms(max_timestamp_ms, now_ms) > segment_ms - self.jitter_ms:
+            return True
+        index = self._index
+        return index is not None and (
+            len(index) >= max_index_bytes // OFFSET_ENTRY_BYTES
+            or len(self.time_index) >= max_index_bytes // TIME_ENTRY_BYTES - 1
+        )
+
+    def _waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
+        """How far time has come since the first batch, by record timestamps where there are any."""
+        first = self._first_timestamp_ms
+        if first is None and self.size:
+            first = next((header.max_timestamp for _, header in self.headers(0)), -1)
+            self._first_timestamp_ms = first
+        if first is not None and first >= 0:
+            return max_timestamp_ms - first
+        return now_ms - self.created_ms
+
+    def first_timestamp_ms(self) -> int:
+        """The largest timestamp of the first batch, -1 when there is none."""
+        self._waited_ms(0, 0)
+        return -1 if self._first_timestamp_ms is None else self._first_timestamp_ms

@@ -1,0 +1,77 @@
+"""Finding offsets by time (ListOffsets, KIP-79 and KIP-734)."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.log.segment import Segment
+from barnabas.wire.kafka.batch import BatchHeader, read_records
+from barnabas.wire.kafka.errors import KafkaError
+
+if TYPE_CHECKING:
+    from barnabas.log.partition_log import PartitionLog
+
+__all__ = ["EARLIEST", "EARLIEST_LOCAL", "LATEST", "LATEST_TIERED", "MAX_TIMESTAMP", "TimestampOffset", "find"]
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+
+
+class TimestampOffset(NamedTuple):
+    """A record's timestamp (-1 for the log's ends), its offset and its leader epoch (-1 if unknown)."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+def find(log: "PartitionLog", timestamp_ms: int) -> TimestampOffset | None:
+    """The first record whose timestamp is at least the given one; None when there is none.
+
+    The negative timestamps of the protocol name places: the log's start and end, and the record with the largest
+    timestamp. Nothing is tiered here, so the latest tiered offset is -1. Raises `OSError`.
+    """
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return TimestampOffset(-1, log.log_start_offset, log.epochs.epoch_for(log.log_start_offset))
+    if timestamp_ms == LATEST:
+        return TimestampOffset(-1, log.log_end_offset, log.epochs.latest_epoch)
+    if timestamp_ms == LATEST_TIERED:
+        return TimestampOffset(-1, -1, -1)
+    if timestamp_ms == MAX_TIMESTAMP:
+        segment = max(log.segments, key=lambda candidate: candidate.max_timestamp.timestamp_ms)
+        timestamp_ms = segment.max_timestamp.timestamp_ms
+        return _find_in(segment, timestamp_ms, log.log_start_offset) if timestamp_ms >= 0 else None
+    for segment in log.segments:
+        if segment.max_timestamp.timestamp_ms >= timestamp_ms:
+            found = _find_in(segment, timestamp_ms, log.log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _find_in(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
+    relative = max(segment.time_index.floor(timestamp_ms), start_offset - segment.base_offset, 0)
+    position = segment.index.floor(relative)[1]
+    for at, header in segment.headers(position):
+        if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
+            found = _find_in_batch(segment, at, header, timestamp_ms, start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _find_in_batch(
+    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> TimestampOffset | None:
+    if header.is_log_append_time:
+        return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), header.leader_epoch)
+    try:
+        for record in read_records(segment.file.read_at(position, header.size_bytes)):
+            if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+    except (CorruptDataError, KafkaError):
+        # Its records cannot be read, by nobody: the batch's first offset is the nearest there is to say.
+        return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), header.leader_epoch)
+    return None

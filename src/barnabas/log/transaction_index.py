@@ -1,0 +1,99 @@
+"""A segment's ``.txnindex``: the transactions that were aborted by a marker in this segment.
+
+34 bytes an entry, big-endian: version 0 (2), producer id, first offset, last offset (the marker's), last stable offset
+at that time (8 each). The file exists once there is an entry. A consumer at read_committed gets the entries that touch
+what it fetched, and leaves those records out.
+"""
+
+import struct
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Files
+from barnabas.log.names import TXN_INDEX, file_name
+from barnabas.log.producer_state import AbortedTransaction
+
+__all__ = ["TransactionIndex", "decode_transactions"]
+
+_ENTRY = struct.Struct(">hqqqq")
+
+
+def decode_transactions(data: bytes) -> list[AbortedTransaction]:
+    """The entries of a file; bytes of a last, unfinished entry are left out. Raises `CorruptDataError`."""
+    entries = []
+    for version, *fields in _ENTRY.iter_unpack(memoryview(data)[: len(data) // _ENTRY.size * _ENTRY.size]):
+        if version > 0:
+            raise CorruptDataError(f"aborted transaction of version {version}, only 0 is known")
+        entries.append(AbortedTransaction(*fields))
+    return entries
+
+
+class TransactionIndex:
+    """The aborted transactions of one segment, in the order of their markers."""
+
+    __slots__ = ("_base_offset", "_entries", "_files", "directory")
+
+    def __init__(self, files: Files, directory: str, base_offset: int) -> None:
+        self._files = files
+        self.directory = directory
+        self._base_offset = base_offset
+        self._entries: list[AbortedTransaction] | None = None
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{file_name(self._base_offset, TXN_INDEX)}"
+
+    @property
+    def entries(self) -> list[AbortedTransaction]:
+        """All entries; read at first use. Raises `CorruptDataError` when they cannot belong to the segment."""
+        if self._entries is None:
+            try:
+                data = self._files.read(self.path)
+            except FileNotFoundError:
+                data = b""
+            entries = decode_transactions(data)
+            last = self._base_offset - 1
+            for entry in entries:
+                if entry.last_offset <= last or entry.first_offset > entry.last_offset:
+                    raise CorruptDataError(f"{self.path} has an entry out of place: {entry}")
+                last = entry.last_offset
+            self._entries = entries
+        return self._entries
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Add a transaction whose marker was appended."""
+        entries = self.entries
+        if entries and entry.last_offset <= entries[-1].last_offset:
+            return
+        file = self._files.open(self.path, create=True)
+        try:
+            file.truncate(len(entries) * _ENTRY.size)
+            file.append([_ENTRY.pack(0, *entry)])
+        finally:
+            file.close()
+        entries.append(entry)
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries whose marker lies at or after an offset; a file that is corrupt loses all of them."""
+        if self._entries is None and not self._files.exists(self.path):
+            return
+        try:
+            entries = self.entries
+        except CorruptDataError:
+            entries = self._entries = []
+        while entries and entries[-1].last_offset >= offset:
+            entries.pop()
+        file = self._files.open(self.path, create=True)
+        try:
+            file.truncate(len(entries) * _ENTRY.size)
+        finally:
+            file.close()
+
+    def collect(self, from_offset: int, upto_offset: int) -> tuple[list[AbortedTransaction], bool]:
+        """The transactions that touch a range (``upto_offset`` exclusive), and whether later segments have none."""
+        found = []
+        for entry in self.entries:
+            if entry.last_offset >= from_offset and entry.first_offset < upto_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upto_offset:
+                return found, True
+        return found, False
