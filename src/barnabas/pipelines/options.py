@@ -34,7 +34,7 @@ _NAMES = {
     )
 }
 _SINK_NAMES = {name.lower(): name for name in ("topic", "includeHeaders", "flushTimeoutMs")}
-_SPARKS_OWN = {"path", "__internal_option__"}
+_SPARKS_OWN = {"path", "checkpointlocation", "queryname"}
 """What Spark itself may add to the options."""
 
 _REFUSED = {

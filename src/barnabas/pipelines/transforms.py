@@ -125,7 +125,7 @@ def as_messages(batch: DataFrame, key: Sequence[str], flow_name: str, epoch: int
 
     The headers name the flow and the micro-batch: of two records with an equal key and epoch, one is a repetition.
     """
-    options = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]X", "ignoreNullFields": "false"}
+    options = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX", "ignoreNullFields": "false"}
     headers = [("barnabas.flow", F.lit(flow_name)), ("barnabas.epoch", F.lit(str(epoch)))]
     return batch.select(
         F.to_json(F.struct(*key), options).alias("key"),

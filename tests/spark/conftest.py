@@ -1,0 +1,119 @@
+"""One cluster and one Spark session for all tests of this folder.
+
+The cluster is ``barnabas up``; the environment variable BARNABAS_TEST_BOOTSTRAP names another to use (Apache's, say).
+"""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+_TOPICS = itertools.count()
+Record = tuple[bytes | None, bytes | None]
+
+
+class TestCluster:
+    """Topics in, topics out, for tests."""
+
+    __test__ = False
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def topic(self, partitions: int = 3) -> str:
+        """A new topic's name."""
+        name = f"spark-{os.getpid()}-{next(_TOPICS)}"
+        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+        return name
+
+    def produce(self, topic: str, records: list[Record], partition: int | None = None) -> None:
+        """Sends the records and waits until all are acknowledged."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        extra = {} if partition is None else {"partition": partition}
+        for key, value in records:
+            producer.produce(topic, value, key, **extra)
+        assert producer.flush(30) == 0
+
+    def read(self, topic: str) -> list[Any]:
+        """All messages of the topic."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test", "enable.partition.eof": True})
+        parts = self._admin.list_topics(topic, 10).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, each, 0) for each in parts])
+        messages, ended = [], 0
+        while ended < len(parts):
+            message = consumer.poll(30)
+            assert message is not None, "the topic did not end"
+            if message.error():
+                ended += 1
+            else:
+                messages.append(message)
+        consumer.close()
+        return messages
+
+    def committed(self, group: str, topic: str, partitions: int) -> list[int]:
+        """The group's offsets."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        found = consumer.committed([TopicPartition(topic, each) for each in range(partitions)], 10)
+        consumer.close()
+        return [each.offset for each in found]
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+    """A running cluster of one broker."""
+    if given := os.environ.get("BARNABAS_TEST_BOOTSTRAP"):
+        yield TestCluster(given)
+        return
+    command = [sys.executable, "-m", "barnabas", "up", "--port", "0", "--zk-port", "0"]
+    errors = tmp_path_factory.mktemp("up") / "stderr"
+    with errors.open("wb") as stderr:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    try:
+        assert line.startswith("ready "), f"barnabas up: {line}{errors.read_text()}"
+        yield TestCluster(line.split()[1])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A session on two cores."""
+    from barnabas.pipelines.session import open_session
+
+    session = open_session("tests", cores=2, conf={"spark.sql.shuffle.partitions": "2"})
+    yield session.spark
+    session.close()
+
+
+@pytest.fixture
+def run_query(tmp_path: Path) -> Callable[..., list[Any]]:
+    """Runs a streaming frame with availableNow into memory and gives each micro-batch's rows."""
+
+    def run(frame: Any, checkpoint: str = "checkpoint") -> list[Any]:
+        batches: list[Any] = []
+        query = (
+            frame.writeStream.foreachBatch(lambda batch, _: batches.append(batch.collect()))
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+        return batches
+
+    return run

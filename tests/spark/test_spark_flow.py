@@ -1,0 +1,235 @@
+"""Whole flows through ``barnabas pipeline run``: results, replays, and a driver that is killed."""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+_TIMEOUT_S = 180
+
+FLOW = """\
+name = "{name}"
+checkpoint = "checkpoint"
+
+[source]
+bootstrap_servers = "{bootstrap}"
+topics = ["{topic}"]
+max_offsets_per_trigger = {limit}
+group = "{name}"
+{extra}
+
+[source.format]
+type = "csv"
+columns = {{ id = "bigint", carrier = "string", at = "timestamp", delay = "int" }}
+required = ["id"]
+"""
+AGGREGATE = """
+[aggregate]
+time = "at"
+window = "1 hour"
+watermark = "2 days"
+group_by = ["carrier"]
+compute = { flights = "count(*)", delay = "sum(delay)" }
+
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "by_hour"
+"""
+ROWS = """
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "rows_seen"
+"""
+TOPIC = """
+[[sinks]]
+type = "topic"
+topic = "%s"
+"""
+
+
+def line(number: int) -> bytes:
+    """One event, its time, carrier and delay given by its number."""
+    return b"%d,%s,2013-01-01 %02d:00:00,%d" % (number, b"AA" if number % 3 else b"UA", number % 24, number % 7)
+
+
+def expected(count: int) -> dict[tuple[str, str], tuple[int, int]]:
+    """The figures that a dumb count gives."""
+    result: dict[tuple[str, str], tuple[int, int]] = {}
+    for number in range(count):
+        key = (f"2013-01-01 {number % 24:02d}:00:00", "AA" if number % 3 else "UA")
+        flights, delay = result.get(key, (0, 0))
+        result[key] = (flights + 1, delay + number % 7)
+    return result
+
+
+def write_flow(folder: Path, *parts: str, **fields: Any) -> Path:
+    path = folder / "flow.toml"
+    path.write_text(FLOW.format(**{"name": "flow", "limit": 1000, "extra": "", **fields}) + "".join(parts))
+    return path
+
+
+def start(path: Path, *options: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(path), "--output", "json", *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def run(path: Path, *options: str) -> dict[str, Any]:
+    """A run to its end; its summary."""
+    process = start(path, *options)
+    output, errors = process.communicate(timeout=_TIMEOUT_S)
+    assert process.returncode == 0, errors
+    summary: dict[str, Any] = json.loads(output)
+    return summary
+
+
+def select(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(folder / "out.db")
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def figures(folder: Path) -> dict[tuple[str, str], tuple[int, int]]:
+    rows = select(folder, "SELECT window_start, carrier, flights, delay FROM by_hour")
+    assert len({row[:2] for row in rows}) == len(rows)
+    return {(row[0], row[1]): (row[2], row[3]) for row in rows}
+
+
+def test_a_flow_brings_figures_to_a_database_and_a_topic(cluster: Any, tmp_path: Path) -> None:
+    """Bad rows go to their topic, the position to the group, and a second run adds nothing."""
+    topic, target, bad = cluster.topic(3), cluster.topic(1), cluster.topic(1)
+    cluster.produce(topic, [(str(n).encode(), line(n)) for n in range(3000)])
+    cluster.produce(topic, [(b"bad", b"what is this?")])
+    extra = f'bad_rows_topic = "{bad}"'
+    path = write_flow(
+        tmp_path, AGGREGATE, TOPIC % target, bootstrap=cluster.bootstrap, topic=topic, extra=extra, name=topic
+    )
+    summary = run(path, "--once")
+    assert (summary["status"], summary["rows"], summary["bad_rows"], summary["late_rows"]) == ("done", 3001, 1, 0)
+    assert figures(tmp_path) == expected(3000)
+    assert [each.value() for each in cluster.read(bad)] == [b"what is this?"]
+    last = {each.key(): json.loads(each.value()) for each in cluster.read(target)}
+    assert len(last) == len(expected(3000))
+    assert sum(row["flights"] for row in last.values()) == 3000
+    assert sum(cluster.committed(topic, topic, 3)) == 3001
+    again = run(path, "--once")
+    assert again["rows"] == 0
+    assert figures(tmp_path) == expected(3000)
+
+
+def test_a_stopped_flow_ends_well(cluster: Any, tmp_path: Path) -> None:
+    """SIGTERM: exit code 0, a summary, and nothing left running."""
+    topic = cluster.topic(1)
+    cluster.produce(topic, [(None, line(n)) for n in range(500)])
+    process = start(write_flow(tmp_path, ROWS, bootstrap=cluster.bootstrap, topic=topic))
+    wait_for_rows(tmp_path, "rows_seen", 500, process)
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=_TIMEOUT_S)
+    assert process.returncode == 0, errors
+    assert json.loads(output)["status"] == "stopped"
+    assert members(process.pid) == []
+
+
+def test_a_flow_that_cannot_work_says_why_in_a_line(cluster: Any, tmp_path: Path) -> None:
+    """A column that does not exist."""
+    topic = cluster.topic(1)
+    path = write_flow(tmp_path, '[transform]\nwhere = "dealy > 3"\n', ROWS, bootstrap=cluster.bootstrap, topic=topic)
+    process = start(path, "--once")
+    _, errors = process.communicate(timeout=_TIMEOUT_S)
+    assert process.returncode == 1
+    assert "dealy" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+
+
+@pytest.mark.fault
+def test_after_four_kills_nothing_is_twice_and_nothing_missing(cluster: Any, tmp_path: Path) -> None:
+    """kill -9 of the driver and its JVM in the midst of batches, while records keep coming."""
+    topic = cluster.topic(3)
+    total, sent = 60_000, threading.Event()
+
+    def produce() -> None:
+        for first in range(0, total, 3000):
+            cluster.produce(topic, [(str(n).encode(), line(n)) for n in range(first, first + 3000)])
+            sent.wait(1.0)
+
+    producing = threading.Thread(target=produce)
+    producing.start()
+    path = write_flow(tmp_path, AGGREGATE, bootstrap=cluster.bootstrap, topic=topic, limit=2000)
+    epochs = [-1]
+    try:
+        for pause_s in (0.0, 0.4, 0.1, 0.7):
+            process = start(path)
+            wait_for_epoch(tmp_path, epochs[-1] + 2, process)
+            time.sleep(pause_s)  # another moment of a batch each time
+            kill_session(process)
+            epochs.append(epoch(tmp_path))
+    finally:
+        sent.set()
+        producing.join()
+    summary = run(path, "--once")
+    assert summary["status"] == "done"
+    assert figures(tmp_path) == expected(total)
+    assert epochs == sorted(set(epochs)), "each run went further than the one before"
+
+
+def kill_session(process: "subprocess.Popen[str]") -> None:
+    """SIGKILL to the driver, its JVM and its Python workers at once."""
+    os.killpg(process.pid, signal.SIGKILL)
+    for left in members(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(left, signal.SIGKILL)
+    process.communicate(timeout=30)
+
+
+def members(session: int) -> list[int]:
+    """The living processes of a session."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                state, _, _, of_session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(of_session) == session and state != "Z":
+                    found.append(int(entry.name))
+    return found
+
+
+def epoch(folder: Path) -> int:
+    with contextlib.suppress(sqlite3.Error):
+        rows = select(folder, "SELECT epoch FROM barnabas_epochs")
+        return int(rows[0][0]) if rows else -1
+    return -1
+
+
+def wait_for_epoch(folder: Path, wanted: int, process: "subprocess.Popen[str]") -> None:
+    wait(lambda: epoch(folder) >= wanted, process)
+
+
+def wait_for_rows(folder: Path, table: str, wanted: int, process: "subprocess.Popen[str]") -> None:
+    def there() -> bool:
+        with contextlib.suppress(sqlite3.Error):
+            return bool(select(folder, f"SELECT count(*) FROM {table}")[0][0] >= wanted)
+        return False
+
+    wait(there, process)
+
+
+def wait(condition: Any, process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + _TIMEOUT_S
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, "the flow made no progress"
+        time.sleep(0.05)

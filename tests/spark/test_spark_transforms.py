@@ -1,0 +1,107 @@
+"""What flows do to rows, on small frames and without a cluster."""
+
+import datetime
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark")
+
+from barnabas.pipelines import transforms  # noqa: E402
+from barnabas.pipelines.spec import Aggregate, Format, Transform  # noqa: E402
+
+CSV = Format("csv", {"carrier": "string", "delay": "int"}, null="NA", required=("carrier",))
+
+
+def records(spark: Any, *texts: str | None) -> Any:
+    """Records of one partition, with these values."""
+    rows = [(None, None if text is None else text.encode(), "t", 0, offset) for offset, text in enumerate(texts)]
+    return spark.createDataFrame(rows, transforms.RECORD_SCHEMA)
+
+
+def test_rows_that_do_not_fit_are_bad_and_all_others_good(spark: Any) -> None:
+    """Too few columns, too many, a wrong type, no value, a required null."""
+    parsed = transforms.parse_records(records(spark, "AA,5", "UA,NA", "AA", "AA,1,2", "AA,x", None, "NA,1"), CSV)
+    good = transforms.good_rows(parsed).orderBy("source_offset").collect()
+    assert [(row.carrier, row.delay, row.source_offset) for row in good] == [("AA", 5, 0), ("UA", None, 1)]
+    bad = transforms.bad_messages(parsed, "flow").collect()
+    assert [None if row.value is None else bytes(row.value) for row in bad] == [
+        b"AA",
+        b"AA,1,2",
+        b"AA,x",
+        None,
+        b"NA,1",
+    ]
+    reasons = [{header.key: bytes(header.value).decode() for header in row.headers} for row in bad]
+    assert reasons[0] == {
+        "barnabas.flow": "flow",
+        "barnabas.reason": "the value is no csv with the columns declared",
+        "barnabas.source": "t-0-2",
+    }
+    assert [each["barnabas.reason"] for each in reasons[3:]] == [
+        "the record has no value",
+        "the required column carrier is null",
+    ]
+
+
+def test_bad_rows_are_counted(spark: Any) -> None:
+    """The figures that progress reports carry."""
+    parsed = transforms.parse_records(records(spark, "AA,5", "AA"), CSV)
+    assert parsed.agg(*transforms.bad_counts()).collect()[0].asDict() == {"rows": 2, "bad_rows": 1}
+
+
+def test_json_becomes_typed_columns(spark: Any) -> None:
+    """Nested types too; text that is no JSON is bad."""
+    how = Format("json", {"id": "bigint", "tags": "array<string>"})
+    parsed = transforms.parse_records(records(spark, '{"id": 1, "tags": ["a"], "more": 0}', "{", '{"id": "x"}'), how)
+    assert [(row.id, row.tags) for row in transforms.good_rows(parsed).collect()] == [(1, ["a"])]
+    assert transforms.bad_messages(parsed, "f").count() == 2
+
+
+def test_derived_columns_see_those_before_them(spark: Any) -> None:
+    """Then the filter, then the choice; the position stays with the row."""
+    rows = transforms.good_rows(transforms.parse_records(records(spark, "AA,5", "AA,50"), CSV))
+    how = Transform({"twice": "delay * 2", "late": "twice > 20"}, "late", ("carrier", "twice + 1 as more"))
+    (row,) = transforms.shape_rows(rows, how).collect()
+    assert row.asDict() == {
+        "carrier": "AA",
+        "more": 101,
+        "source_topic": "t",
+        "source_partition": 0,
+        "source_offset": 1,
+    }
+
+
+def test_windows_and_groups_make_one_row_each(spark: Any) -> None:
+    """Keys first, then the figures."""
+    frame = spark.sql(
+        "select * from values ('AA', timestamp'2013-01-01 01:00', 1), ('AA', timestamp'2013-01-01 23:00', 3), "
+        "('AA', timestamp'2013-01-02 00:00', 5) as t(carrier, at, delay)"
+    )
+    how = Aggregate({"flights": "count(*)", "mean": "avg(delay)"}, ("carrier",), "at", "1 day", None, "1 hour")
+    result = transforms.aggregate_rows(frame, how).orderBy("window_start")
+    assert result.columns == ["window_start", "window_end", "carrier", "flights", "mean"]
+    first = datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)
+    starts = [row.window_start.astimezone(datetime.UTC) for row in result.collect()]
+    assert starts == [first, first + datetime.timedelta(days=1)]
+    assert [(row.carrier, row.flights, row.mean) for row in result.collect()] == [("AA", 2, 2.0), ("AA", 1, 5.0)]
+
+
+def test_of_rows_with_an_equal_key_the_last_stays(spark: Any) -> None:
+    """By offset; the position goes, for it is no column of the result."""
+    rows = transforms.good_rows(transforms.parse_records(records(spark, "AA,1", "UA,2", "AA,3"), CSV))
+    kept = transforms.latest_per_key(rows, ["carrier"]).orderBy("carrier").collect()
+    assert [row.asDict() for row in kept] == [{"carrier": "AA", "delay": 3}, {"carrier": "UA", "delay": 2}]
+
+
+def test_result_records_are_the_same_in_every_run(spark: Any) -> None:
+    """Key and value are JSON with nulls written out; the epoch is in the headers."""
+    rows = spark.sql("select 'AA' carrier, timestamp'2013-01-01 00:00:00' at, cast(null as int) n")
+    (message,) = transforms.as_messages(rows, ["carrier", "at"], "flow", 7).collect()
+    assert message.key == '{"carrier":"AA","at":"2013-01-01T00:00:00.000000Z"}'
+    assert message.value == '{"carrier":"AA","at":"2013-01-01T00:00:00.000000Z","n":null}'
+    assert [(each.key, bytes(each.value)) for each in message.headers] == [
+        ("barnabas.flow", b"flow"),
+        ("barnabas.epoch", b"7"),
+    ]
