@@ -1,0 +1,117 @@
+"""AlterConfigs (API key 33): replaces all dynamic configuration of a topic or broker. Any broker serves topics."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.describe_configs import BROKER, TOPIC, broker_of
+from barnabas.broker.apis.later import answer_later, keeper_failure
+from barnabas.broker.node import Node, Request
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+__all__ = ["API", "alter_all"]
+
+Change = Callable[[Any], Callable[[Mapping[str, str]], dict[str, str]]]
+"""Makes, of a request's resource, what turns its old texts into new ones; raises `KafkaError`."""
+
+
+def _handle(node: Node, request: Request) -> None:
+    answer_later(node, request, _alter(node, request, request.message))
+
+
+async def _alter(node: Node, request: Request, message: AlterConfigsRequest) -> None:
+    failures = await alter_all(node, message.resources, _replacement, validate_only=message.validate_only)
+    request.reply(
+        AlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(
+                    error_code=failure.code if failure else ErrorCode.NONE,
+                    error_message=failure.message if failure else None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource, failure in zip(message.resources, failures, strict=True)
+            ]
+        )
+    )
+
+
+def _replacement(resource: Any) -> Callable[[Mapping[str, str]], dict[str, str]]:
+    texts = {config.name: config.value for config in resource.configs if config.value is not None}
+    return lambda _: texts
+
+
+async def alter_all(
+    node: Node, resources: Sequence[Any], change: Change, *, validate_only: bool
+) -> list[KafkaError | None]:
+    """Alter each resource for itself; what went wrong with each, in order."""
+    failures: list[KafkaError | None] = []
+    asked = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    for resource in resources:
+        failure: KafkaError | None = None
+        try:
+            if asked[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            nulls = [config.name for config in resource.configs if _is_null(config)]
+            if nulls:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+            if len({config.name for config in resource.configs}) < len(resource.configs):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+            await _alter_one(node, resource, change(resource), validate_only=validate_only)
+        except KafkaError as error:
+            failure = error
+        except KeeperError as error:
+            failure = keeper_failure(error)
+        failures.append(failure)
+    return failures
+
+
+def _is_null(config: Any) -> bool:
+    """Null is for deletion alone (operation 1)."""
+    return config.value is None and getattr(config, "config_operation", 0) != 1
+
+
+async def _alter_one(
+    node: Node, resource: Any, change: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool
+) -> None:
+    if resource.resource_type == TOPIC:
+        if not resource.resource_name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        if resource.resource_name not in node.metadata:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.resource_name}' does not exist."
+            )
+        await node.configs.alter_topic(resource.resource_name, change, validate_only=validate_only)
+    elif resource.resource_type == BROKER:
+        broker = broker_of(node, resource.resource_name)
+        await node.configs.alter_broker(broker, change, validate_only=validate_only)
+    else:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"AlterConfigs is only supported for topics and brokers, but resource type is {resource.resource_type}",
+        )
+
+
+def _fail(message: AlterConfigsRequest, _version: int, code: ErrorCode) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=code.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in message.resources
+        ]
+    )
+
+
+API = ApiHandler(ApiKey.ALTER_CONFIGS, 0, 2, _handle, _fail)

@@ -1,0 +1,65 @@
+"""CreatePartitions (API key 37): more partitions for topics, each for itself; answered when they have leaders."""
+
+from collections import Counter
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.later import answer_later, keeper_failure
+from barnabas.broker.node import Node, Request
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+__all__ = ["API"]
+
+
+def _handle(node: Node, request: Request) -> None:
+    if not node.controller.is_active:
+        request.fail(ErrorCode.NOT_CONTROLLER)
+        return
+    answer_later(node, request, _grow(node, request, request.message))
+
+
+async def _grow(node: Node, request: Request, message: CreatePartitionsRequest) -> None:
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    counts: dict[str, int] = {}
+    asked = Counter(topic.name for topic in message.topics)
+    for topic in message.topics:
+        result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
+        try:
+            if asked[topic.name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+            assignments = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
+            counts[topic.name] = await node.topics.grow(
+                topic.name, topic.count, assignments, validate_only=message.validate_only
+            )
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        except KeeperError as error:
+            failure = keeper_failure(error)
+            result.error_code, result.error_message = failure.code, failure.message
+
+    def done(missing: set[str]) -> None:
+        for name in missing:
+            results[name].error_code = ErrorCode.REQUEST_TIMED_OUT
+        request.reply(CreatePartitionsResponse(results=list(results.values())))
+
+    if message.validate_only:
+        done(set())
+    elif message.timeout_ms <= 0:
+        done(set(counts))
+    else:
+        node.topics.when_led(counts, done, message.timeout_ms)
+
+
+def _fail(message: CreatePartitionsRequest, _version: int, code: ErrorCode) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[CreatePartitionsTopicResult(name=topic.name, error_code=code) for topic in message.topics]
+    )
+
+
+API = ApiHandler(ApiKey.CREATE_PARTITIONS, 0, 3, _handle, _fail)

@@ -1,0 +1,106 @@
+"""CreateTopics (API key 19): the controller writes the topics, and answers when they have leaders."""
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.describe_configs import topic_entries
+from barnabas.broker.apis.later import answer_later
+from barnabas.broker.node import Node, Request
+from barnabas.broker.topics import CreationPlan
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+__all__ = ["API"]
+
+_CONFIGS_FROM_VERSION = 5
+_METADATA_TOPIC = "__cluster_metadata"
+
+
+def _handle(node: Node, request: Request) -> None:
+    if not node.controller.is_active:
+        request.fail(ErrorCode.NOT_CONTROLLER)
+        return
+    message: CreateTopicsRequest = request.message
+    names = [topic.name for topic in message.topics]
+    results = {name: CreatableTopicResult(name=name, configs=None) for name in names}
+    plans: list[CreationPlan] = []
+    for topic in message.topics:
+        try:
+            if topic.name == _METADATA_TOPIC:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"Creation of internal topic {_METADATA_TOPIC} is prohibited."
+                )
+            if names.count(topic.name) > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
+            plans.append(node.topics.plan(topic))
+        except KafkaError as error:
+            _refuse(results[topic.name], error)
+    if message.validate_only:
+        for plan in plans:
+            _describe(node, results[plan.name], plan, request.version)
+        request.reply(CreateTopicsResponse(topics=list(results.values())))
+        return
+    answer_later(node, request, _create(node, request, plans, results))
+
+
+async def _create(
+    node: Node, request: Request, plans: list[CreationPlan], results: dict[str, CreatableTopicResult]
+) -> None:
+    for name, error in (await node.topics.create(plans)).items():
+        _refuse(results[name], error)
+    created = {plan.name: plan for plan in plans if results[plan.name].error_code == ErrorCode.NONE}
+
+    def done(missing: set[str]) -> None:
+        for name, plan in created.items():
+            if name in missing:
+                _refuse(results[name], KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+            else:
+                _describe(node, results[name], plan, request.version)
+        request.reply(CreateTopicsResponse(topics=list(results.values())))
+
+    counts = {name: len(plan.assignment) for name, plan in created.items()}
+    timeout_ms = request.message.timeout_ms
+    if timeout_ms <= 0:
+        done(set(created))
+    else:
+        node.topics.when_led(counts, done, timeout_ms)
+
+
+def _refuse(result: CreatableTopicResult, error: KafkaError) -> None:
+    result.error_code = error.code
+    result.error_message = error.message
+
+
+def _describe(node: Node, result: CreatableTopicResult, plan: CreationPlan, version: int) -> None:
+    result.topic_id = plan.topic_id
+    if version < _CONFIGS_FROM_VERSION:
+        return
+    result.num_partitions = len(plan.assignment)
+    result.replication_factor = len(plan.assignment[0])
+    entries = topic_entries(node, plan.configs, None, with_synonyms=False, with_documentation=False)
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.config_source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in entries
+    ]
+
+
+def _fail(message: CreateTopicsRequest, _version: int, code: ErrorCode) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=topic.name, error_code=code, error_message=code.message, configs=None)
+            for topic in message.topics
+        ]
+    )
+
+
+API = ApiHandler(ApiKey.CREATE_TOPICS, 2, 7, _handle, _fail)

@@ -1,0 +1,87 @@
+"""DeleteTopics (API key 20): the controller orders the deletion, and answers when the topics are gone."""
+
+from barnabas.base.ids import ZERO_UUID
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.later import answer_later
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+__all__ = ["API"]
+
+_STATES_FROM_VERSION = 6
+_DISABLED_FROM_VERSION = 3
+
+
+def _asked(message: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+    if version >= _STATES_FROM_VERSION:
+        return message.topics
+    return [DeleteTopicState(name=name) for name in message.topic_names]
+
+
+def _handle(node: Node, request: Request) -> None:
+    if not node.controller.is_active:
+        request.fail(ErrorCode.NOT_CONTROLLER)
+        return
+    if not node.settings["delete.topic.enable"]:
+        known = request.version >= _DISABLED_FROM_VERSION
+        request.fail(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
+        return
+    results: list[DeletableTopicResult] = []
+    to_delete: dict[str, DeletableTopicResult] = {}
+    for topic in _asked(request.message, request.version):
+        name = topic.name
+        if name is not None and topic.topic_id != ZERO_UUID:
+            request.fail(ErrorCode.INVALID_REQUEST)
+            return
+        if topic.topic_id != ZERO_UUID:
+            name = node.metadata.topic_name(topic.topic_id)
+        result = DeletableTopicResult(name=name, topic_id=topic.topic_id)
+        results.append(result)
+        if name is None:
+            unknown_id = topic.topic_id != ZERO_UUID
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.INVALID_REQUEST
+        elif name in to_delete:
+            result.error_code = ErrorCode.INVALID_REQUEST
+        else:
+            to_delete[name] = result
+    answer_later(node, request, _delete(node, request, results, to_delete))
+
+
+async def _delete(
+    node: Node, request: Request, results: list[DeletableTopicResult], to_delete: dict[str, DeletableTopicResult]
+) -> None:
+    failed = await node.topics.delete(list(to_delete)) if to_delete else {}
+    for name, error in failed.items():
+        to_delete[name].error_code = error.code
+        to_delete[name].error_message = error.message
+
+    def done(missing: set[str]) -> None:
+        for name in missing:
+            to_delete[name].error_code = ErrorCode.REQUEST_TIMED_OUT
+        request.reply(DeleteTopicsResponse(responses=results))
+
+    ordered = [name for name in to_delete if name not in failed]
+    timeout_ms = request.message.timeout_ms
+    if timeout_ms <= 0:
+        done(set(ordered))
+    else:
+        node.topics.when_deleted(ordered, done, timeout_ms)
+
+
+def _fail(message: DeleteTopicsRequest, version: int, code: ErrorCode) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code)
+            for topic in _asked(message, version)
+        ]
+    )
+
+
+API = ApiHandler(ApiKey.DELETE_TOPICS, 1, 6, _handle, _fail)

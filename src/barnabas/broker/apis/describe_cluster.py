@@ -1,0 +1,48 @@
+"""DescribeCluster (API key 60, KIP-700): cluster id, controller and live brokers."""
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.metadata import CLUSTER_OPERATIONS
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+__all__ = ["API"]
+
+_BROKERS, _CONTROLLERS = 1, 2  # kinds of endpoints (KIP-919)
+
+
+def _handle(node: Node, request: Request) -> None:
+    message: DescribeClusterRequest = request.message
+    if message.endpoint_type != _BROKERS:
+        controllers = message.endpoint_type == _CONTROLLERS
+        request.reply(
+            DescribeClusterResponse(
+                error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if controllers else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+                error_message="The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
+                "CONTROLLER"
+                if controllers
+                else f"Unsupported endpoint type {message.endpoint_type}",
+                cluster_id=node.cluster_id,
+                endpoint_type=message.endpoint_type,
+            )
+        )
+        return
+    response = DescribeClusterResponse(
+        cluster_id=node.cluster_id,
+        controller_id=node.metadata.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in node.metadata.describe_brokers(request.client.listener)
+        ],
+    )
+    if message.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    request.reply(response)
+
+
+API = ApiHandler(ApiKey.DESCRIBE_CLUSTER, 0, 1, _handle)

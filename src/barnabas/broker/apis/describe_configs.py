@@ -1,0 +1,226 @@
+"""DescribeConfigs (API key 32): values of topics and brokers, where each comes from, and what it means (KIP-226).
+
+A value's synonyms are all the places that could give it, the strongest first; the first one does.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.settings import Kind, Setting
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.broker.settings import DEFINITIONS, UPDATE_MODES
+from barnabas.broker.topics import validate_topic_name
+from barnabas.log.settings import BROKER_SYNONYMS, TOPIC_SETTINGS, LogConfig
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+__all__ = ["API", "BROKER", "BROKER_LOGGER", "TOPIC", "broker_of", "topic_entries"]
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+"""Types of resources."""
+
+_TOPIC_CONFIG, _DYNAMIC_BROKER, _DYNAMIC_CLUSTER, _STATIC, _DEFAULT = 1, 2, 3, 4, 5
+"""Where a value comes from."""
+
+_BROKER_SYNONYMS = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+
+
+def _synonyms_of(name: str) -> tuple[str, ...]:
+    for names in _BROKER_SYNONYMS:
+        if name in names and name != "log.flush.scheduler.interval.ms":
+            return names
+    return (name,)
+
+
+def _handle(node: Node, request: Request) -> None:
+    message: DescribeConfigsRequest = request.message
+    request.reply(
+        DescribeConfigsResponse(results=[_describe(node, resource, message) for resource in message.resources])
+    )
+
+
+def _describe(node: Node, resource: DescribeConfigsResource, message: DescribeConfigsRequest) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+    keys = frozenset(resource.configuration_keys) if resource.configuration_keys else None
+    synonyms, documentation = message.include_synonyms, message.include_documentation
+    try:
+        if resource.resource_type == TOPIC:
+            validate_topic_name(resource.resource_name)
+            if resource.resource_name not in node.metadata:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            texts = node.configs.topic_texts(resource.resource_name)
+            result.configs = topic_entries(node, texts, keys, with_synonyms=synonyms, with_documentation=documentation)
+        elif resource.resource_type == BROKER:
+            broker = broker_of(node, resource.resource_name)
+            result.configs = _broker_entries(
+                node, keys, per_broker=broker is not None, with_synonyms=synonyms, with_documentation=documentation
+            )
+        else:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Configurations of resource type {resource.resource_type} are not kept here.",
+            )
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result
+
+
+def broker_of(node: Node, resource_name: str) -> int | None:
+    """This broker's id, None for all brokers; raises `KafkaError` for another broker's."""
+    if not resource_name:
+        return None
+    try:
+        broker = int(resource_name)
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {resource_name}"
+        ) from None
+    if broker != node.broker_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node.broker_id} or empty string, but received {resource_name}",
+        )
+    return broker
+
+
+def topic_entries(
+    node: Node,
+    texts: Mapping[str, str],
+    keys: frozenset[str] | None,
+    *,
+    with_synonyms: bool,
+    with_documentation: bool,
+) -> list[DescribeConfigsResourceResult]:
+    """All configurations of a topic whose own are ``texts``; only ``keys`` if given."""
+    try:
+        config = LogConfig(texts, node.configs.topic_defaults)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    entries = []
+    for setting in TOPIC_SETTINGS:
+        if keys is not None and setting.name not in keys:
+            continue
+        value = _shown(setting, config.values[setting.name])
+        synonyms: list[DescribeConfigsSynonym] = []
+        if setting.name in texts:
+            synonyms.append(DescribeConfigsSynonym(name=setting.name, value=value, source=_TOPIC_CONFIG))
+        broker_names = BROKER_SYNONYMS.get(setting.name)
+        if broker_names:
+            synonyms += _broker_chain(node, broker_names[0].name)
+        entries.append(
+            DescribeConfigsResourceResult(
+                name=setting.name,
+                value=value,
+                config_source=synonyms[0].source if synonyms else _DEFAULT,
+                synonyms=synonyms if with_synonyms else [],
+                config_type=setting.kind.value,
+                documentation=setting.doc if with_documentation else None,
+            )
+        )
+    return entries
+
+
+def _broker_chain(node: Node, name: str) -> list[DescribeConfigsSynonym]:
+    """Where a broker property takes its value from; what stands before its own name is left out, as Kafka does."""
+    chain = [
+        DescribeConfigsSynonym(name=other, value=None if _is_sensitive(other) else text, source=source)
+        for texts, source in (
+            (node.configs.broker_texts, _DYNAMIC_BROKER),
+            (node.configs.cluster_texts, _DYNAMIC_CLUSTER),
+            (node.configs.static.texts, _STATIC),
+            (_DEFAULT_TEXTS, _DEFAULT),
+        )
+        for other in _synonyms_of(name)
+        if (text := texts.get(other)) is not None
+    ]
+    while chain and chain[0].name != name:
+        del chain[0]
+    return chain
+
+
+_DEFAULT_TEXTS = {setting.name: setting.default for setting in DEFINITIONS if setting.default is not None}
+
+
+def _broker_entries(
+    node: Node, keys: frozenset[str] | None, *, per_broker: bool, with_synonyms: bool, with_documentation: bool
+) -> list[DescribeConfigsResourceResult]:
+    entries = []
+    for name, value in _broker_values(node, per_broker=per_broker):
+        if keys is not None and name not in keys:
+            continue
+        chain = _broker_chain(node, name)
+        if not per_broker:
+            chain = [synonym for synonym in chain if synonym.source == _DYNAMIC_CLUSTER]
+        known = name in DEFINITIONS
+        entries.append(
+            DescribeConfigsResourceResult(
+                name=name,
+                value=None if _is_sensitive(name) else value,
+                read_only=name not in UPDATE_MODES,
+                config_source=chain[0].source if chain else _DEFAULT,
+                is_sensitive=_is_sensitive(name),
+                synonyms=chain if with_synonyms else [],
+                config_type=DEFINITIONS[name].kind.value if known else 0,
+                documentation=(DEFINITIONS[name].doc if known else None) if with_documentation else None,
+            )
+        )
+    return entries
+
+
+def _broker_values(node: Node, *, per_broker: bool) -> Iterator[tuple[str, str | None]]:
+    if not per_broker:
+        yield from node.configs.cluster_texts.items()
+        return
+    for setting in DEFINITIONS:
+        yield setting.name, _shown(setting, node.settings[setting.name])
+    for name in node.settings.unknown():
+        yield name, node.settings.texts[name]
+
+
+def _is_sensitive(name: str) -> bool:
+    """Passwords, and what no definition knows, for it may be one."""
+    return name not in DEFINITIONS or DEFINITIONS[name].kind is Kind.PASSWORD
+
+
+def _shown(setting: Setting, value: object) -> str | None:
+    """A typed value as Kafka prints it."""
+    if value is None or setting.kind is Kind.PASSWORD:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(value)
+    return str(value)
+
+
+def _fail(message: DescribeConfigsRequest, _version: int, code: ErrorCode) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                error_code=code,
+                error_message=code.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in message.resources
+        ]
+    )
+
+
+API = ApiHandler(ApiKey.DESCRIBE_CONFIGS, 1, 4, _handle, _fail)

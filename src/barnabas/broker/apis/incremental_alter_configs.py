@@ -1,0 +1,66 @@
+"""IncrementalAlterConfigs (API key 44, KIP-339): sets, deletes, appends to and subtracts from single properties."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.alter_configs import alter_all
+from barnabas.broker.apis.describe_configs import TOPIC
+from barnabas.broker.apis.later import answer_later
+from barnabas.broker.configs import change_texts
+from barnabas.broker.node import Node, Request
+from barnabas.broker.settings import DEFINITIONS
+from barnabas.log.settings import TOPIC_SETTINGS
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+__all__ = ["API"]
+
+
+def _handle(node: Node, request: Request) -> None:
+    answer_later(node, request, _alter(node, request, request.message))
+
+
+async def _alter(node: Node, request: Request, message: IncrementalAlterConfigsRequest) -> None:
+    failures = await alter_all(node, message.resources, _operations, validate_only=message.validate_only)
+    request.reply(
+        IncrementalAlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(
+                    error_code=failure.code if failure else ErrorCode.NONE,
+                    error_message=failure.message if failure else None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource, failure in zip(message.resources, failures, strict=True)
+            ]
+        )
+    )
+
+
+def _operations(resource: Any) -> Callable[[Mapping[str, str]], dict[str, str]]:
+    operations = [(config.name, config.config_operation, config.value) for config in resource.configs]
+    definitions = TOPIC_SETTINGS if resource.resource_type == TOPIC else DEFINITIONS
+    return lambda texts: change_texts(texts, operations, definitions)
+
+
+def _fail(message: IncrementalAlterConfigsRequest, _version: int, code: ErrorCode) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=code.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in message.resources
+        ]
+    )
+
+
+API = ApiHandler(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, _handle, _fail)

@@ -1,0 +1,127 @@
+"""Metadata (API key 3): brokers, controller, topics and their leaders, as the controller last told this broker.
+
+Asking for a topic that is missing creates it where auto.create.topics.enable and the request allow it; the client
+gets an error it retries upon, and finds the topic next time. Every client may do everything here: authorized
+operations, where asked for, are all of them.
+"""
+
+from collections.abc import Iterable
+
+from barnabas.base.ids import ZERO_UUID
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.metadata import INTERNAL_TOPICS
+from barnabas.broker.node import Node, Request
+from barnabas.broker.topics import validate_topic_name
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+
+__all__ = ["API", "CLUSTER_OPERATIONS", "TOPIC_OPERATIONS"]
+
+# Bits are numbers of AclOperation: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9,
+# DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12, CREATE_TOKENS 13, DESCRIBE_TOKENS 14.
+TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+
+_IDS_FROM_VERSION = 12
+_LISTENER_ERROR_FROM_VERSION = 6
+_CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
+
+
+def _handle(node: Node, request: Request) -> None:
+    message: MetadataRequest = request.message
+    topics = _topics(node, request, message)
+    if message.include_topic_authorized_operations:
+        topics = [_with_operations(topic) for topic in topics]
+    response = MetadataResponse(
+        brokers=node.metadata.describe_brokers(request.client.listener),
+        cluster_id=node.cluster_id,
+        controller_id=node.metadata.controller_id,
+        topics=topics,
+    )
+    if message.include_cluster_authorized_operations and request.version in _CLUSTER_OPERATIONS_VERSIONS:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    request.reply(response)
+
+
+def _topics(node: Node, request: Request, message: MetadataRequest) -> list[MetadataResponseTopic]:
+    tell_listener = request.version >= _LISTENER_ERROR_FROM_VERSION
+    metadata = node.metadata
+    found: list[MetadataResponseTopic] = []
+    missing: dict[str, None] = {}
+    if message.topics is None:
+        names: Iterable[str] = metadata.topics()
+    else:
+        wanted: dict[str, None] = {}
+        by_id = any(topic.topic_id != ZERO_UUID for topic in message.topics)
+        for topic in message.topics:
+            if request.version < _IDS_FROM_VERSION and (topic.name is None or topic.topic_id != ZERO_UUID):
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            if not by_id:
+                if topic.name is None:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                wanted[topic.name] = None
+            elif topic.topic_id != ZERO_UUID:
+                name = metadata.topic_name(topic.topic_id)
+                if name is None:
+                    found.append(
+                        MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic.topic_id)
+                    )
+                else:
+                    wanted[name] = None
+        names = wanted
+    for name in names:
+        described = metadata.describe_topic(name, request.client.listener, tell_listener=tell_listener)
+        if described is None:
+            missing[name] = None
+        else:
+            found.append(described)
+    if missing:
+        found += _missing(node, missing, may_create=message.allow_auto_topic_creation)
+    return found
+
+
+def _missing(node: Node, names: Iterable[str], *, may_create: bool) -> list[MetadataResponseTopic]:
+    may_create = may_create and node.settings["auto.create.topics.enable"]
+    answers = []
+    to_create = []
+    for name in names:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            validate_topic_name(name)
+        except KafkaError as wrong:
+            error = wrong.code
+        else:
+            if may_create:
+                to_create.append(name)
+                if node.controller.is_active:
+                    error = ErrorCode.LEADER_NOT_AVAILABLE
+        answers.append(MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS))
+    if to_create:
+        node.topics.auto_create(to_create)
+    return answers
+
+
+def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    # The topic is shared with other responses, so a copy carries what this client asked for.
+    return MetadataResponseTopic(
+        error_code=topic.error_code,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=topic.partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS if topic.error_code == ErrorCode.NONE else -(1 << 31),
+    )
+
+
+def _fail(message: MetadataRequest, _version: int, code: ErrorCode) -> MetadataResponse:
+    return MetadataResponse(
+        error_code=code,
+        topics=[
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+            for topic in message.topics or ()
+        ],
+    )
+
+
+API = ApiHandler(ApiKey.METADATA, 0, 13, _handle, _fail)
