@@ -108,6 +108,10 @@ class Files(Protocol):
         """Put a directory's entries (created, renamed, removed) on stable storage."""
         ...
 
+    def disk_space(self, path: str) -> tuple[int, int]:
+        """Bytes of the disk that holds ``path``: all of them, and those that are free for us."""
+        ...
+
     def lock(self, path: str) -> "contextlib.AbstractContextManager[None]":
         """Hold ``path`` as an exclusive lock file; raises BlockingIOError when another process holds it."""
         ...
@@ -262,6 +266,10 @@ class OsFiles:
     def remove_tree(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
+
+    def disk_space(self, path: str) -> tuple[int, int]:
+        usage = shutil.disk_usage(path)
+        return usage.total, usage.free
 
     def sync_dir(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY)

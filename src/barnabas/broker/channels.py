@@ -1,31 +1,233 @@
 """Requests to other brokers, and to ourselves, by broker id.
 
 A `Channels` keeps one connection to each broker, made when it is first needed. Requests are pipelined and answered in
-order; a correlation id that does not match, a time-out or a broken connection fails all requests under way with
-`ChannelError`. The next request connects again, after a back-off that grows with failures. Requests to the own broker
-id are a direct call of the dispatcher: the same handlers, no bytes.
+order; an answer out of order, a time-out or a broken connection fails all requests under way with `ChannelError`. The
+next request connects again, after a back-off that grows with failures. The first request on a connection asks for the
+peer's versions; each message goes in the highest version that both sides know. Requests to the own broker id are a
+direct call of the dispatcher: the same handlers, no bytes.
 """
 
-from collections.abc import Mapping
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from barnabas import __version__
+from barnabas.base.errors import BarnabasError
+from barnabas.base.network import Connection, Network
+from barnabas.wire.kafka.api import ApiKey, api
+from barnabas.wire.kafka.codec import decode
+from barnabas.wire.kafka.errors import MalformedMessageError
+from barnabas.wire.kafka.frames import decode_response_header, encode_request
+from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 __all__ = ["ChannelError", "Channels"]
 
+logger = logging.getLogger(__name__)
 
-class ChannelError(Exception):
+_MAX_FRAME_BYTES = 256 * 1024 * 1024
+_MAX_IN_FLIGHT = 100
+_FIRST_BACKOFF_S = 0.02
+_MAX_BACKOFF_S = 1.0
+_NAME = "barnabas"
+
+CallSelf = Callable[[ApiKey, Any, Callable[[Any], None]], None]
+"""`Dispatcher.call`."""
+
+
+class ChannelError(BarnabasError):
     """The request was not answered: no connection, a time-out, a broker that is not known, bad bytes."""
 
 
 class Channels:
     """Connections to the brokers of a cluster."""
 
+    def __init__(self, broker_id: int, network: Network, *, request_timeout_ms: int) -> None:
+        self._broker_id = broker_id
+        self._network = network
+        self._request_timeout_ms = request_timeout_ms
+        self._channels: dict[int, _Channel] = {}
+        self.call_self: CallSelf | None = None
+
     def set_brokers(self, endpoints: Mapping[int, tuple[str, int]]) -> None:
         """The living brokers and their inter-broker endpoints; connections to others, or elsewhere, are closed."""
-        raise NotImplementedError
+        for broker_id, channel in tuple(self._channels.items()):
+            if endpoints.get(broker_id) != channel.endpoint:
+                channel.close()
+                del self._channels[broker_id]
+        for broker_id, endpoint in endpoints.items():
+            if broker_id not in self._channels and broker_id != self._broker_id:
+                self._channels[broker_id] = _Channel(broker_id, endpoint, self._network, f"broker-{self._broker_id}")
 
     async def send(self, broker_id: int, message: Any, *, timeout_ms: int | None = None) -> Any:
         """Send a request message in the highest version that both sides know, and return the response message.
 
         ``timeout_ms`` is request.timeout.ms unless given. Raises `ChannelError`.
         """
-        raise NotImplementedError
+        timeout_s = (self._request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                if broker_id == self._broker_id:
+                    return await self._send_to_self(message)
+                channel = self._channels.get(broker_id)
+                if channel is None:
+                    raise ChannelError(f"Broker {broker_id} is not known to be alive")
+                return await channel.send(message)
+        except TimeoutError:
+            channel = self._channels.get(broker_id)
+            if channel is not None:
+                channel.drop()
+            raise ChannelError(f"Broker {broker_id} did not answer within {timeout_s} s") from None
+
+    async def _send_to_self(self, message: Any) -> Any:
+        if self.call_self is None:
+            raise ChannelError("This broker does not serve yet")
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def answered(response: Any) -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        self.call_self(ApiKey(message.API_KEY), message, answered)
+        return await answer
+
+    def close(self) -> None:
+        """Close all connections; requests under way fail."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+
+class _Channel:
+    """The connection to one broker, remade when it breaks."""
+
+    def __init__(self, broker_id: int, endpoint: tuple[str, int], network: Network, client_id: str) -> None:
+        self.endpoint = endpoint
+        self._broker_id = broker_id
+        self._network = network
+        self._client_id = client_id
+        self._connection: Connection | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._waiting: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()
+        self._correlation_id = 0
+        self._backoff_s = 0.0
+        self._connecting = asyncio.Lock()
+        self._closed = False
+
+    async def send(self, message: Any) -> Any:
+        """Raises `ChannelError`."""
+        async with self._connecting:
+            if self._closed:
+                raise ChannelError(f"Broker {self._broker_id} is gone")
+            if self._connection is None:
+                await self._connect()
+            if len(self._waiting) >= _MAX_IN_FLIGHT:
+                raise ChannelError(f"Broker {self._broker_id} leaves too many requests without an answer")
+            answer = self._submit(message, self._version(message.API_KEY))
+        return await answer
+
+    async def _connect(self) -> None:
+        host, port = self.endpoint
+        if self._backoff_s:
+            await asyncio.sleep(self._backoff_s)
+        self._backoff_s = min(max(self._backoff_s * 2, _FIRST_BACKOFF_S), _MAX_BACKOFF_S)
+        try:
+            self._connection = await self._network.connect(
+                host,
+                port,
+                lambda connection: _Frames(self, connection),
+                max_frame_bytes=_MAX_FRAME_BYTES,
+                timeout_ms=10_000,
+            )
+        except OSError as error:
+            raise ChannelError(f"Broker {self._broker_id} at {host}:{port} cannot be reached: {error}") from error
+        asked = ApiVersionsRequest(client_software_name=_NAME, client_software_version=__version__)
+        try:
+            response: ApiVersionsResponse = await self._submit(asked, 3)
+        except BaseException:
+            self.drop()
+            raise
+        self._versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+        self._backoff_s = 0.0
+
+    def _version(self, api_key: int) -> int:
+        known = api(api_key).versions
+        first, last = self._versions.get(api_key, (0, -1))
+        version = min(known.last, last)
+        if version < max(known.first, first):
+            raise ChannelError(
+                f"Broker {self._broker_id} serves no version of {ApiKey(api_key).name} that is known here"
+            )
+        return version
+
+    def _submit(self, message: Any, version: int) -> "asyncio.Future[Any]":
+        connection = self._connection
+        if connection is None:
+            raise ChannelError(f"The connection to broker {self._broker_id} broke")
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((self._correlation_id, message.API_KEY, version, answer))
+        connection.send(encode_request(message, version, self._correlation_id, self._client_id))
+        return answer
+
+    def answered(self, connection: Connection, data: memoryview) -> None:
+        """A frame came."""
+        if connection is not self._connection:
+            return
+        try:
+            if not self._waiting:
+                raise MalformedMessageError("an answer that nobody asked for")
+            correlation_id, api_key, version, answer = self._waiting[0]
+            header = decode_response_header(data, api_key, version)
+            if header.correlation_id != correlation_id:
+                raise MalformedMessageError(f"correlation id {header.correlation_id} instead of {correlation_id}")
+            response = decode(api(api_key).response, version, data, header.body_offset)
+        except MalformedMessageError as error:
+            logger.warning("Broker %d answered with bytes that cannot be read: %s", self._broker_id, error)
+            self.drop()
+            return
+        self._waiting.popleft()
+        if not answer.done():
+            answer.set_result(response)
+
+    def broken(self, connection: Connection, error: Exception | None) -> None:
+        """The connection is gone."""
+        if connection is self._connection:
+            logger.debug("The connection to broker %d broke: %s", self._broker_id, error)
+            self.drop()
+
+    def drop(self) -> None:
+        """Close the connection; what waits fails."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        waiting, self._waiting = self._waiting, deque()
+        for _, _, _, answer in waiting:
+            if not answer.done():
+                answer.set_exception(ChannelError(f"The connection to broker {self._broker_id} broke"))
+
+    def close(self) -> None:
+        self._closed = True
+        with contextlib.suppress(Exception):
+            self.drop()
+
+
+class _Frames:
+    """A connection's frame handler."""
+
+    __slots__ = ("_channel", "_connection")
+
+    def __init__(self, channel: _Channel, connection: Connection) -> None:
+        self._channel = channel
+        self._connection = connection
+
+    def frame(self, data: memoryview) -> None:
+        self._channel.answered(self._connection, data)
+
+    def bad_length(self, prefix: bytes) -> None:
+        self._channel.broken(self._connection, MalformedMessageError(f"{prefix!r} is no length of a frame"))
+
+    def closed(self, error: Exception | None) -> None:
+        self._channel.broken(self._connection, error)

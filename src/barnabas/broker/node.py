@@ -5,7 +5,7 @@ must wait for the coordination service or another broker goes through `Node.spaw
 `Node.call_later`. Nothing here touches the event loop: the server hands those two in.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from barnabas.base.clock import CallLater, Clock
@@ -17,8 +17,10 @@ from barnabas.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.channels import Channels
-    from barnabas.broker.parked import Parked
+    from barnabas.broker.parked import Parked, Waiter
     from barnabas.broker.replication.manager import ReplicaManager
+    from barnabas.wire.kafka.messages.api_versions import ApiVersion
+    from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
 
 __all__ = ["ClientFacts", "Node", "Request"]
 
@@ -56,6 +58,11 @@ class Node:
     broker_epoch: int
     """The czxid of our znode in /brokers/ids; -1 while not registered."""
 
+    connection_caps: Mapping[str, int]
+    """From max.connections.per.ip.overrides, by host."""
+    api_versions: "list[ApiVersion]"
+    """What ApiVersions answers."""
+
     # The parts.
     log_dirs: Any
     parked: "Parked"
@@ -75,6 +82,16 @@ class Node:
         self.cluster_id = ""
         self.rack = None
         self.broker_epoch = -1
+        self.connection_caps = {}
+        self.api_versions = []
+
+    def is_stale(self, broker_epoch: int) -> bool:
+        """Whether a request of the controller was meant for an earlier life of this broker (KIP-380)."""
+        return broker_epoch != -1 and broker_epoch < self.broker_epoch
+
+    def metadata_updated(self, update: "UpdateMetadataRequest") -> None:
+        """Take UpdateMetadata in."""
+        self.metadata.update(update)
 
 
 class Request:
@@ -84,7 +101,17 @@ class Request:
     further request, so answers leave in order.
     """
 
-    __slots__ = ("_answer", "api_key", "client", "client_id", "correlation_id", "message", "received_ms", "version")
+    __slots__ = (
+        "_answer",
+        "api_key",
+        "client",
+        "client_id",
+        "correlation_id",
+        "message",
+        "received_ms",
+        "version",
+        "waiter",
+    )
 
     def __init__(
         self,
@@ -105,6 +132,8 @@ class Request:
         self.client = client
         self.received_ms = received_ms
         """On the monotonic clock."""
+        self.waiter: Waiter | None = None
+        """What the request is parked in; cancelled when the client goes away."""
         self._answer: Callable[[Request, Any, ErrorCode | None], None] | None = answer
 
     @property

@@ -1,16 +1,20 @@
 """Requests that wait: for a watermark, for bytes to read, or for their time-out, whichever comes first.
 
 Whoever parks names the keys (partitions, groups, anything hashable) whose change may complete the wait, and a function
-that tries to. `Parked.changed` notes a key; `Parked.settle` runs the attempts of all keys noted since. The two are
-apart so that the request that caused a change is answered before those who waited for it are served, and so that many
-changes in one request cost each waiter one attempt. Nobody polls.
+that tries to. `Parked.changed` notes a key; `Parked.settle` runs the attempts for all keys noted since. The two are
+apart so that the request that caused a change is answered before those who waited for it are served. The dispatcher
+brackets each request with `Parked.hold` and `Parked.settle`; a change made elsewhere (by a timer, say) is settled in the
+loop's next turn. Nobody polls.
 """
 
+import logging
 from collections.abc import Callable, Hashable, Iterable
 
 from barnabas.base.clock import CallLater, Timer
 
 __all__ = ["Parked", "Waiter"]
+
+logger = logging.getLogger(__name__)
 
 
 class Waiter:
@@ -22,7 +26,7 @@ class Waiter:
         self,
         parked: "Parked",
         keys: tuple[Hashable, ...],
-        attempt: Callable[[], bool],
+        attempt: Callable[[Hashable], bool],
         expire: Callable[[], None],
     ) -> None:
         self._parked = parked
@@ -38,8 +42,17 @@ class Waiter:
             self.done = True
             self._parked._remove(self)
 
-    def _try(self) -> None:
-        if not self.done and self._attempt():
+    def _try(self, key: Hashable) -> None:
+        if self.done:
+            return
+        try:
+            done = self._attempt(key)
+        except Exception:
+            # One broken wait must not take the others with it: it ends as its time-out would end it.
+            logger.exception("A parked request failed")
+            self._timed_out()
+            return
+        if done:
             self.cancel()
 
     def _timed_out(self) -> None:
@@ -51,13 +64,14 @@ class Waiter:
 class Parked:
     """All waits of one broker."""
 
-    __slots__ = ("_by_key", "_call_later", "_changed", "_settling")
+    __slots__ = ("_by_key", "_call_later", "_changed", "_held", "_settling")
 
     def __init__(self, call_later: CallLater) -> None:
         self._call_later = call_later
         self._by_key: dict[Hashable, dict[Waiter, None]] = {}
         self._changed: dict[Hashable, None] = {}
         self._settling = False
+        self._held = False
 
     def __len__(self) -> int:
         return len({id(waiter) for waiters in self._by_key.values() for waiter in waiters})
@@ -65,11 +79,11 @@ class Parked:
     def park(
         self,
         keys: Iterable[Hashable],
-        attempt: Callable[[], bool],
+        attempt: Callable[[Hashable], bool],
         expire: Callable[[], None],
         timeout_ms: int,
     ) -> Waiter:
-        """Call ``attempt`` after a change of any of ``keys`` until it returns True; call ``expire`` at the time-out.
+        """Call ``attempt(key)`` after each change of one of ``keys`` until it returns True; ``expire`` at the time-out.
 
         ``attempt`` is not called from here: try before parking. At most one of a true attempt and ``expire`` happens.
         """
@@ -82,10 +96,17 @@ class Parked:
     def changed(self, key: Hashable) -> None:
         """Note that something happened to ``key``; waiters look at it in the next `settle`."""
         if key in self._by_key:
+            if not self._changed and not self._held and not self._settling:
+                self._call_later(0, self.settle)
             self._changed[key] = None
+
+    def hold(self) -> None:
+        """Leave what is noted from now on to the coming call of `settle`."""
+        self._held = True
 
     def settle(self) -> None:
         """Give those who wait for changed keys their attempt. What their attempts change is settled too."""
+        self._held = False
         if not self._changed or self._settling:
             return
         self._settling = True
@@ -94,7 +115,7 @@ class Parked:
                 key = next(iter(self._changed))
                 del self._changed[key]
                 for waiter in tuple(self._by_key.get(key, ())):
-                    waiter._try()
+                    waiter._try(key)
         finally:
             self._settling = False
 

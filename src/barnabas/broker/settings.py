@@ -4,7 +4,7 @@ Properties of features that do not exist here are not listed; one that is given 
 DescribeConfigs and named in a warning at start. `UPDATE_MODES` says which may change while the broker runs (KIP-226).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -323,10 +323,12 @@ def listeners(values: Values) -> list[ListenerAddress]:
     return _parse_listeners(values, "listeners")
 
 
-def advertised_listeners(values: Values, bound: list[ListenerAddress], own_host: str) -> list[ListenerAddress]:
+def advertised_listeners(
+    values: Values, bound: list[ListenerAddress], own_host: Callable[[], str]
+) -> list[ListenerAddress]:
     """What other brokers and clients are to connect to, given the listeners with their real ports.
 
-    ``own_host`` stands for listeners on all interfaces; a port of 0 stands for the real one.
+    The answer of ``own_host`` stands for listeners on all interfaces; a port of 0 stands for the real one.
     """
     if values["advertised.listeners"] is None:
         told = bound
@@ -347,7 +349,7 @@ def advertised_listeners(values: Values, bound: list[ListenerAddress], own_host:
             )
         found.append(
             ListenerAddress(
-                listener.name, listener.protocol, listener.host or own_host, listener.port or ports[listener.name]
+                listener.name, listener.protocol, listener.host or own_host(), listener.port or ports[listener.name]
             )
         )
     return found

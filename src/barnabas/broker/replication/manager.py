@@ -6,16 +6,20 @@ end by events, never by polling.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.files import FileSlice
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.parked import Parked, Waiter
-from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition import Leader, Partition, StateChange
+from barnabas.log.log_dirs import LogDirs
+from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
+from barnabas.log.producer_state import AbortedTransaction
+from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["AppendResult", "Isolation", "ReadResult", "ReplicaManager"]
+__all__ = ["AppendInfo", "Isolation", "LeadershipOutcome", "ReadResult", "ReplicaManager"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,18 +33,6 @@ Isolation = int
 
 
 @dataclass(slots=True)
-class AppendResult:
-    """What an append of one partition's batches came to."""
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """-1 where the topic keeps the producer's timestamps."""
-    log_start_offset: int
-    leader_epoch: int
-
-
-@dataclass(slots=True)
 class ReadResult:
     """One partition's part of a fetch."""
 
@@ -48,16 +40,25 @@ class ReadResult:
     last_stable_offset: int
     log_start_offset: int
     log_end_offset: int
-    records: Any
-    """None, or what can be sent: a `FileSlice` or bytes."""
+    records: FileSlice | bytes
     size_bytes: int
-    aborted_transactions: Sequence[tuple[int, int]] | None = None
-    """(producer id, first offset), for READ_COMMITTED."""
+    aborted_transactions: Sequence[AbortedTransaction] | None = None
+    """For READ_COMMITTED."""
     diverging_epoch: tuple[int, int] | None = None
     """(epoch, its end offset) where the reader's log left ours (KIP-595's way of KIP-101)."""
 
 
 LeadershipCallback = Callable[[Sequence[Partition], Sequence[Partition]], None]
+
+
+@dataclass(slots=True)
+class LeadershipOutcome:
+    """What one request of the controller changed here."""
+
+    gained: list[Partition] = field(default_factory=list)
+    lost: list[Partition] = field(default_factory=list)
+    following: list[Partition] = field(default_factory=list)
+    """Followers that must fetch in a new epoch."""
 
 
 class ReplicaManager:
@@ -66,18 +67,21 @@ class ReplicaManager:
     def __init__(
         self,
         broker_id: int,
-        log_dirs: Any,
+        log_dirs: LogDirs,
         parked: Parked,
         *,
-        log_config: Callable[[str], Any],
+        log_config: Callable[[str], LogConfig],
+        is_known: Callable[[TopicPartition], bool],
         lag_time_max_ms: int,
     ) -> None:
-        """``log_config`` gives a topic's log configuration, asked for when a replica's log is made."""
+        """``log_config`` gives a topic's log configuration, asked for when a replica's log is made; ``is_known`` whether
+        the metadata has a partition."""
         self.broker_id = broker_id
         self.controller_epoch = -1
         self._log_dirs = log_dirs
         self._parked = parked
         self._log_config = log_config
+        self._is_known = is_known
         self._lag_time_max_ms = lag_time_max_ms
         self._partitions: dict[TopicPartition, Partition] = {}
         self._on_leadership: list[LeadershipCallback] = []
@@ -94,9 +98,15 @@ class ReplicaManager:
         return self._partitions.get(name)
 
     def partition(self, name: TopicPartition) -> Partition:
-        """Our replica; raises UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR when its log dir is lost."""
+        """Our replica; raises `KafkaError`.
+
+        NOT_LEADER_OR_FOLLOWER when others have it, UNKNOWN_TOPIC_OR_PARTITION when nobody does, KAFKA_STORAGE_ERROR
+        when its log dir is lost.
+        """
         found = self._partitions.get(name)
         if found is None:
+            if self._is_known(name):
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if found.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {name} is in an offline log directory")
@@ -106,36 +116,79 @@ class ReplicaManager:
         """Have ``callback(gained, lost)`` called after each request of the controller that changed who leads."""
         self._on_leadership.append(callback)
 
+    def configure(self, topic: str, config: LogConfig) -> None:
+        """A topic's configuration changed."""
+        for partition in self._partitions.values():
+            if partition.name.topic == topic:
+                partition.log.config = config
+
     # Appending
 
     def append(
-        self, name: TopicPartition, records: memoryview | bytes | bytearray, *, acks: int, now_ms: int, origin: Any
-    ) -> AppendResult:
+        self,
+        name: TopicPartition,
+        records: memoryview | bytes | bytearray,
+        *,
+        acks: int,
+        now_ms: int,
+        origin: int = Origin.CLIENT,
+    ) -> AppendInfo:
         """Append batches to a partition that we lead. ``now_ms`` is wall time (for LogAppendTime).
 
         Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks -1 and an ISR
         below min.insync.replicas), KAFKA_STORAGE_ERROR, and what the log finds wrong with the batches.
         """
-        raise NotImplementedError
+        partition = self._partitions.get(name)
+        if partition is None or partition.offline:
+            partition = self.partition(name)
+        role = partition.leading()
+        log = partition.log
+        if acks == -1 and len(role.isr) < min(log.config.min_insync_replicas, len(role.followers) + 1):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {sorted(role.isr)} is insufficient to satisfy the min.isr requirement of "
+                f"{log.config.min_insync_replicas} for partition {name}",
+            )
+        info: AppendInfo = log.append_as_leader(
+            records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin
+        )
+        if info.last_offset - log.recovery_point >= log.config.flush_messages - 1:
+            log.flush(now_ms)
+        partition.advance_high_watermark(now_ms, self._lag_time_max_ms)
+        self._parked.changed(name)
+        return info
 
     def commit_error(self, name: TopicPartition, last_offset: int) -> ErrorCode | None:
         """None while ``last_offset`` is not committed yet; NONE when it is; else why it will not be from here."""
-        raise NotImplementedError
+        partition = self._partitions.get(name)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        role = partition.role
+        if partition.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if type(role) is not Leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        log = partition.log
+        if log.high_watermark <= last_offset:
+            return None
+        if len(role.isr) < min(log.config.min_insync_replicas, len(role.followers) + 1):
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
 
     def wait_for_commit(
         self, name: TopicPartition, last_offset: int, callback: Callable[[ErrorCode], None], *, timeout_ms: int
     ) -> Waiter | None:
         """Call ``callback`` once all in-sync replicas have ``last_offset``: with NONE, or with what came between.
 
-        That is REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER or NOT_ENOUGH_REPLICAS_AFTER_APPEND. What is known already is
-        told before this returns (None is returned then).
+        That is REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND or a lost log dir. What is
+        known already is told before this returns (None is returned then).
         """
         error = self.commit_error(name, last_offset)
         if error is not None:
             callback(error)
             return None
 
-        def attempt() -> bool:
+        def attempt(_: Hashable) -> bool:
             found = self.commit_error(name, last_offset)
             if found is None:
                 return False
@@ -143,3 +196,199 @@ class ReplicaManager:
             return True
 
         return self._parked.park((name,), attempt, lambda: callback(ErrorCode.REQUEST_TIMED_OUT), timeout_ms)
+
+    # Reading
+
+    def read(
+        self,
+        name: TopicPartition,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: Isolation,
+        min_one_batch: bool,
+        only_leader: bool = True,
+        leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+        topic_id: Uuid = ZERO_UUID,
+    ) -> ReadResult:
+        """Batches from ``offset`` on, at most ``max_bytes`` of them (but one whole batch with ``min_one_batch``).
+
+        Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
+        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        partition = self.partition(name)
+        if topic_id != ZERO_UUID and partition.topic_id not in (ZERO_UUID, topic_id):
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        log = partition.readable_log(leader_epoch, only_leader=only_leader)
+        high_watermark = log.high_watermark
+        stable = log.last_stable_offset
+        result = ReadResult(high_watermark, stable, log.log_start_offset, log.log_end_offset, b"", 0)
+        if last_fetched_epoch != NO_EPOCH:
+            diverging = _divergence(log, offset, last_fetched_epoch)
+            if diverging is not None:
+                result.diverging_epoch = diverging
+                return result
+        if isolation == READ_UNCOMMITTED:
+            bound = high_watermark
+        else:
+            bound = stable if isolation == READ_COMMITTED else result.log_end_offset
+        piece = log.read(offset, max_bytes, upper_bound=bound, min_one_batch=min_one_batch)
+        result.records = piece.records
+        result.size_bytes = piece.size_bytes
+        if isolation == READ_COMMITTED:
+            result.aborted_transactions = log.aborted_transactions(offset, piece.upper_offset)
+        return result
+
+    def follower_fetched(
+        self, name: TopicPartition, replica_id: int, offset: int, log_start_offset: int, now_ms: int
+    ) -> None:
+        """Note how far a follower has come, and raise the high watermark if that allows it."""
+        partition = self._partitions.get(name)
+        if partition is None or type(partition.role) is not Leader:
+            return
+        follower = partition.role.followers.get(replica_id)
+        if follower is None:
+            return
+        follower.fetched(offset, log_start_offset, partition.log.log_end_offset, now_ms)
+        partition.advance_high_watermark(now_ms, self._lag_time_max_ms)
+        self._parked.changed(name)
+
+    def check_follower(self, name: TopicPartition, replica_id: int, leader_epoch: int) -> None:
+        """Turn away a follower that is not among the replicas (as far as this leader epoch goes)."""
+        partition = self.partition(name)
+        partition.check_leader_epoch(leader_epoch)
+        if replica_id not in partition.leading().followers:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"Replica {replica_id} is not recognized as a valid replica of {name} in leader epoch "
+                f"{partition.leader_epoch}",
+            )
+
+    def delete_records(self, name: TopicPartition, offset: int) -> int:
+        """Let a partition begin at ``offset`` (-1: the high watermark); the offset that was meant.
+
+        Raises `KafkaError`: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION for topics that are compacted only,
+        OFFSET_OUT_OF_RANGE.
+        """
+        partition = self.partition(name)
+        partition.leading()
+        log = partition.log
+        if not log.config.cleanup_delete:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Records of partition {name} can not be deleted due to the configured policy",
+            )
+        wanted: int = log.high_watermark if offset == -1 else offset
+        if not 0 <= wanted <= log.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Cannot delete before offset {wanted} of partition {name}, which ends at {log.high_watermark}",
+            )
+        log.delete_records_before(wanted)
+        self._parked.changed(name)
+        return wanted
+
+    # What the controller says
+
+    def accept_controller_epoch(self, epoch: int) -> bool:
+        """Whether a request of a controller of this epoch may be followed; it may if we know no later one."""
+        if epoch < self.controller_epoch:
+            return False
+        self.controller_epoch = epoch
+        return True
+
+    def change_state(
+        self, name: TopicPartition, topic_id: Uuid, change: StateChange, now_ms: int, outcome: LeadershipOutcome
+    ) -> ErrorCode:
+        """Do what LeaderAndIsr says about one partition; what changed is added to ``outcome``."""
+        partition = self._partitions.get(name)
+        if partition is not None:
+            error = self._check_change(partition, topic_id, change)
+            if error is not None:
+                return error
+        if self.broker_id not in change.replicas:
+            logger.warning("Partition %s is not meant for this broker but for %s", name, list(change.replicas))
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            if partition is None:
+                log = self._log_dirs.get_or_create(name, topic_id, self._log_config(name.topic), now_ms)
+                partition = self._partitions[name] = Partition(name, self.broker_id, log)
+            self._change_role(partition, change, now_ms, outcome)
+        except KafkaError as failure:
+            logger.error("Partition %s cannot take its role: %s", name, failure)
+            return failure.code
+        self._parked.changed(name)
+        return ErrorCode.NONE
+
+    def _check_change(self, partition: Partition, topic_id: Uuid, change: StateChange) -> ErrorCode | None:
+        """The answer when there is nothing to change, or nothing that may be."""
+        if partition.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if topic_id != ZERO_UUID and partition.topic_id not in (ZERO_UUID, topic_id):
+            logger.error("The log of %s belongs to another topic of this name than the one received", partition.name)
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if change.leader_epoch > partition.leader_epoch:
+            return None
+        if change.leader_epoch == partition.leader_epoch and partition.topic_id == ZERO_UUID != topic_id:
+            partition.log.assign_topic_id(topic_id)
+            return ErrorCode.NONE
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    def _change_role(self, partition: Partition, change: StateChange, now_ms: int, outcome: LeadershipOutcome) -> None:
+        led = partition.is_leader
+        if change.leader == self.broker_id:
+            if partition.lead(change, now_ms):
+                outcome.gained.append(partition)
+            partition.advance_high_watermark(now_ms, self._lag_time_max_ms)
+        elif partition.follow(change):
+            outcome.following.append(partition)
+            if led:
+                outcome.lost.append(partition)
+
+    def stop(
+        self, name: TopicPartition, leader_epoch: int, now_ms: int, *, delete: bool, outcome: LeadershipOutcome
+    ) -> ErrorCode:
+        """Do what StopReplica says about one partition: stop serving it, or delete it.
+
+        A leader epoch of -1 (old versions) or -2 (the topic is being deleted) passes any check.
+        """
+        partition = self._partitions.get(name)
+        if partition is not None:
+            if partition.offline:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if leader_epoch not in (-1, -2) and leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            if partition.is_leader and (delete or leader_epoch > 0):
+                outcome.lost.append(partition)
+        if delete:
+            self._partitions.pop(name, None)
+            try:
+                self._log_dirs.delete(name, now_ms)
+            except KafkaError as error:
+                logger.error("The log of %s cannot be deleted: %s", name, error)
+                self._parked.changed(name)
+                return error.code
+        self._parked.changed(name)
+        return ErrorCode.NONE
+
+    def announce(self, outcome: LeadershipOutcome) -> None:
+        """Tell those who asked with `on_leadership`."""
+        if outcome.gained or outcome.lost:
+            for callback in self._on_leadership:
+                callback(outcome.gained, outcome.lost)
+
+
+def _divergence(log: PartitionLog, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
+    """Where a follower's or a consumer's log left ours, if it did: (epoch, its end offset)."""
+    epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
+    if epoch == -1:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Could not determine the end offset of the last fetched epoch {last_fetched_epoch} from the request",
+        )
+    if offset < log.log_start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < last_fetched_epoch or end_offset < offset:
+        return epoch, end_offset
+    return None

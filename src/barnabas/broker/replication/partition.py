@@ -14,9 +14,9 @@ log end offset.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from barnabas.base.ids import NO_BROKER, ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.ids import NO_BROKER, TopicPartition, Uuid
+from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["Follower", "FollowerProgress", "Leader", "Partition", "StateChange"]
@@ -114,27 +114,34 @@ class Partition:
         "leader_epoch",
         "log",
         "name",
-        "offline",
         "partition_epoch",
         "removing_replicas",
         "replicas",
         "role",
-        "topic_id",
     )
 
-    def __init__(self, name: TopicPartition, broker_id: int) -> None:
+    def __init__(self, name: TopicPartition, broker_id: int, log: PartitionLog) -> None:
         self.name = name
         self.broker_id = broker_id
-        self.topic_id: Uuid = ZERO_UUID
-        self.log: Any = None  # PartitionLog, from the first change of state on
+        self.log = log
         self.role: Leader | Follower | None = None
+        """None until the controller's first word."""
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.controller_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
-        self.offline = False
+
+    @property
+    def topic_id(self) -> Uuid:
+        """`ZERO_UUID` while none is known."""
+        return self.log.topic_id
+
+    @property
+    def offline(self) -> bool:
+        """Whether the log dir was given up."""
+        return self.log.offline is not None
 
     @property
     def leader_id(self) -> int:
@@ -153,7 +160,7 @@ class Partition:
     # Changes of role
 
     def lead(self, change: StateChange, now_ms: int) -> bool:
-        """Become, or stay, the leader. True when this broker did not lead before. The log must be there."""
+        """Become, or stay, the leader. True when this broker did not lead before."""
         if change.partition_epoch < self.partition_epoch:
             return False
         before = self.role
@@ -166,7 +173,7 @@ class Partition:
             role = before
         else:
             start_offset = self.log.log_end_offset
-            self.log.assign_epoch_start(change.leader_epoch, start_offset)
+            self.log.assign_epoch(change.leader_epoch, start_offset)
             role = Leader(start_offset, isr)
         known = role.followers
         role.followers = {
@@ -210,10 +217,10 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.not_leader_text())
         return role
 
-    def readable_log(self, leader_epoch: int, *, only_leader: bool) -> Any:
+    def readable_log(self, leader_epoch: int, *, only_leader: bool) -> PartitionLog:
         """The log, for a reader who knows ``leader_epoch`` (-1: none)."""
         self.check_leader_epoch(leader_epoch)
-        if self.log is None or (only_leader and not self.is_leader):
+        if only_leader and not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.not_leader_text())
         return self.log
 
@@ -241,7 +248,7 @@ class Partition:
     def low_watermark(self, alive: frozenset[int] | set[int]) -> int:
         """The least log start offset among the living replicas: what DeleteRecords waits for. Leaders only."""
         role = self.leading()
-        lowest: int = self.log.log_start_offset
+        lowest = self.log.log_start_offset
         for broker_id, follower in role.followers.items():
             if broker_id in alive:
                 lowest = min(lowest, follower.log_start_offset)

@@ -1,0 +1,56 @@
+"""ApiVersions: what this broker serves, made from the table that also dispatches.
+
+Versions 0 to 4. The client's name and version come from 3 on (KIP-511) and must be words of letters, digits, dots and
+dashes. Produce is advertised from version 0 although it is served from 3 on, as Apache Kafka 4 does it: librdkafka takes
+the lowest version as a sign of which codecs a broker knows. Features do not exist in ZooKeeper mode.
+"""
+
+import re
+from collections.abc import Mapping
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+__all__ = ["API", "advertised", "unsupported_version"]
+
+_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_CLIENT_NAMES = 3
+
+
+def advertised(handlers: Mapping[int, ApiHandler]) -> list[ApiVersion]:
+    """The table as the protocol tells it."""
+    return [
+        ApiVersion(
+            api_key=int(handler.key),
+            min_version=0 if handler.key is ApiKey.PRODUCE else handler.min_version,
+            max_version=handler.max_version,
+        )
+        for handler in handlers.values()
+    ]
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer, in version 0, to a version that is not known."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=int(API.key), min_version=API.min_version, max_version=API.max_version)],
+    )
+
+
+def handle(node: Node, request: Request) -> None:
+    """Check the client's name and answer with the table."""
+    message: ApiVersionsRequest = request.message
+    if request.version >= _CLIENT_NAMES:
+        name, version = message.client_software_name, message.client_software_version
+        if not _WORD.fullmatch(name) or not _WORD.fullmatch(version):
+            request.fail(ErrorCode.INVALID_REQUEST)
+            return
+        request.client.software_name = name
+        request.client.software_version = version
+    request.reply(ApiVersionsResponse(api_keys=node.api_versions))
+
+
+API = ApiHandler(ApiKey.API_VERSIONS, 0, 4, handle)

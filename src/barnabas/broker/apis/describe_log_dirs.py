@@ -1,0 +1,64 @@
+"""DescribeLogDirs: which partitions are in which log dir, and their sizes (KIP-113).
+
+Versions 1 to 4; the disk's total and usable bytes from 4 on (KIP-827). A null topic list asks for all partitions. A log
+dir that was given up answers KAFKA_STORAGE_ERROR.
+"""
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def handle(node: Node, request: Request) -> None:
+    """Describe each log dir."""
+    message: DescribeLogDirsRequest = request.message
+    wanted: set[TopicPartition] | None = None
+    if message.topics is not None:
+        wanted = {TopicPartition(topic.topic, index) for topic in message.topics for index in topic.partitions}
+    results = []
+    for described in node.log_dirs.describe():
+        if described.error is not None:
+            results.append(
+                DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=described.path, topics=[])
+            )
+            continue
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        for name, size_bytes in described.partitions:
+            if wanted is not None and name not in wanted:
+                continue
+            topic = topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic))
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=name.partition, partition_size=size_bytes, offset_lag=_lag(node, name)
+                )
+            )
+        total_bytes, usable_bytes = node.files.disk_space(described.path)
+        results.append(
+            DescribeLogDirsResult(
+                log_dir=described.path,
+                topics=list(topics.values()),
+                total_bytes=total_bytes,
+                usable_bytes=usable_bytes,
+            )
+        )
+    request.reply(DescribeLogDirsResponse(results=results))
+
+
+def _lag(node: Node, name: TopicPartition) -> int:
+    """How far the log's end is behind the high watermark."""
+    partition = node.replicas.get(name)
+    if partition is None:
+        return -1
+    return max(partition.log.high_watermark - partition.log.log_end_offset, 0)
+
+
+API = ApiHandler(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, handle)

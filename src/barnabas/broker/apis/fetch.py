@@ -1,0 +1,295 @@
+"""Fetch: records for consumers and followers, at once or when there are enough.
+
+Versions 4 to 17: fetch sessions from 7 (KIP-227), leader epochs from 9 (KIP-320), reading from followers from 11
+(KIP-392), diverging epochs from 12 (KIP-595), topic ids from 13 (KIP-516), new leaders in the answer from 16 (KIP-951).
+
+An answer waits until min_bytes can be read, something went wrong, or max_wait_ms is over. It is bounded by max_bytes,
+by fetch.max.bytes and by each partition's limit, but the first batch is whole, however large (KIP-74). Records leave as
+ranges of segment files. Consumers read up to the high watermark, or to the last stable offset with aborted transactions
+listed (read_committed); followers to the end, and their offset tells how far they have come.
+"""
+
+from collections.abc import Hashable
+from typing import Any
+
+from barnabas.base.ids import ZERO_UUID, TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.fetch_sessions import FetchContext, PartitionFetch
+from barnabas.broker.apis.leaders import LeaderHints
+from barnabas.broker.node import Node, Request
+from barnabas.broker.replication.manager import LOG_END, NO_EPOCH, READ_COMMITTED, READ_UNCOMMITTED
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+_LEADER_HINTS = 16
+_REPLICA_STATE = 15
+_TOPIC_IDS = 13
+_RACKS = 11
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_NO_RECORDS = b""
+
+
+def handle(node: Node, request: Request) -> None:
+    """Open the session's context, read, and answer or park."""
+    message: FetchRequest = request.message
+    replica_id = message.replica_id
+    if request.version >= _REPLICA_STATE and message.replica_state is not None:
+        replica_id = message.replica_state.replica_id
+    asked, forgotten = _partitions(node, request)
+    context = node.fetch_sessions.open(
+        message.session_id,
+        message.session_epoch,
+        asked,
+        forgotten,
+        request.received_ms,
+        privileged=replica_id >= 0,
+        uses_topic_ids=request.version >= _TOPIC_IDS,
+    )
+    if not isinstance(context, FetchContext):
+        request.fail(context)
+        return
+    fetch = _Fetch(node, request, context, replica_id)
+    if not fetch.read() and message.max_wait_ms > 0 and len(context):
+        fetch.park()
+    else:
+        fetch.reply()
+
+
+def _partitions(node: Node, request: Request) -> tuple[list[PartitionFetch], list[Any]]:
+    """What the request asks for and what it forgets, by key."""
+    message: FetchRequest = request.message
+    by_id = request.version >= _TOPIC_IDS
+    asked = []
+    for topic in message.topics:
+        name = node.metadata.topic_name(topic.topic_id) if by_id else topic.topic
+        topic_key = topic.topic_id if by_id else topic.topic
+        topic_id = topic.topic_id if by_id else ZERO_UUID
+        for data in topic.partitions:
+            index = data.partition
+            asked.append(
+                PartitionFetch(
+                    (topic_key, index),
+                    topic_id,
+                    None if name is None else TopicPartition(name, index),
+                    data.fetch_offset,
+                    data.partition_max_bytes,
+                    data.current_leader_epoch,
+                    data.last_fetched_epoch,
+                    data.log_start_offset,
+                )
+            )
+    forgotten = [
+        (topic.topic_id if by_id else topic.topic, index)
+        for topic in message.forgotten_topics_data
+        for index in topic.partitions
+    ]
+    return asked, forgotten
+
+
+class _Fetch:
+    """One request on its way."""
+
+    __slots__ = (
+        "_answers",
+        "_context",
+        "_failed",
+        "_isolation",
+        "_max_bytes",
+        "_min_bytes",
+        "_node",
+        "_offsets",
+        "_only_leader",
+        "_replica_id",
+        "_request",
+        "_told_followers",
+    )
+
+    def __init__(self, node: Node, request: Request, context: FetchContext, replica_id: int) -> None:
+        message: FetchRequest = request.message
+        self._node = node
+        self._request = request
+        self._context = context
+        self._replica_id = replica_id
+        self._max_bytes = min(message.max_bytes, node.settings["fetch.max.bytes"])
+        self._min_bytes = min(message.min_bytes, self._max_bytes)
+        follower = replica_id >= 0
+        self._only_leader = follower or request.version < _RACKS
+        if follower:
+            self._isolation = LOG_END
+        else:
+            self._isolation = READ_COMMITTED if message.isolation_level == READ_COMMITTED else READ_UNCOMMITTED
+        self._answers: list[tuple[PartitionFetch, PartitionData, int]] = []
+        self._failed = False
+        self._told_followers = False
+
+    def read(self) -> bool:
+        """Read every partition. True when there is something to answer now: enough bytes, or an error."""
+        room = self._max_bytes
+        min_one_batch = True
+        urgent = False
+        answers = []
+        for wanted in self._context:
+            try:
+                answer, size_bytes = self._read_partition(wanted, min(wanted.max_bytes, room), min_one_batch)
+                if answer.diverging_epoch is not None:
+                    urgent = True
+            except KafkaError as error:
+                answer, size_bytes = _refusal(wanted, error.code), 0
+                urgent = self._failed = True
+            if size_bytes:
+                min_one_batch = False
+                room = max(room - size_bytes, 0)
+            answers.append((wanted, answer, size_bytes))
+        self._answers = answers
+        self._told_followers = True
+        return urgent or self._max_bytes - room >= self._min_bytes
+
+    def _read_partition(self, wanted: PartitionFetch, max_bytes: int, min_one_batch: bool) -> tuple[PartitionData, int]:
+        node = self._node
+        name = wanted.name
+        if name is None:
+            topic = node.metadata.topic_name(wanted.topic_id)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            name = wanted.name = TopicPartition(topic, wanted.key[1])
+        if self._replica_id >= 0:
+            node.replicas.check_follower(name, self._replica_id, wanted.leader_epoch)
+        found = node.replicas.read(
+            name,
+            wanted.fetch_offset,
+            max_bytes,
+            isolation=self._isolation,
+            min_one_batch=min_one_batch,
+            only_leader=self._only_leader,
+            leader_epoch=wanted.leader_epoch,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+            topic_id=wanted.topic_id,
+        )
+        answer = PartitionData(
+            partition_index=name.partition,
+            high_watermark=found.high_watermark,
+            last_stable_offset=found.last_stable_offset,
+            log_start_offset=found.log_start_offset,
+            aborted_transactions=None,
+            records=found.records,
+        )
+        if found.aborted_transactions is not None:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                for aborted in found.aborted_transactions
+            ]
+        if found.diverging_epoch is not None:
+            answer.diverging_epoch = EpochEndOffset(epoch=found.diverging_epoch[0], end_offset=found.diverging_epoch[1])
+        elif self._replica_id >= 0 and not self._told_followers:
+            node.replicas.follower_fetched(
+                name,
+                self._replica_id,
+                wanted.fetch_offset,
+                wanted.follower_log_start_offset,
+                node.clock.wall_ms(),
+            )
+        return answer, found.size_bytes
+
+    def park(self) -> None:
+        """Wait for bytes, for trouble, or for max_wait_ms."""
+        keys = [wanted.name for wanted in self._context if wanted.name is not None]
+        self._offsets = {wanted.name: wanted for wanted in self._context}
+        self._request.waiter = self._node.parked.park(
+            keys, self._attempt, self._expire, self._request.message.max_wait_ms
+        )
+
+    def _attempt(self, key: Hashable) -> bool:
+        # Most changes concern one partition of many: look at that one before reading them all again.
+        wanted = self._offsets[key]  # type: ignore[index]  # the keys are those of `park`
+        partition = self._node.replicas.get(key)  # type: ignore[arg-type]  # likewise
+        if (
+            partition is not None
+            and not partition.offline
+            and (partition.is_leader or not self._only_leader)
+            and partition.log.log_start_offset <= wanted.fetch_offset
+            and self._bound(partition.log) <= wanted.fetch_offset
+            and wanted.leader_epoch in (NO_EPOCH, partition.leader_epoch)
+        ):
+            return False
+        if not self.read():
+            return False
+        self.reply()
+        return True
+
+    def _bound(self, log: Any) -> int:
+        if self._isolation == READ_UNCOMMITTED:
+            bound = log.high_watermark
+        else:
+            bound = log.last_stable_offset if self._isolation == READ_COMMITTED else log.log_end_offset
+        return int(bound)
+
+    def _expire(self) -> None:
+        self.read()
+        self.reply()
+
+    def reply(self) -> None:
+        """Answer with what was read last."""
+        context = self._context
+        topics: dict[Any, FetchableTopicResponse] = {}
+        served = []
+        for wanted, answer, size_bytes in self._answers:
+            if size_bytes:
+                served.append(wanted.key)
+            if context.session_id:
+                news = wanted.has_news(
+                    size_bytes=size_bytes,
+                    high_watermark=answer.high_watermark,
+                    log_start_offset=answer.log_start_offset,
+                    error=answer.error_code != ErrorCode.NONE,
+                    must_tell=answer.diverging_epoch is not None,
+                )
+                if context.incremental and not news:
+                    continue
+            topic_key, _ = wanted.key
+            topic = topics.get(topic_key)
+            if topic is None:
+                name = "" if wanted.name is None else wanted.name.topic
+                topic = topics[topic_key] = FetchableTopicResponse(topic=name, topic_id=wanted.topic_id, partitions=[])
+            topic.partitions.append(answer)
+        context.served(served)
+        response = FetchResponse(session_id=context.session_id, responses=list(topics.values()))
+        if self._failed and self._request.version >= _LEADER_HINTS:
+            self._hint(response)
+        self._request.reply(response)
+
+    def _hint(self, response: FetchResponse) -> None:
+        hints = LeaderHints(self._node, self._request.client.listener)
+        for wanted, answer, _ in self._answers:
+            if answer.error_code in _MOVED and wanted.name is not None:
+                leader = hints.leader(wanted.name)
+                if leader is not None:
+                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+        response.node_endpoints = [
+            NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in hints.endpoints()
+        ]
+
+
+def _refusal(wanted: PartitionFetch, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=wanted.key[1],
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=_NO_RECORDS,
+    )
+
+
+API = ApiHandler(ApiKey.FETCH, 4, 17, handle)

@@ -1,0 +1,218 @@
+"""Fetch sessions (KIP-227): what a client asked for before, so that a request names changes only, and so does the answer.
+
+A session is an ordered list of partitions with what the client last asked and what it was last told. Its epoch counts
+requests: 0 asks for a new session, -1 ends one, any other must be the one after the last. An answer leaves out
+partitions without news; those with records move to the end of the order, so that none starves under a byte limit.
+
+The cache holds max.incremental.fetch.session.cache.slots sessions. A new one gets in by pushing out one that was not
+used for two minutes, or, when all are in use, one that is older than that and smaller than the new one (a follower's
+counts as larger than any consumer's).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.randomness import Random
+from barnabas.wire.kafka.errors import ErrorCode
+
+__all__ = ["FetchContext", "FetchSessions", "PartitionFetch"]
+
+EVICTION_AGE_MS = 120_000
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_MAX_EPOCH = (1 << 31) - 1
+
+PartitionKey = tuple[str | Uuid, int]
+"""(topic name, or topic id where the client speaks of ids; partition)"""
+
+
+@dataclass(slots=True, eq=False)
+class PartitionFetch:
+    """What a client wants of one partition, and what it was last told."""
+
+    key: PartitionKey
+    topic_id: Uuid
+    name: TopicPartition | None
+    """None while the topic id is not known here."""
+    fetch_offset: int
+    max_bytes: int
+    leader_epoch: int
+    last_fetched_epoch: int
+    follower_log_start_offset: int
+    told_high_watermark: int = -1
+    told_log_start_offset: int = -1
+
+    def ask(self, other: "PartitionFetch") -> None:
+        """Take over what a later request asks."""
+        self.fetch_offset = other.fetch_offset
+        self.max_bytes = other.max_bytes
+        self.leader_epoch = other.leader_epoch
+        self.last_fetched_epoch = other.last_fetched_epoch
+        self.follower_log_start_offset = other.follower_log_start_offset
+
+    def has_news(
+        self,
+        *,
+        size_bytes: int,
+        high_watermark: int,
+        log_start_offset: int,
+        error: bool,
+        must_tell: bool,
+    ) -> bool:
+        """Whether an incremental answer names the partition; notes what it then says."""
+        news = must_tell or size_bytes > 0
+        if high_watermark != self.told_high_watermark:
+            news = True
+            self.told_high_watermark = high_watermark
+        if log_start_offset != self.told_log_start_offset:
+            news = True
+            self.told_log_start_offset = log_start_offset
+        if error:
+            # Say it again next time, and say when it is over.
+            self.told_high_watermark = -1
+            news = True
+        return news
+
+
+class _Session:
+    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged", "uses_topic_ids")
+
+    def __init__(
+        self,
+        session_id: int,
+        partitions: dict[PartitionKey, PartitionFetch],
+        now_ms: int,
+        *,
+        privileged: bool,
+        uses_topic_ids: bool,
+    ) -> None:
+        self.id = session_id
+        self.partitions = partitions
+        self.epoch = 1
+        self.created_ms = self.last_used_ms = now_ms
+        self.privileged = privileged
+        self.uses_topic_ids = uses_topic_ids
+
+    @property
+    def weight(self) -> tuple[bool, int]:
+        return self.privileged, len(self.partitions)
+
+
+class FetchContext:
+    """One request's view: the partitions to read, and whether the answer is incremental."""
+
+    __slots__ = ("_partitions", "_session", "incremental", "session_id")
+
+    def __init__(
+        self,
+        partitions: dict[PartitionKey, PartitionFetch],
+        session: _Session | None = None,
+        *,
+        incremental: bool = False,
+    ) -> None:
+        self._partitions = partitions
+        self._session = session
+        self.incremental = incremental
+        self.session_id = NO_SESSION if session is None else session.id
+
+    def __iter__(self) -> Iterator[PartitionFetch]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def served(self, keys: Iterable[PartitionKey]) -> None:
+        """Partitions whose records the answer carries go to the end of the session's order."""
+        if self._session is not None and len(self._partitions) > 1:
+            for key in keys:
+                found = self._partitions.pop(key, None)
+                if found is not None:
+                    self._partitions[key] = found
+
+
+class FetchSessions:
+    """The session cache of one broker."""
+
+    def __init__(self, max_sessions: int, rng: Random) -> None:
+        self._max_sessions = max_sessions
+        self._rng = rng
+        self._sessions: dict[int, _Session] = {}  # in the order of their last use
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(
+        self,
+        session_id: int,
+        epoch: int,
+        asked: list[PartitionFetch],
+        forgotten: Iterable[PartitionKey],
+        now_ms: int,
+        *,
+        privileged: bool,
+        uses_topic_ids: bool,
+    ) -> FetchContext | ErrorCode:
+        """The context of a request, or FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
+        FETCH_SESSION_TOPIC_ID_ERROR."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._sessions.pop(session_id, None)
+            partitions = {partition.key: partition for partition in asked}
+            if epoch == FINAL_EPOCH or not partitions:
+                return FetchContext(partitions)
+            session = self._create(partitions, now_ms, privileged=privileged, uses_topic_ids=uses_topic_ids)
+            return FetchContext(partitions, session)
+        found = self._sessions.get(session_id)
+        if found is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if found.epoch != epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if found.uses_topic_ids != uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        return self._continue(found, asked, forgotten, now_ms)
+
+    def _continue(
+        self, session: _Session, asked: list[PartitionFetch], forgotten: Iterable[PartitionKey], now_ms: int
+    ) -> FetchContext:
+        for partition in asked:
+            known = session.partitions.get(partition.key)
+            if known is None:
+                session.partitions[partition.key] = partition
+            else:
+                known.ask(partition)
+        for key in forgotten:
+            session.partitions.pop(key, None)
+        del self._sessions[session.id]
+        if not session.partitions:
+            return FetchContext({})
+        self._sessions[session.id] = session
+        session.last_used_ms = now_ms
+        session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
+        return FetchContext(session.partitions, session, incremental=True)
+
+    def _create(
+        self, partitions: dict[PartitionKey, PartitionFetch], now_ms: int, *, privileged: bool, uses_topic_ids: bool
+    ) -> _Session | None:
+        if len(self._sessions) >= self._max_sessions and not self._evict((privileged, len(partitions)), now_ms):
+            return None
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._rng.randrange(1, 1 << 31)
+        session = _Session(session_id, partitions, now_ms, privileged=privileged, uses_topic_ids=uses_topic_ids)
+        self._sessions[session_id] = session
+        return session
+
+    def _evict(self, weight: tuple[bool, int], now_ms: int) -> bool:
+        """Make room for a session of this weight; False when all others have a better right."""
+        if not self._sessions:
+            return False
+        stalest = next(iter(self._sessions.values()))
+        if now_ms - stalest.last_used_ms <= EVICTION_AGE_MS:
+            old = [session for session in self._sessions.values() if now_ms - session.created_ms > EVICTION_AGE_MS]
+            smallest = min(old, key=lambda session: session.weight, default=None)
+            if smallest is None or smallest.weight >= weight:
+                return False
+            stalest = smallest
+        del self._sessions[stalest.id]
+        return True

@@ -1,0 +1,45 @@
+"""InitProducerId: an id for an idempotent producer (KIP-98).
+
+Versions 0 to 5. Every request without a transactional id gets a fresh id with epoch 0; a producer that bumps its epoch
+(KIP-360) does so itself. There are no transactions yet: a transactional id is answered with UNSUPPORTED_VERSION, which
+producers report as fatal.
+"""
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+
+def handle(node: Node, request: Request) -> None:
+    """Take an id of this broker's block, or fetch a new block first."""
+    message: InitProducerIdRequest = request.message
+    if message.transactional_id is not None:
+        request.fail(ErrorCode.UNSUPPORTED_VERSION if message.transactional_id else ErrorCode.INVALID_REQUEST)
+        return
+    if (message.producer_id == -1) != (message.producer_epoch == -1):
+        request.fail(ErrorCode.INVALID_REQUEST)
+        return
+    producer_id = node.producer_ids.take()
+    if producer_id is not None:
+        request.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+    else:
+        node.spawn(_after_refill(node, request))
+
+
+async def _after_refill(node: Node, request: Request) -> None:
+    try:
+        producer_id = await node.producer_ids.next()
+    except KafkaError as error:
+        request.fail(error.code)
+    else:
+        request.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+
+
+def fail(_: InitProducerIdRequest, __: int, code: ErrorCode) -> InitProducerIdResponse:
+    """No id."""
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
+
+API = ApiHandler(ApiKey.INIT_PRODUCER_ID, 0, 5, handle, fail)

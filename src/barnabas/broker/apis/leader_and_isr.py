@@ -1,0 +1,78 @@
+"""LeaderAndIsr: the controller tells this broker which partitions it leads and which it follows.
+
+Versions 2 to 7, answered from 5 on by topic id. A request of an older controller, or meant for an earlier life of this
+broker, is refused as a whole; each partition is checked against the leader epoch and topic id known here.
+"""
+
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.broker.replication.manager import LeadershipOutcome
+from barnabas.broker.replication.partition import StateChange
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+
+_BY_TOPIC_ID = 5
+
+
+def handle(node: Node, request: Request) -> None:
+    """Change the roles, tell who asked to know, answer for each partition."""
+    message: LeaderAndIsrRequest = request.message
+    if node.is_stale(message.broker_epoch):
+        request.fail(ErrorCode.STALE_BROKER_EPOCH)
+        return
+    if not node.replicas.accept_controller_epoch(message.controller_epoch):
+        request.fail(ErrorCode.STALE_CONTROLLER_EPOCH)
+        return
+    outcome = LeadershipOutcome()
+    now_ms = node.clock.wall_ms()
+    results: list[tuple[str, Uuid, int, ErrorCode]] = []
+    states = [(state.topic_name, ZERO_UUID, state) for state in message.ungrouped_partition_states]
+    states += [
+        (topic.topic_name, topic.topic_id, state) for topic in message.topic_states for state in topic.partition_states
+    ]
+    for topic_name, topic_id, state in states:
+        name = TopicPartition(topic_name, state.partition_index)
+        code = node.replicas.change_state(name, topic_id, _change(state), now_ms, outcome)
+        results.append((topic_name, topic_id, state.partition_index, code))
+    node.replicas.announce(outcome)
+    request.reply(_response(request.version, results))
+
+
+def _change(state: LeaderAndIsrPartitionState) -> StateChange:
+    return StateChange(
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        controller_epoch=state.controller_epoch,
+        replicas=tuple(state.replicas),
+        isr=tuple(state.isr),
+        adding_replicas=tuple(state.adding_replicas),
+        removing_replicas=tuple(state.removing_replicas),
+        is_new=state.is_new,
+    )
+
+
+def _response(version: int, results: list[tuple[str, Uuid, int, ErrorCode]]) -> LeaderAndIsrResponse:
+    if version < _BY_TOPIC_ID:
+        return LeaderAndIsrResponse(
+            partition_errors=[
+                LeaderAndIsrPartitionError(topic_name=name, partition_index=index, error_code=code)
+                for name, _, index, code in results
+            ]
+        )
+    topics: dict[Uuid, LeaderAndIsrTopicError] = {}
+    for _, topic_id, index, code in results:
+        topic = topics.setdefault(topic_id, LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[]))
+        topic.partition_errors.append(LeaderAndIsrPartitionError(partition_index=index, error_code=code))
+    return LeaderAndIsrResponse(topics=list(topics.values()))
+
+
+API = ApiHandler(ApiKey.LEADER_AND_ISR, 2, 7, handle, inter_broker=True)

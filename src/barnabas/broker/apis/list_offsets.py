@@ -1,0 +1,111 @@
+"""ListOffsets: the first, last or timestamped offset of partitions.
+
+Versions 1 to 9. A timestamp of -1 asks for the end (as far as the isolation level lets see), -2 for the start, -3 (from
+7) for the record with the highest timestamp, -4 (from 8) for the start of what is kept locally, which is the start. -5
+(from 9) asks for what is in remote storage: there is none, so nothing is found. Any other finds the first record that
+is not older. Right after an election, while the high watermark has not reached the new epoch, the end is not known:
+OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before 5).
+"""
+
+from collections import Counter
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.broker.replication.partition import Leader
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+_SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_CONSUMER, _DEBUGGING_REPLICA = -1, -2
+_READ_COMMITTED = 1
+_OFFSET_NOT_AVAILABLE_FROM = 5
+
+
+def handle(node: Node, request: Request) -> None:
+    """Look every partition up."""
+    message: ListOffsetsRequest = request.message
+    counts = Counter(
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in message.topics
+        for partition in topic.partitions
+    )
+    topics = []
+    for topic in message.topics:
+        answers = []
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.partition_index)
+            answer = ListOffsetsPartitionResponse(partition_index=name.partition, timestamp=-1, offset=-1)
+            try:
+                if counts[name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                if partition.timestamp < 0 and request.version < _SINCE_VERSION.get(partition.timestamp, 99):
+                    raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+                found = _find(node, name, message, partition)
+                if found is not None:
+                    answer.timestamp, answer.offset, answer.leader_epoch = found
+            except KafkaError as error:
+                code = error.code
+                if code is ErrorCode.OFFSET_NOT_AVAILABLE and request.version < _OFFSET_NOT_AVAILABLE_FROM:
+                    code = ErrorCode.LEADER_NOT_AVAILABLE
+                answer.error_code = code
+            answers.append(answer)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    request.reply(ListOffsetsResponse(topics=topics))
+
+
+def _find(
+    node: Node, name: TopicPartition, message: ListOffsetsRequest, wanted: ListOffsetsPartition
+) -> tuple[int, int, int] | None:
+    """(timestamp, offset, leader epoch), or None when no record fits."""
+    partition = node.replicas.partition(name)
+    log = partition.readable_log(wanted.current_leader_epoch, only_leader=message.replica_id != _DEBUGGING_REPLICA)
+    client = message.replica_id == _CONSUMER
+    if not client:
+        end = log.log_end_offset
+    else:
+        end = log.last_stable_offset if message.isolation_level == _READ_COMMITTED else log.high_watermark
+    role = partition.role
+    lagging = client and isinstance(role, Leader) and role.epoch_start_offset > log.high_watermark
+    timestamp = wanted.timestamp
+    if timestamp == LATEST:
+        if lagging:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return -1, end, partition.leader_epoch
+    if timestamp == LATEST_TIERED:
+        return None
+    found = log.offset_for_timestamp(timestamp)
+    if found is not None and (timestamp in (EARLIEST, EARLIEST_LOCAL) or found.offset < end):
+        return found.timestamp_ms, found.offset, found.leader_epoch
+    if lagging:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return None
+
+
+def fail(message: ListOffsetsRequest, _: int, code: ErrorCode) -> ListOffsetsResponse:
+    """An error of the whole request, told for each partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(
+                        partition_index=partition.partition_index, error_code=code, timestamp=-1, offset=-1
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+API = ApiHandler(ApiKey.LIST_OFFSETS, 1, 9, handle, fail)

@@ -1,0 +1,56 @@
+"""OffsetForLeaderEpoch: where an epoch ended in the leader's log, so that a reader can tell if its log left ours.
+
+Versions 2 to 4 (KIP-101, KIP-279, KIP-320). The answer is the largest epoch not above the one asked for and its end
+offset; -1 and -1 when the log knows none.
+"""
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(node: Node, request: Request) -> None:
+    """Ask each partition's epoch cache."""
+    message: OffsetForLeaderEpochRequest = request.message
+    topics = []
+    for topic in message.topics:
+        answers = []
+        for wanted in topic.partitions:
+            name = TopicPartition(topic.topic, wanted.partition)
+            answer = EpochEndOffset(partition=wanted.partition, leader_epoch=-1, end_offset=-1)
+            try:
+                partition = node.replicas.partition(name)
+                log = partition.readable_log(wanted.current_leader_epoch, only_leader=True)
+                answer.leader_epoch, answer.end_offset = log.end_offset_for_epoch(wanted.leader_epoch)
+            except KafkaError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+    request.reply(OffsetForLeaderEpochResponse(topics=topics))
+
+
+def fail(message: OffsetForLeaderEpochRequest, _: int, code: ErrorCode) -> OffsetForLeaderEpochResponse:
+    """An error of the whole request, told for each partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(partition=wanted.partition, error_code=code, leader_epoch=-1, end_offset=-1)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+API = ApiHandler(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, handle, fail)

@@ -1,0 +1,212 @@
+"""Produce: append batches to partitions that this broker leads.
+
+Versions 3 to 13. acks 0 gets no answer (an error closes the connection, the only sign there is), 1 is answered after
+the append, -1 when all in-sync replicas have it or after the request's time-out. Each partition stands for itself:
+errors, offsets and messages are its own. A request carries one batch a partition (KIP-98); record errors and messages
+from 8 on (KIP-467), the new leader in tagged fields from 10 on (KIP-951), topic ids instead of names from 13 on.
+Transactional batches are turned away: there are no transactions yet, so nobody could end them.
+"""
+
+import struct
+from typing import Any
+
+from barnabas.base.files import Buffer, FileSlice
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.leaders import LeaderHints
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from barnabas.wire.kafka.schema import Records
+
+_TOPIC_IDS = 13
+_LEADER_HINTS = 10
+_ZSTD = 7
+_ZSTD_CODEC = 4
+_TRANSACTIONAL = 0x10
+_HEADER_BYTES = 61
+_MAGIC = 2
+_BATCH = struct.Struct(">i4xb4xh")  # batch length, magic, attributes; from byte 8 of a batch
+_ADMIN_CLIENT = "__admin_client"
+_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def handle(node: Node, request: Request) -> None:
+    """Append what the request carries, then answer as its acks ask."""
+    message: ProduceRequest = request.message
+    if message.transactional_id is not None:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    acks = message.acks
+    now_ms = node.clock.wall_ms()
+    topics = []
+    waiting: list[tuple[TopicPartition, PartitionProduceResponse, int]] = []
+    failed = False
+    for topic_data in message.topic_data:
+        name: str | None = topic_data.name
+        if request.version >= _TOPIC_IDS:
+            name = node.metadata.topic_name(topic_data.topic_id)
+        partitions = []
+        for data in topic_data.partition_data:
+            answer = PartitionProduceResponse(index=data.index)
+            partitions.append(answer)
+            if name is None:
+                _refuse(answer, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
+                failed = True
+                continue
+            partition = TopicPartition(name, data.index)
+            try:
+                records = _checked(request, name, acks, data.records)
+                info = node.replicas.append(partition, records, acks=acks, now_ms=now_ms)
+            except KafkaError as error:
+                _refuse(answer, error)
+                failed = True
+                continue
+            answer.base_offset = info.first_offset
+            answer.log_append_time_ms = info.log_append_time_ms
+            answer.log_start_offset = info.log_start_offset
+            if acks == -1:
+                code = node.replicas.commit_error(partition, info.last_offset)
+                if code is None:
+                    waiting.append((partition, answer, info.last_offset))
+                elif code is not ErrorCode.NONE:
+                    _refuse(answer, KafkaError(code))
+                    failed = True
+        topics.append(
+            TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
+        )
+    response = ProduceResponse(responses=topics)
+    if acks == 0:
+        if failed:
+            request.fail(ErrorCode.NONE)
+        else:
+            request.no_reply()
+    elif waiting:
+        _wait(node, request, response, waiting)
+    else:
+        _reply(node, request, response, failed)
+
+
+def _checked(request: Request, topic: str, acks: int, records: Records) -> Buffer:
+    """The records, unless something is wrong with the request for this partition (the log checks more)."""
+    if not -1 <= acks <= 1:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if topic in _INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+    if records is None or isinstance(records, FileSlice):
+        records = b""
+    size = len(records)
+    if size < _HEADER_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD if not size else ErrorCode.CORRUPT_MESSAGE,
+            f"Produce requests with version {request.version} must have at least one record batch per partition",
+        )
+    batch_bytes, magic, attributes = _BATCH.unpack_from(records, 8)
+    if magic != _MAGIC:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {request.version} are only allowed to contain record batches with magic "
+            f"version {_MAGIC}",
+        )
+    if batch_bytes + 12 < size:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {request.version} are only allowed to contain exactly one record batch "
+            f"per partition",
+        )
+    if attributes & _TRANSACTIONAL:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if attributes & 7 == _ZSTD_CODEC and request.version < _ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {request.version} are not allowed to use ZStandard compression",
+        )
+    return records
+
+
+def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
+    answer.error_code = error.code
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1
+    answer.error_message = error.message
+
+
+def _reply(node: Node, request: Request, response: ProduceResponse, failed: bool) -> None:
+    if failed and request.version >= _LEADER_HINTS:
+        hints = LeaderHints(node, request.client.listener)
+        for topic in response.responses:
+            for partition in topic.partition_responses:
+                if partition.error_code in _MOVED:
+                    name = topic.name or node.metadata.topic_name(topic.topic_id)
+                    leader = hints.leader(TopicPartition(name, partition.index))
+                    if leader is not None:
+                        partition.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+        response.node_endpoints = [
+            NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in hints.endpoints()
+        ]
+    request.reply(response)
+
+
+def _wait(
+    node: Node,
+    request: Request,
+    response: ProduceResponse,
+    waiting: list[tuple[TopicPartition, PartitionProduceResponse, int]],
+) -> None:
+    """Answer when every partition's records are committed, or will not be."""
+    pending = {partition: (answer, last_offset) for partition, answer, last_offset in waiting}
+    failed = False
+
+    def attempt(key: Any) -> bool:
+        nonlocal failed
+        found = pending.get(key)
+        if found is not None:
+            answer, last_offset = found
+            code = node.replicas.commit_error(key, last_offset)
+            if code is not None:
+                del pending[key]
+                if code is not ErrorCode.NONE:
+                    _refuse(answer, KafkaError(code))
+                    failed = True
+        if not pending:
+            _reply(node, request, response, failed)
+        return not pending
+
+    def expire() -> None:
+        for answer, _ in pending.values():
+            _refuse(answer, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+        _reply(node, request, response, failed)
+
+    request.waiter = node.parked.park(pending.keys(), attempt, expire, request.message.timeout_ms)
+
+
+def fail(message: ProduceRequest, _: int, code: ErrorCode) -> ProduceResponse | None:
+    """An error of the whole request, told for each partition; nothing for acks 0."""
+    if message.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in message.topic_data
+        ]
+    )
+
+
+API = ApiHandler(ApiKey.PRODUCE, 3, 13, handle, fail)

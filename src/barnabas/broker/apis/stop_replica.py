@@ -1,0 +1,55 @@
+"""StopReplica: the controller takes partitions away from this broker, with their data or without.
+
+Versions 1 to 4: one choice for the whole request before 3, leader epochs and a choice for each partition from 3 on
+(KIP-570).
+"""
+
+from collections.abc import Iterator
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.broker.replication.manager import LeadershipOutcome
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+
+_NO_EPOCH = -1
+
+
+def handle(node: Node, request: Request) -> None:
+    """Stop or delete each partition."""
+    message: StopReplicaRequest = request.message
+    if node.is_stale(message.broker_epoch):
+        request.fail(ErrorCode.STALE_BROKER_EPOCH)
+        return
+    if not node.replicas.accept_controller_epoch(message.controller_epoch):
+        request.fail(ErrorCode.STALE_CONTROLLER_EPOCH)
+        return
+    outcome = LeadershipOutcome()
+    now_ms = node.clock.wall_ms()
+    errors = [
+        StopReplicaPartitionError(
+            topic_name=name.topic,
+            partition_index=name.partition,
+            error_code=node.replicas.stop(name, leader_epoch, now_ms, delete=delete, outcome=outcome),
+        )
+        for name, leader_epoch, delete in _partitions(message)
+    ]
+    node.replicas.announce(outcome)
+    request.reply(StopReplicaResponse(partition_errors=errors))
+
+
+def _partitions(message: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:
+    for ungrouped in message.ungrouped_partitions:
+        yield TopicPartition(ungrouped.topic_name, ungrouped.partition_index), _NO_EPOCH, message.delete_partitions
+    for topic in message.topics:
+        for index in topic.partition_indexes:
+            yield TopicPartition(topic.name, index), _NO_EPOCH, message.delete_partitions
+    for states in message.topic_states:
+        for state in states.partition_states:
+            name = TopicPartition(states.topic_name, state.partition_index)
+            yield name, state.leader_epoch, state.delete_partition
+
+
+API = ApiHandler(ApiKey.STOP_REPLICA, 1, 4, handle, inter_broker=True)

@@ -1,0 +1,26 @@
+"""UpdateMetadata: the controller tells every broker who is alive and who leads what.
+
+Versions 5 to 8. This is all that a broker knows of the cluster, so all answers of Metadata and the like rest on it.
+"""
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+def handle(node: Node, request: Request) -> None:
+    """Take the news into the cache."""
+    message: UpdateMetadataRequest = request.message
+    if node.is_stale(message.broker_epoch):
+        request.fail(ErrorCode.STALE_BROKER_EPOCH)
+        return
+    if not node.replicas.accept_controller_epoch(message.controller_epoch):
+        request.fail(ErrorCode.STALE_CONTROLLER_EPOCH)
+        return
+    node.metadata_updated(message)
+    request.reply(UpdateMetadataResponse())
+
+
+API = ApiHandler(ApiKey.UPDATE_METADATA, 5, 8, handle, inter_broker=True)

@@ -1,0 +1,383 @@
+"""A broker's life: start in order, serve, stop in order.
+
+Start: a session with the coordination service, the cluster id, the log dirs (checked against it and recovered), the
+listeners, then the registration and the first election. The broker is ready when the controller's first UpdateMetadata
+has arrived. Stop: leave the cluster so that no leader is missed (controlled shutdown), close the listeners, sync and mark
+the log dirs clean, end the session.
+
+`BrokerServer` runs on the loop that starts it, several of them on one loop if need be.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from barnabas.base.clock import Clock, SystemClock, Timer
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.files import Files, OsFiles
+from barnabas.base.network import Connection, Listener, Network
+from barnabas.base.randomness import Random, new_random
+from barnabas.broker import settings as broker_settings
+from barnabas.broker.apis import load_handlers
+from barnabas.broker.apis.api_versions import advertised
+from barnabas.broker.apis.fetch_sessions import FetchSessions
+from barnabas.broker.channels import ChannelError, Channels
+from barnabas.broker.configs import Configs
+from barnabas.broker.controller.runner import Controller, ControllerSettings
+from barnabas.broker.dispatch import ClientConnection, Dispatcher
+from barnabas.broker.groups.service import GroupService
+from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.node import Node
+from barnabas.broker.parked import Parked
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.registration import Registration, ensure_cluster_id, ensure_top_level_paths
+from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.settings import ListenerAddress
+from barnabas.broker.topics import Topics
+from barnabas.broker.upkeep import Upkeep
+from barnabas.broker.znodes import BROKER_SEQUENCE, LOG_DIR_EVENTS, BrokerInfo, Endpoint, encode_log_dir_event
+from barnabas.coordination.client import CoordinationClient
+from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
+from barnabas.log.log_dirs import LogDirs
+from barnabas.log.settings import LogConfig
+from barnabas.net.sockets import SocketNetwork
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.jute.opcodes import CreateMode
+from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownRequest
+
+__all__ = ["BrokerServer"]
+
+logger = logging.getLogger(__name__)
+
+_METADATA_TIMEOUT_S = 60
+_STOP_TIMEOUT_S = 5
+
+
+class BrokerServer:
+    """One broker, from its properties."""
+
+    def __init__(
+        self,
+        settings_texts: Mapping[str, str],
+        *,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+        network: Network | None = None,
+    ) -> None:
+        """Raises `ConfigError` for settings that cannot be used."""
+        node = self.node = Node()
+        node.settings = broker_settings.DEFINITIONS.parse(settings_texts)
+        node.files = files or OsFiles()
+        node.clock = clock or SystemClock()
+        node.rng = rng or new_random()
+        node.rack = node.settings["broker.rack"]
+        node.broker_id = node.settings["broker.id"]
+        node.connection_caps = broker_settings.connection_caps(node.settings)
+        self._network = network or SocketNetwork(
+            send_buffer_bytes=node.settings["socket.send.buffer.bytes"],
+            receive_buffer_bytes=node.settings["socket.receive.buffer.bytes"],
+        )
+        self._addresses = broker_settings.listeners(node.settings)
+        self._inter_broker_listener = broker_settings.inter_broker_listener(node.settings)
+        self._log_dir_paths = [_absolute(path) for path in broker_settings.log_dirs(node.settings)]
+        self._open: list[tuple[ListenerAddress, Listener]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._started = False
+        self._closing = False
+        self.failed: asyncio.Event = asyncio.Event()
+        """Set when the broker cannot go on: no log dir is left."""
+
+    @property
+    def port(self) -> int:
+        """The first listener's port."""
+        return self._open[0][0].port
+
+    @property
+    def listeners(self) -> list[ListenerAddress]:
+        """The open listeners, with their real ports."""
+        return [address for address, _ in self._open]
+
+    # Starting
+
+    async def start(self) -> None:
+        """Return when clients can work. Raises `BarnabasError` (also `ConfigError`); what was started is closed then."""
+        loop = asyncio.get_running_loop()
+        self.node.spawn = self._spawn
+        self.node.call_later = lambda delay_ms, callback: _timer(loop, delay_ms, callback)
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop(clean=False)
+            raise
+
+    async def _start(self) -> None:
+        self._report_settings()
+        await self._join_coordination()
+        await self._make_parts()
+        self.node.log_dirs.load(self.node.clock.wall_ms(), self.node.configs.log_config)
+        await self._listen()
+        await self._join_cluster()
+        self._upkeep.start()
+        self._started = True
+        logger.info("[KafkaServer id=%d] started", self.node.broker_id)
+
+    def _report_settings(self) -> None:
+        for name in self.node.settings.unknown():
+            reason = broker_settings.WITHOUT_EFFECT.get(name)
+            if reason is not None:
+                logger.info("%s has no effect: %s", name, reason)
+            else:
+                logger.warning("Configuration %s is not known and has no effect", name)
+
+    async def _join_coordination(self) -> None:
+        """Have a session, the permanent znodes, the cluster id and a broker id."""
+        node = self.node
+        settings = node.settings
+        address = settings["zookeeper.connect"]
+        session_timeout_ms = settings["zookeeper.session.timeout.ms"]
+        node.coordination = CoordinationClient(
+            self._network, address, rng=node.rng, session_timeout_ms=session_timeout_ms
+        )
+        timeout_ms = settings["zookeeper.connection.timeout.ms"] or session_timeout_ms
+        try:
+            await node.coordination.start(timeout_ms)
+        except KeeperError as error:
+            raise BarnabasError(
+                f"No coordination server at zookeeper.connect={address} could be reached within {timeout_ms} ms. "
+                "Is it running?"
+            ) from error
+        await node.coordination.ensure_chroot()
+        await ensure_top_level_paths(node.coordination)
+        node.cluster_id = await ensure_cluster_id(node.coordination, node.rng)
+        logger.info("Cluster ID = %s", node.cluster_id)
+        if node.broker_id < 0:
+            node.broker_id = await self._find_broker_id()
+
+    async def _find_broker_id(self) -> int:
+        """The id in meta.properties, or a generated one."""
+        node = self.node
+        found = {
+            properties.broker_id
+            for path in self._log_dir_paths
+            if (properties := MetaProperties.read(node.files, f"{path}/{META_PROPERTIES}")) is not None
+        } - {-1}
+        if len(found) > 1:
+            raise BarnabasError(
+                f"The log dirs belong to several brokers ({sorted(found)}): set broker.id to the right one"
+            )
+        if found:
+            return found.pop()
+        if not node.settings["broker.id.generation.enable"]:
+            raise ConfigError("broker.id is not set, and broker.id.generation.enable is false")
+        stat = await node.coordination.set_data(BROKER_SEQUENCE, b"")
+        return int(stat.version) + int(node.settings["reserved.broker.max.id"])
+
+    async def _make_parts(self) -> None:
+        node = self.node
+        settings = node.settings
+        node.parked = Parked(node.call_later)
+        node.metadata = MetadataCache(node.cluster_id)
+        node.configs = Configs(node)
+        node.log_dirs = LogDirs(
+            node.files,
+            self._log_dir_paths,
+            LogConfig({}, node.configs.topic_defaults),
+            broker_id=node.broker_id,
+            cluster_id=node.cluster_id,
+            rng=node.rng,
+            on_offline=self._log_dir_lost,
+            producer_expiration_ms=settings["producer.id.expiration.ms"],
+        )
+        node.replicas = ReplicaManager(
+            node.broker_id,
+            node.log_dirs,
+            node.parked,
+            log_config=node.configs.log_config,
+            is_known=lambda name: node.metadata.partition(name) is not None,
+            lag_time_max_ms=settings["replica.lag.time.max.ms"],
+        )
+        node.configs.on_topic(node.replicas.configure)
+        await node.configs.load()
+        node.channels = Channels(node.broker_id, self._network, request_timeout_ms=settings["request.timeout.ms"])
+        node.producer_ids = ProducerIds(node)
+        node.fetch_sessions = FetchSessions(settings["max.incremental.fetch.session.cache.slots"], node.rng)
+        node.groups = GroupService(node)
+        self._dispatcher = Dispatcher(node, load_handlers())
+        node.api_versions = advertised(self._dispatcher.handlers)
+        node.channels.call_self = self._dispatcher.call
+        self._upkeep = Upkeep(node, self._dispatcher)
+
+    async def _listen(self) -> None:
+        max_frame_bytes = self.node.settings["socket.request.max.bytes"]
+        for address in self._addresses:
+            try:
+                listener = await self._network.listen(
+                    address.host, address.port, self._accept(address.name), max_frame_bytes=max_frame_bytes
+                )
+            except OSError as error:
+                raise BarnabasError(
+                    f"listeners: {address} cannot be opened: {error.strerror or error}. "
+                    "Is another program using the port?"
+                ) from error
+            bound = ListenerAddress(address.name, address.protocol, address.host, listener.port)
+            self._open.append((bound, listener))
+
+    def _accept(self, name: str) -> Callable[[Connection], ClientConnection]:
+        return lambda connection: self._dispatcher.accept(name, connection)
+
+    async def _join_cluster(self) -> None:
+        """Register, take part in the election, and wait for the controller's first news."""
+        node = self.node
+        told = broker_settings.advertised_listeners(node.settings, self.listeners, socket.getfqdn)
+        info = BrokerInfo(
+            node.broker_id, tuple(Endpoint(end.host, end.port, end.name, end.protocol) for end in told), node.rack
+        )
+        registration = Registration(node.coordination, info, node.clock)
+
+        async def register() -> int:
+            node.broker_epoch = await registration.register()
+            return node.broker_epoch
+
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def updated(*_: Any) -> None:
+            if not ready.done() and node.metadata.alive_broker(node.broker_id) is not None:
+                ready.set_result(None)
+
+        node.metadata.on_update(updated)
+        node.controller = Controller(
+            node.broker_id,
+            node.coordination,
+            node.channels,
+            register,
+            clock=node.clock,
+            rng=node.rng,
+            settings=self._controller_settings,
+        )
+        node.topics = Topics(node)
+        node.groups.start()
+        await node.controller.start()
+        try:
+            async with asyncio.timeout(_METADATA_TIMEOUT_S):
+                await ready
+        except TimeoutError:
+            raise BarnabasError(
+                f"The controller (broker {node.controller.controller_id}) sent no metadata within "
+                f"{_METADATA_TIMEOUT_S} s: look whether it can reach this broker's listener {self._inter_broker_listener}"
+            ) from None
+
+    def _controller_settings(self) -> ControllerSettings:
+        settings = self.node.settings
+        return ControllerSettings(
+            inter_broker_listener=self._inter_broker_listener,
+            delete_topic_enabled=settings["delete.topic.enable"],
+            unclean_leader_election=settings["unclean.leader.election.enable"],
+            auto_leader_rebalance=settings["auto.leader.rebalance.enable"],
+            imbalance_check_interval_s=settings["leader.imbalance.check.interval.seconds"],
+            imbalance_percent=settings["leader.imbalance.per.broker.percentage"],
+        )
+
+    # Running
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._closing:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("Background work failed", exc_info=error)
+
+    def _log_dir_lost(self, path: str, reason: str) -> None:
+        node = self.node
+        if node.log_dirs.online:
+            for partition in node.replicas:
+                node.parked.changed(partition.name)
+            self._spawn(self._tell_of_lost_log_dir())
+        else:
+            logger.error("Shutting down: the last log dir, %s, failed: %s", path, reason)
+            self.failed.set()
+
+    async def _tell_of_lost_log_dir(self) -> None:
+        """Let the controller know that some of our replicas are gone."""
+        node = self.node
+        data = encode_log_dir_event(node.broker_id)
+        path = f"{LOG_DIR_EVENTS}/log_dir_event_"
+        await node.coordination.create(path, data, CreateMode.PERSISTENT_SEQUENTIAL)
+
+    # Stopping
+
+    async def close(self) -> None:
+        """Stop in order; nothing of the broker is left on the loop."""
+        if not self._closing:
+            await self._stop(clean=self._started)
+
+    async def _stop(self, *, clean: bool) -> None:
+        self._closing = True
+        node = self.node
+        if clean:
+            logger.info("[KafkaServer id=%d] shutting down", node.broker_id)
+            await self._leave_cluster()
+        for _, listener in self._open:
+            await listener.close()
+        if hasattr(self, "_dispatcher"):
+            for connection in tuple(self._dispatcher.connections):
+                connection.close()
+            await self._upkeep.stop()
+        for name in ("groups", "controller", "channels"):
+            part = getattr(node, name, None)
+            if part is not None:
+                done = part.stop() if name == "groups" else part.close()
+                if done is not None:
+                    await done
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if hasattr(node, "log_dirs"):
+            node.log_dirs.close(clean, node.broker_epoch)
+        if hasattr(node, "coordination"):
+            with contextlib.suppress(KeeperError, TimeoutError):
+                async with asyncio.timeout(_STOP_TIMEOUT_S):
+                    await node.coordination.close()
+        if clean:
+            logger.info("[KafkaServer id=%d] shut down completed", node.broker_id)
+
+    async def _leave_cluster(self) -> None:
+        """Hand leadership over, if there is anyone to take it."""
+        node = self.node
+        settings = node.settings
+        if not settings["controlled.shutdown.enable"] or len(tuple(node.metadata.alive_brokers())) < 2:
+            return
+        request = ControlledShutdownRequest(broker_id=node.broker_id, broker_epoch=node.broker_epoch)
+        for attempt in range(max(settings["controlled.shutdown.max.retries"], 1)):
+            try:
+                if node.controller.is_active:
+                    remaining: Any = await node.controller.shut_down_broker(node.broker_id, node.broker_epoch)
+                else:
+                    response = await node.channels.send(node.metadata.controller_id, request)
+                    remaining = response.remaining_partitions
+                if not remaining:
+                    return
+                logger.info("No other broker can lead %d of our partitions", len(remaining))
+                return
+            except (KafkaError, ChannelError) as error:
+                logger.warning("Controlled shutdown, attempt %d: %s", attempt + 1, error)
+                await asyncio.sleep(min(settings["controlled.shutdown.retry.backoff.ms"] / 1000, _STOP_TIMEOUT_S))
+
+
+def _timer(loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], object]) -> Timer:
+    return loop.call_later(delay_ms / 1000, callback)
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path)

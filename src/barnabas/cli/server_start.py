@@ -1,0 +1,94 @@
+"""``barnabas server-start``: a broker from a server.properties, until SIGTERM or Ctrl-C."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.settings import read_properties
+from barnabas.cli.common import ToolParser
+
+__all__ = ["main"]
+
+_FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
+
+
+def main(argv: list[str]) -> int:
+    """Run until a signal; 0 after a clean stop, 1 when the broker cannot start or go on."""
+    given = _parser().parse_args(argv)
+    texts = _settings(given.properties, given.override)
+    logging.basicConfig(level=given.log_level.upper(), format=_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
+    return asyncio.Runner(loop_factory=_loop_factory()).run(_serve(texts))
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("server-start", "Start a broker from a properties file and stay until Ctrl-C.")
+    parser.add_argument("properties", metavar="server.properties", help="the broker's properties file")
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property that takes the place of the file's; may be repeated",
+    )
+    parser.add_argument(
+        "--log-level", default="info", choices=("debug", "info", "warning", "error"), help="what to log (default info)"
+    )
+    return parser
+
+
+def _settings(path: str, overrides: list[str]) -> dict[str, str]:
+    try:
+        with open(path, encoding="latin-1") as file:
+            texts = read_properties(file.read())
+    except OSError as error:
+        raise BarnabasError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise BarnabasError(f"{path} is no properties file: {error}") from error
+    for override in overrides:
+        name, equals, value = override.partition("=")
+        if not equals or not name:
+            raise BarnabasError(f"--override {override}: NAME=VALUE is expected")
+        texts[name.strip()] = value.strip()
+    return texts
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if os.environ.get("BARNABAS_LOOP") == "asyncio":
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Any = uvloop.new_event_loop
+    return factory  # type: ignore[no-any-return]  # uvloop has no types
+
+
+async def _serve(texts: dict[str, str]) -> int:
+    from barnabas.broker.server import BrokerServer
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = BrokerServer(texts)
+    starting = loop.create_task(server.start())
+    stopping = loop.create_task(stop.wait())
+    failing = loop.create_task(server.failed.wait())
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting})
+            return 0
+        starting.result()
+        await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
+        await server.close()
+        return 1 if server.failed.is_set() else 0
+    finally:
+        for task in (stopping, failing):
+            task.cancel()
