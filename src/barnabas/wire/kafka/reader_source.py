@@ -138,7 +138,7 @@ class _ReaderSource:
         self._run = []
 
     def _fail(self, condition: str, path: str, what: str) -> None:
-        self._line(f"if {condition}: raise Malformed('{self.cls.__name__} v{self.version}: {path} {what}')")
+        self._line(f"if {condition}: raise Malformed('{path} {what} (v{self.version})')")
 
     # Structures
 
