@@ -182,7 +182,7 @@ class Node:
         return ttl_of_owner(self.owner)
 
     def stat(self) -> Stat:
-        """What clients see; their cversion counts creations and deletions."""
+        """What clients see: their cversion counts creations and deletions, their owner is a session or 0."""
         data = self.data
         return Stat(
             self.czxid,
@@ -192,7 +192,7 @@ class Node:
             self.version,
             _as_int(self.cversion * 2 - self.num_children),
             self.aversion,
-            self.owner,
+            self.owner if self.owner and self.is_ephemeral else 0,
             0 if data is None else len(data),
             self.num_children,
             self.pzxid,

@@ -19,13 +19,14 @@ of `unlogged`, and a follower's commits come from its leader.
 
 import logging
 from collections import deque
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from barnabas.coordination.access import authenticate, ip_id, is_allowed
 from barnabas.coordination.database import Database
 from barnabas.coordination.node import DIGEST_VERSION
 from barnabas.coordination.operations import READS, WRITES
 from barnabas.coordination.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
+from barnabas.coordination.operations.multi import decode_parts
 from barnabas.coordination.sessions import Session, SessionTracker, session_password
 from barnabas.coordination.statistics import Statistics
 from barnabas.coordination.transaction_log import encode_entry
@@ -42,12 +43,27 @@ from barnabas.wire.jute.frames import (
     encode_reply,
 )
 from barnabas.wire.jute.opcodes import KeeperState, OpCode, Perms
-from barnabas.wire.jute.records import AuthPacket, ConnectResponse, DeleteRequest, Id, RequestHeader, WatcherEvent
+from barnabas.wire.jute.records import (
+    AuthPacket,
+    ConnectResponse,
+    DeleteRequest,
+    Id,
+    RequestHeader,
+    WatcherEvent,
+)
 from barnabas.wire.jute.transactions import CreateSessionTxn, ErrorTxn, Transaction, TxnDigest, TxnHeader
 
 __all__ = ["ClientConnection", "Limits", "Processor", "Transport"]
 
 _logger = logging.getLogger(__name__)
+
+
+def _refuse(_reading: Reading, _request: object) -> NoReturn:
+    raise KeeperError(ErrorCode.MARSHALLING_ERROR)
+
+
+_UNREADABLE = ReadOperation(OpCode.ERROR, None, _refuse)
+"""Takes the place of a multi that cannot be read: an error in its turn. Other writes are refused with a zxid."""
 _INTERNAL = frozenset((OpCode.CREATE_SESSION, OpCode.DELETE_CONTAINER))
 """Writes that no client may ask for."""
 
@@ -233,16 +249,15 @@ class Processor:
         self.tracker.touch(session, now_ms)
         opcode = header.type
         if (read := READS.get(opcode)) is not None:
-            if client.waiting:
-                client.waiting.append(_WaitingRead(header.xid, read, data, now_ms))
-                self._hold(client)
-            else:
-                self._read(client, header.xid, read, data, now_ms, now_ms)
+            self._receive_read(client, header.xid, read, data, now_ms)
         elif (write := WRITES.get(opcode)) is not None and opcode not in _INTERNAL:
             try:
                 request = self._decode_write(write, data, offset)
             except MalformedRecordError as error:
                 _logger.info("Refusing a request of type %d of %s: %s", opcode, client.address, error)
+                if opcode == OpCode.MULTI:
+                    self._receive_read(client, header.xid, _UNREADABLE, data, now_ms)
+                    return
                 request = None
                 write = None
             self._propose(session.id, client, header.xid, opcode, write, request, now_ms, wall_ms)
@@ -257,7 +272,7 @@ class Processor:
     @staticmethod
     def _decode_write(operation: WriteOperation, data: bytes, offset: int) -> object | None:
         if operation.opcode is OpCode.MULTI:
-            return decode_multi_request(data, offset)
+            return decode_parts(data, offset)
         return decode(operation.request_type, data, offset) if operation.request_type is not None else None
 
     def _authenticate(self, client: ClientConnection, xid: int, packet: AuthPacket) -> None:
@@ -446,6 +461,15 @@ class Processor:
             session.owner.transport.close()
 
     # Reads
+
+    def _receive_read(
+        self, client: ClientConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int
+    ) -> None:
+        if client.waiting:
+            client.waiting.append(_WaitingRead(xid, operation, data, now_ms))
+            self._hold(client)
+        else:
+            self._read(client, xid, operation, data, now_ms, now_ms)
 
     def _read_on(self, client: ClientConnection, now_ms: int) -> None:
         """Answer the reads that waited for the write before them."""

@@ -172,9 +172,9 @@ class Tree:
 
     def count_below(self, path: str) -> int:
         """How many nodes there are below the path, at all levels."""
-        prefix = "/" if path in ("", "/") else path + "/"
-        if prefix == "/":
+        if path == "/":
             return len(self.nodes) - 1
+        prefix = path + "/"
         return sum(1 for each in self.nodes if each.startswith(prefix))
 
     def replace_all(self, nodes: Iterable[tuple[str, Node]]) -> None:

@@ -1,13 +1,24 @@
 """One module for each kind of operation; the tables here are what the processor and the log's replay dispatch by."""
 
-from barnabas.coordination.operations import create, delete, multi, own, reads, session, set_acl, set_data, watching
+from barnabas.coordination.operations import (
+    create,
+    delete,
+    multi,
+    own,
+    reads,
+    reconfig,
+    session,
+    set_acl,
+    set_data,
+    watching,
+)
 from barnabas.coordination.operations.base import Apply, ReadOperation, WriteOperation
 
 __all__ = ["APPLY", "READS", "WRITES"]
 
 WRITES: dict[int, WriteOperation] = {
     operation.opcode: operation
-    for module in (create, delete, set_data, set_acl, multi, session)
+    for module in (create, delete, set_data, set_acl, multi, reconfig, session)
     for operation in module.OPERATIONS
 }
 """What takes a zxid and goes through the log, by opcode."""

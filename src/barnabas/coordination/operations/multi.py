@@ -22,14 +22,26 @@ from barnabas.coordination.operations.base import (
 )
 from barnabas.coordination.paths import checked_path
 from barnabas.coordination.tree import Event, Staged, View
-from barnabas.wire.jute.codec import decode, encode
+from barnabas.wire.jute.codec import MalformedRecordError, decode, encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
-from barnabas.wire.jute.frames import MultiPart
-from barnabas.wire.jute.opcodes import OpCode, Perms
-from barnabas.wire.jute.records import CheckVersionRequest, ErrorResponse
+from barnabas.wire.jute.frames import MultiPart, decode_multi_request
+from barnabas.wire.jute.opcodes import CreateMode, OpCode, Perms
+from barnabas.wire.jute.records import CheckVersionRequest, CreateRequest, ErrorResponse
 from barnabas.wire.jute.transactions import TRANSACTION_TYPES, CheckVersionTxn, ErrorTxn, MultiTxn, Txn
 
-__all__ = ["APPLY", "OPERATIONS"]
+__all__ = ["APPLY", "OPERATIONS", "decode_parts"]
+
+_MODES = frozenset(mode for mode in CreateMode if not mode.has_ttl)
+
+
+def decode_parts(data: bytes, offset: int) -> list[MultiPart]:
+    """The parts of a multi. Raises `MalformedRecordError`, also for creations that no client library would send: of an
+    unknown mode, with a time to live that is not there, without an access control list."""
+    parts = decode_multi_request(data, offset)
+    for _, request in parts:
+        if isinstance(request, CreateRequest) and (request.acl is None or request.flags not in _MODES):
+            raise MalformedRecordError(f"a creation in a multi without a mode or an access control list: {request}")
+    return parts
 
 
 def _decide_check(staging: Staging, request: CheckVersionRequest) -> tuple[int, CheckVersionTxn]:

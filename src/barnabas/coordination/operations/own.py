@@ -1,15 +1,13 @@
-"""ping, sync, getEphemerals, whoAmI: about the session itself; and reconfig, which a server alone refuses."""
+"""ping, sync, getEphemerals, whoAmI: about the session itself."""
 
 from collections.abc import Sequence
 
 from barnabas.coordination.operations.base import Reading, ReadOperation
-from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import (
     ClientInfo,
     GetEphemeralsRequest,
     GetEphemeralsResponse,
-    ReconfigRequest,
     SyncRequest,
     SyncResponse,
     WhoAmIResponse,
@@ -43,14 +41,9 @@ def _who_am_i(reading: Reading, _request: None) -> WhoAmIResponse:
     return WhoAmIResponse(users)
 
 
-def _reconfig(_reading: Reading, _request: ReconfigRequest) -> None:
-    raise KeeperError(ErrorCode.RECONFIG_DISABLED)
-
-
 OPERATIONS: Sequence[ReadOperation] = [
     ReadOperation(OpCode.PING, None, _ping),
     ReadOperation(OpCode.SYNC, SyncRequest, _sync),
     ReadOperation(OpCode.GET_EPHEMERALS, GetEphemeralsRequest, _get_ephemerals),
     ReadOperation(OpCode.WHO_AM_I, None, _who_am_i),
-    ReadOperation(OpCode.RECONFIG, ReconfigRequest, _reconfig),
 ]

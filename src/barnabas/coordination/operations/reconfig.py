@@ -1,0 +1,21 @@
+"""reconfig: another set of servers. A server alone refuses it, as Apache's does where it is not switched on."""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from barnabas.coordination.operations.base import Staging, WriteOperation
+from barnabas.coordination.tree import Event
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import ReconfigRequest
+
+__all__ = ["OPERATIONS"]
+
+
+def _stage(_staging: Staging, _request: Any, _events: list[Event]) -> NoReturn:
+    raise KeeperError(ErrorCode.RECONFIG_DISABLED)
+
+
+OPERATIONS: Sequence[WriteOperation] = [
+    WriteOperation(OpCode.RECONFIG, ReconfigRequest, _stage, lambda _: None),
+]
