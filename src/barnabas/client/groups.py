@@ -1,0 +1,269 @@
+"""Consumer groups over an `AdminConnection`: list, describe, their offsets, deletion. Errors are `KafkaError`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.ids import TopicPartition
+from barnabas.client.admin import AdminConnection, Broker
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = [
+    "GroupDescription",
+    "GroupListing",
+    "GroupMember",
+    "alter_group_offsets",
+    "delete_group",
+    "delete_group_offsets",
+    "describe_group",
+    "group_offsets",
+    "list_groups",
+]
+
+_FETCH_GROUPS_FROM = 8  # the version of OffsetFetch from which it asks for several groups at once
+_LAST_VERSION_WITH_NAMES = 9  # of OffsetFetch and OffsetCommit; later ones name topics by id only
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group as its coordinator lists it; state and type are "" where the broker does not tell."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member and the partitions it has."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    partitions: list[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group; its state is "Dead" where there is no such group."""
+
+    group_id: str
+    state: str
+    assignor: str
+    coordinator: Broker
+    members: list[GroupMember] = field(default_factory=list)
+
+
+def list_groups(
+    connection: AdminConnection, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> list[GroupListing]:
+    """The consumer groups of all brokers, by id; raises when a broker does not answer, for the list would lack its groups."""
+    from barnabas.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+    found: dict[str, GroupListing] = {}
+    for broker in connection.describe_cluster(fresh=True).brokers:
+
+        def attempt(broker_id: int = broker.id) -> ListGroupsResponse:
+            request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+            return connection.send(request, ListGroupsResponse, broker_id)
+
+        response = connection.retry(attempt, lambda answer: [answer.error_code])
+        if response.error_code:
+            raise KafkaError(response.error_code)
+        for group in response.groups:
+            # Groups of other kinds (Connect's workers) share the coordinator; those without a kind only hold offsets.
+            if group.protocol_type in ("consumer", ""):
+                found[group.group_id] = GroupListing(
+                    group.group_id, group.protocol_type, group.group_state, group.group_type
+                )
+    return [found[group_id] for group_id in sorted(found)]
+
+
+def describe_group(connection: AdminConnection, group_id: str) -> GroupDescription:
+    """A group with its members; groups of the new protocol (KIP-848) too."""
+    from barnabas.wire.kafka.messages.consumer_group_describe import (
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+    )
+
+    coordinator = connection.find_coordinator(group_id)
+    try:
+        new = connection.send_to_coordinator(
+            group_id,
+            ConsumerGroupDescribeRequest(group_ids=[group_id]),
+            ConsumerGroupDescribeResponse,
+            lambda answer: [group.error_code for group in answer.groups],
+        ).groups[0]
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+    else:
+        if not new.error_code:
+            members = [
+                GroupMember(
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    sorted(
+                        TopicPartition(item.topic_name, partition)
+                        for item in member.assignment.topic_partitions
+                        for partition in item.partitions
+                    ),
+                )
+                for member in new.members
+            ]
+            return GroupDescription(group_id, new.group_state, new.assignor_name, coordinator, members)
+    return _describe_classic_group(connection, group_id, coordinator)
+
+
+def _describe_classic_group(connection: AdminConnection, group_id: str, coordinator: Broker) -> GroupDescription:
+    from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+    group = connection.send_to_coordinator(
+        group_id,
+        DescribeGroupsRequest(groups=[group_id]),
+        DescribeGroupsResponse,
+        lambda answer: [group.error_code for group in answer.groups],
+    ).groups[0]
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return GroupDescription(group_id, "Dead", "", coordinator)
+    if group.error_code:
+        raise KafkaError(group.error_code, group.error_message)
+    members = [
+        GroupMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            _assigned(member.member_assignment),
+        )
+        for member in group.members
+    ]
+    return GroupDescription(group_id, group.group_state, group.protocol_data, coordinator, members)
+
+
+def _assigned(data: bytes) -> list[TopicPartition]:
+    """The partitions in a member's assignment; none while the group is rebalancing, or in a form of its own."""
+    from barnabas.wire.kafka.consumer_protocol import decode_assignment
+
+    if not data:
+        return []
+    try:
+        assignment = decode_assignment(data)
+    except CorruptDataError:
+        return []
+    return sorted(
+        TopicPartition(item.topic, partition)
+        for item in assignment.assigned_partitions
+        for partition in item.partitions
+    )
+
+
+def group_offsets(connection: AdminConnection, group_id: str) -> dict[TopicPartition, int]:
+    """Every offset that a group has committed."""
+    from barnabas.wire.kafka.messages.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchResponse,
+    )
+
+    def codes(answer: OffsetFetchResponse) -> list[int]:
+        return [answer.groups[0].error_code if answer.groups else answer.error_code]
+
+    coordinator = connection.find_coordinator(group_id)
+    version = connection.negotiated(OffsetFetchRequest, coordinator.id, max_version=_LAST_VERSION_WITH_NAMES)
+    if version >= _FETCH_GROUPS_FROM:
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+    else:
+        request = OffsetFetchRequest(group_id=group_id, topics=None)
+    response = connection.send_to_coordinator(
+        group_id, request, OffsetFetchResponse, codes, max_version=_LAST_VERSION_WITH_NAMES
+    )
+    if code := codes(response)[0]:
+        raise KafkaError(code)
+    offsets = {}
+    for topic in response.groups[0].topics if response.groups else response.topics:
+        for item in topic.partitions:
+            if item.error_code:
+                raise KafkaError(item.error_code)
+            if item.committed_offset >= 0:
+                offsets[TopicPartition(topic.name, item.partition_index)] = item.committed_offset
+    return offsets
+
+
+def alter_group_offsets(
+    connection: AdminConnection, group_id: str, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, ErrorCode]:
+    """Commit offsets for a group without members; returns each partition's outcome."""
+    from barnabas.wire.kafka.messages.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+        OffsetCommitResponse,
+    )
+
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(
+            OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
+        )
+    request = OffsetCommitRequest(group_id=group_id, topics=list(topics.values()))
+    response = connection.send_to_coordinator(
+        group_id,
+        request,
+        OffsetCommitResponse,
+        lambda answer: [item.error_code for topic in answer.topics for item in topic.partitions],
+        max_version=_LAST_VERSION_WITH_NAMES,
+    )
+    return {
+        TopicPartition(topic.name, item.partition_index): ErrorCode.of(item.error_code)
+        for topic in response.topics
+        for item in topic.partitions
+    }
+
+
+def delete_group_offsets(
+    connection: AdminConnection, group_id: str, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, ErrorCode]:
+    """Forget a group's offsets; returns each partition's outcome. Raises what concerns the whole group."""
+    from barnabas.wire.kafka.messages.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestPartition,
+        OffsetDeleteRequestTopic,
+        OffsetDeleteResponse,
+    )
+
+    topics: dict[str, OffsetDeleteRequestTopic] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, OffsetDeleteRequestTopic(name=topic)).partitions.append(
+            OffsetDeleteRequestPartition(partition_index=partition)
+        )
+    request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
+    response = connection.send_to_coordinator(
+        group_id, request, OffsetDeleteResponse, lambda answer: [answer.error_code]
+    )
+    if response.error_code:
+        raise KafkaError(response.error_code)
+    return {
+        TopicPartition(topic.name, item.partition_index): ErrorCode.of(item.error_code)
+        for topic in response.topics
+        for item in topic.partitions
+    }
+
+
+def delete_group(connection: AdminConnection, group_id: str) -> None:
+    """Delete a group without members, with its offsets."""
+    from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+
+    response = connection.send_to_coordinator(
+        group_id,
+        DeleteGroupsRequest(groups_names=[group_id]),
+        DeleteGroupsResponse,
+        lambda answer: [result.error_code for result in answer.results],
+    )
+    for result in response.results:
+        if result.error_code:
+            raise KafkaError(result.error_code)

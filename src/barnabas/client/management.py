@@ -1,0 +1,152 @@
+"""`Admin`: topics, configurations, groups and offsets of a cluster, for Python programs.
+
+A typed face of the functions in `topics`, `configurations`, `groups` and `offsets`, on one `AdminConnection`. Refusals
+are `KafkaError` with Kafka's code; brokers that cannot be reached `ConnectError`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from barnabas.base.ids import TopicPartition
+from barnabas.client import configurations, groups, offsets, topics
+from barnabas.client.admin import AdminConnection, Cluster
+from barnabas.client.configurations import ConfigEntry, Resource, ResourceType
+from barnabas.client.groups import GroupDescription, GroupListing
+from barnabas.client.offsets import LATEST, FoundOffset
+from barnabas.client.properties import RENAMED_IN_ALL, text
+from barnabas.client.topics import TopicDescription
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["Admin"]
+
+
+class Admin:
+    """Manages a cluster. Not for several threads at once."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        given = {RENAMED_IN_ALL.get(name, name): text(value) for name, value in properties.items()}
+        self.connection = AdminConnection(given.get("bootstrap.servers", ""), given)
+        """The connection underneath, for requests that this class does not wrap."""
+
+    def describe_cluster(self) -> Cluster:
+        """The cluster's id, controller and brokers."""
+        return self.connection.describe_cluster(fresh=True)
+
+    # Topics
+
+    def list_topics(self, *, internal: bool = False) -> list[str]:
+        """Names of topics; with ``internal`` the cluster's own too."""
+        return [topic.name for topic in self.describe_topics() if internal or not topic.is_internal]
+
+    def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
+        """All topics, or those named, with their partitions."""
+        return topics.describe_topics(self.connection, names)
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, Any] | None = None,
+        if_not_exists: bool = False,
+    ) -> bool:
+        """Make a topic; -1 takes the cluster's default. Returns whether it was made (see ``if_not_exists``)."""
+        try:
+            topics.create_topic(
+                self.connection,
+                name,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                configs={key: text(value) for key, value in (configs or {}).items()},
+            )
+        except KafkaError as error:
+            if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                return False
+            raise
+        return True
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics with all their records."""
+        topics.delete_topics(self.connection, names)
+
+    def create_partitions(self, name: str, count: int) -> None:
+        """Raise a topic to ``count`` partitions."""
+        topics.create_partitions(self.connection, {name: count})
+
+    # Configurations
+
+    def topic_configs(self, name: str) -> dict[str, ConfigEntry]:
+        """A topic's properties by name."""
+        return self._configs(Resource(ResourceType.TOPIC, name))
+
+    def broker_configs(self, broker_id: int | None = None) -> dict[str, ConfigEntry]:
+        """A broker's properties by name; without an id the cluster-wide dynamic ones."""
+        return self._configs(Resource(ResourceType.BROKER, "" if broker_id is None else str(broker_id)))
+
+    def _configs(self, resource: Resource) -> dict[str, ConfigEntry]:
+        entries = configurations.describe_configs(self.connection, [resource])[resource]
+        return {entry.name: entry for entry in entries}
+
+    def alter_topic_configs(self, name: str, changes: Mapping[str, Any]) -> None:
+        """Set a topic's properties; None takes one back to its default."""
+        self._alter(Resource(ResourceType.TOPIC, name), changes)
+
+    def alter_broker_configs(self, broker_id: int | None, changes: Mapping[str, Any]) -> None:
+        """Set a broker's properties, or with None for the id those of all; a value None takes one back."""
+        self._alter(Resource(ResourceType.BROKER, "" if broker_id is None else str(broker_id)), changes)
+
+    def _alter(self, resource: Resource, changes: Mapping[str, Any]) -> None:
+        texts = {name: None if value is None else text(value) for name, value in changes.items()}
+        configurations.alter_configs(self.connection, resource, texts)
+
+    # Groups and offsets
+
+    def list_groups(self, states: Sequence[str] = ()) -> list[GroupListing]:
+        """The cluster's consumer groups, or those in one of ``states``."""
+        return groups.list_groups(self.connection, states)
+
+    def describe_group(self, group_id: str) -> GroupDescription:
+        """A group's state and members; "Dead" where there is none."""
+        return groups.describe_group(self.connection, group_id)
+
+    def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        """What a group has committed."""
+        return groups.group_offsets(self.connection, group_id)
+
+    def group_lag(self, group_id: str) -> dict[TopicPartition, int]:
+        """How many records each of a group's partitions has beyond the committed offset."""
+        committed = self.group_offsets(group_id)
+        ends = offsets.list_offsets(self.connection, dict.fromkeys(committed, LATEST))
+        return {
+            partition: max(0, end.offset - committed[partition])
+            for partition, end in ends.items()
+            if isinstance(end, FoundOffset)
+        }
+
+    def alter_group_offsets(self, group_id: str, wanted: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets for a group without members; raises the first refusal."""
+        for partition, code in groups.alter_group_offsets(self.connection, group_id, wanted).items():
+            if code:
+                raise KafkaError(code, f"{partition}: {code.message}")
+
+    def delete_group(self, group_id: str) -> None:
+        """Delete a group without members."""
+        groups.delete_group(self.connection, group_id)
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset | KafkaError]:
+        """Offsets by time in ms, or by the constants of `barnabas.client.offsets`."""
+        return offsets.list_offsets(self.connection, wanted)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

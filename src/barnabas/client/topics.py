@@ -1,0 +1,195 @@
+"""Topics over an `AdminConnection`: list, describe, create, delete, add partitions. Errors are `KafkaError`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from barnabas.base.ids import Uuid
+from barnabas.client.admin import AdminConnection
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = [
+    "PartitionDescription",
+    "Reassignment",
+    "TopicDescription",
+    "create_partitions",
+    "create_topic",
+    "delete_topics",
+    "describe_topics",
+    "list_reassignments",
+]
+
+_DELETE_STATES_FROM = 6  # the version of DeleteTopics from which topics may be named by id
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition's replicas, the preferred leader first. ``leader`` is None while there is none."""
+
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    offline: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic with its partitions, by number."""
+
+    name: str
+    topic_id: Uuid
+    is_internal: bool
+    partitions: list[PartitionDescription]
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A partition whose replicas are being moved."""
+
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+def describe_topics(connection: AdminConnection, names: Iterable[str] | None = None) -> list[TopicDescription]:
+    """All topics, or those named, by name; raises UNKNOWN_TOPIC_OR_PARTITION for one that is not there."""
+    found = []
+    for topic in connection.metadata(names).topics:
+        name = topic.name or ""
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise KafkaError(topic.error_code, f"topic {name} does not exist")
+            raise KafkaError(topic.error_code)
+        partitions = [
+            PartitionDescription(
+                item.partition_index,
+                item.leader_id if item.leader_id >= 0 else None,
+                item.leader_epoch,
+                item.replica_nodes,
+                item.isr_nodes,
+                item.offline_replicas,
+            )
+            for item in sorted(topic.partitions, key=lambda item: item.partition_index)
+        ]
+        found.append(TopicDescription(name, Uuid(bytes(topic.topic_id)), topic.is_internal, partitions))
+    return sorted(found, key=lambda topic: topic.name)
+
+
+def create_topic(
+    connection: AdminConnection,
+    name: str,
+    *,
+    partitions: int = -1,
+    replication_factor: int = -1,
+    assignment: Sequence[Sequence[int]] = (),
+    configs: Mapping[str, str] | None = None,
+) -> None:
+    """Make a topic; -1 takes the cluster's default, ``assignment`` lists each partition's replicas instead."""
+    from barnabas.wire.kafka.messages.create_topics import (
+        CreatableReplicaAssignment,
+        CreatableTopic,
+        CreatableTopicConfig,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+    )
+
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=-1 if assignment else partitions,
+        replication_factor=-1 if assignment else replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=number, broker_ids=list(replicas))
+            for number, replicas in enumerate(assignment)
+        ],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+    )
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=connection.request_timeout_ms)
+    response = connection.send_to_controller(
+        request, CreateTopicsResponse, lambda answer: [result.error_code for result in answer.topics]
+    )
+    for result in response.topics:
+        if result.error_code:
+            raise KafkaError(result.error_code, result.error_message)
+
+
+def delete_topics(connection: AdminConnection, names: Sequence[str]) -> None:
+    """Delete topics; raises the first refusal after all were tried."""
+    from barnabas.wire.kafka.messages.delete_topics import (
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        DeleteTopicState,
+    )
+
+    request = DeleteTopicsRequest(timeout_ms=connection.request_timeout_ms)
+    if connection.negotiated(DeleteTopicsRequest) >= _DELETE_STATES_FROM:
+        request.topics = [DeleteTopicState(name=name) for name in names]
+    else:
+        request.topic_names = list(names)
+    response = connection.send_to_controller(
+        request, DeleteTopicsResponse, lambda answer: [result.error_code for result in answer.responses]
+    )
+    for result in response.responses:
+        if result.error_code:
+            raise KafkaError(
+                result.error_code, result.error_message or f"{result.name}: {ErrorCode.of(result.error_code).message}"
+            )
+
+
+def create_partitions(
+    connection: AdminConnection,
+    counts: Mapping[str, int],
+    assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+) -> None:
+    """Raise topics to these numbers of partitions; ``assignments`` lists the new partitions' replicas."""
+    from barnabas.wire.kafka.messages.create_partitions import (
+        CreatePartitionsAssignment,
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreatePartitionsTopic,
+    )
+
+    def new_replicas(name: str) -> list[CreatePartitionsAssignment] | None:
+        if assignments is None:
+            return None
+        return [CreatePartitionsAssignment(broker_ids=list(replicas)) for replicas in assignments[name]]
+
+    request = CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsTopic(name=name, count=count, assignments=new_replicas(name))
+            for name, count in counts.items()
+        ],
+        timeout_ms=connection.request_timeout_ms,
+    )
+    response = connection.send_to_controller(
+        request, CreatePartitionsResponse, lambda answer: [result.error_code for result in answer.results]
+    )
+    for result in response.results:
+        if result.error_code:
+            raise KafkaError(result.error_code, result.error_message)
+
+
+def list_reassignments(connection: AdminConnection) -> dict[tuple[str, int], Reassignment]:
+    """Partitions that are being moved; none where the brokers do not offer reassignment."""
+    from barnabas.wire.kafka.messages.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
+
+    try:
+        response = connection.send_to_controller(
+            ListPartitionReassignmentsRequest(),
+            ListPartitionReassignmentsResponse,
+            lambda answer: [answer.error_code],
+        )
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return {}
+        raise
+    if response.error_code:
+        return {}  # not allowed to see them: as Kafka's tools, describe without
+    return {
+        (topic.name, item.partition_index): Reassignment(item.replicas, item.adding_replicas, item.removing_replicas)
+        for topic in response.topics
+        for item in topic.partitions
+    }
