@@ -1,0 +1,140 @@
+"""Fetch sessions against what KIP-227 says of them."""
+
+from random import Random
+
+import pytest
+
+from barnabas.base.ids import ZERO_UUID, TopicPartition
+from barnabas.broker.apis.fetch_sessions import EVICTION_AGE_MS, FetchContext, FetchSessions, PartitionFetch
+from barnabas.wire.kafka.errors import ErrorCode
+
+
+def wanted(topic: str, partition: int = 0, offset: int = 0) -> PartitionFetch:
+    return PartitionFetch((topic, partition), ZERO_UUID, TopicPartition(topic, partition), offset, 1 << 20, -1, -1, -1)
+
+
+def request(
+    sessions: FetchSessions,
+    session_id: int,
+    epoch: int,
+    asked: list[PartitionFetch],
+    forgotten: list[tuple[str, int]] | None = None,
+    now_ms: int = 0,
+    *,
+    privileged: bool = False,
+    uses_topic_ids: bool = False,
+) -> FetchContext | ErrorCode:
+    return sessions.open(
+        session_id,
+        epoch,
+        asked,
+        forgotten or [],
+        now_ms,
+        privileged=privileged,
+        uses_topic_ids=uses_topic_ids,
+    )
+
+
+def opened(context: FetchContext | ErrorCode) -> FetchContext:
+    assert isinstance(context, FetchContext)
+    return context
+
+
+def topics(context: FetchContext) -> list[str]:
+    return [str(partition.key[0]) for partition in context]
+
+
+@pytest.fixture
+def sessions() -> FetchSessions:
+    return FetchSessions(2, Random(1))
+
+
+def test_epoch_zero_opens_a_session_and_the_next_request_names_changes_only(sessions: FetchSessions) -> None:
+    """Partitions added, changed and forgotten are remembered."""
+    first = opened(request(sessions, 0, 0, [wanted("a"), wanted("b")]))
+    assert first.session_id != 0
+    assert not first.incremental
+    second = opened(request(sessions, first.session_id, 1, [wanted("a", offset=7), wanted("c")], [("b", 0)]))
+    assert second.incremental
+    assert topics(second) == ["a", "c"]
+    assert [partition.fetch_offset for partition in second] == [7, 0]
+    third = opened(request(sessions, first.session_id, 2, []))
+    assert topics(third) == ["a", "c"]
+
+
+def test_a_final_epoch_closes_the_session_and_is_served_without_one(sessions: FetchSessions) -> None:
+    """Epoch -1 asks for everything it names, once."""
+    first = opened(request(sessions, 0, 0, [wanted("a")]))
+    last = opened(request(sessions, first.session_id, -1, [wanted("a")]))
+    assert (last.session_id, last.incremental, len(sessions)) == (0, False, 0)
+
+
+def test_unknown_sessions_and_wrong_epochs_are_refused(sessions: FetchSessions) -> None:
+    """The client then starts over."""
+    assert request(sessions, 99, 1, []) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    first = opened(request(sessions, 0, 0, [wanted("a")]))
+    assert request(sessions, first.session_id, 2, []) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert request(sessions, first.session_id, 1, [], uses_topic_ids=True) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_session_that_forgets_its_last_partition_ends(sessions: FetchSessions) -> None:
+    """An empty session is not worth a slot."""
+    first = opened(request(sessions, 0, 0, [wanted("a")]))
+    second = opened(request(sessions, first.session_id, 1, [], [("a", 0)]))
+    assert (len(second), second.session_id, len(sessions)) == (0, 0, 0)
+
+
+def test_a_full_cache_gives_no_session_while_all_are_in_use(sessions: FetchSessions) -> None:
+    """The client is served all the same, with session id 0."""
+    for name in ("a", "b"):
+        opened(request(sessions, 0, 0, [wanted(name)]))
+    third = opened(request(sessions, 0, 0, [wanted("c")]))
+    assert (third.session_id, topics(third)) == (0, ["c"])
+
+
+def test_a_session_that_was_not_used_for_long_makes_room(sessions: FetchSessions) -> None:
+    """The least recently used one goes, not the oldest."""
+    old = opened(request(sessions, 0, 0, [wanted("a")]))
+    stale = opened(request(sessions, 0, 0, [wanted("b")]))
+    opened(request(sessions, old.session_id, 1, [], now_ms=EVICTION_AGE_MS))
+    new = opened(request(sessions, 0, 0, [wanted("c")], now_ms=EVICTION_AGE_MS + 1))
+    assert new.session_id != 0
+    assert request(sessions, stale.session_id, 1, []) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    opened(request(sessions, old.session_id, 2, []))
+
+
+def test_a_larger_session_pushes_an_older_smaller_one_out(sessions: FetchSessions) -> None:
+    """A follower's session counts as larger than any consumer's."""
+    now_ms = EVICTION_AGE_MS + 1
+    for name in ("a", "b"):
+        context = opened(request(sessions, 0, 0, [wanted(name)]))
+        opened(request(sessions, context.session_id, 1, [], now_ms=now_ms))
+    assert opened(request(sessions, 0, 0, [wanted("c")], now_ms=now_ms)).session_id == 0
+    assert opened(request(sessions, 0, 0, [wanted("c"), wanted("d")], now_ms=now_ms)).session_id != 0
+    assert opened(request(sessions, 0, 0, [wanted("e")], now_ms=now_ms, privileged=True)).session_id != 0
+
+
+def test_served_partitions_move_to_the_end(sessions: FetchSessions) -> None:
+    """No partition starves under a byte limit."""
+    first = opened(request(sessions, 0, 0, [wanted("a"), wanted("b"), wanted("c")]))
+    first.served([("a", 0)])
+    assert topics(opened(request(sessions, first.session_id, 1, []))) == ["b", "c", "a"]
+
+
+def test_news_is_told_once_and_errors_until_they_are_over() -> None:
+    """An incremental answer leaves out what the client knows."""
+
+    def news(partition: PartitionFetch, *, size: int = 0, high_watermark: int = 5, error: bool = False) -> bool:
+        return partition.has_news(
+            size_bytes=size, high_watermark=high_watermark, log_start_offset=0, error=error, must_tell=False
+        )
+
+    partition = wanted("a")
+    assert news(partition)
+    assert not news(partition)
+    assert news(partition, size=10)
+    assert news(partition, high_watermark=6)
+    assert news(partition, high_watermark=-1, error=True)
+    assert news(partition, high_watermark=-1, error=True)
+    assert news(partition, high_watermark=6)
+    assert not news(partition, high_watermark=6)
