@@ -56,7 +56,7 @@ def read_latest(bootstrap: str, topic: str) -> dict[bytes, bytes]:
             if message.error():
                 ended += 1
             else:
-                latest[message.key()] = message.value()
+                latest[message.key() or b""] = message.value() or b""
     consumer.close()
     return latest
 
