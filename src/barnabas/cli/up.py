@@ -151,7 +151,8 @@ class _Supervisor:
     # The children
 
     def _start_children(self) -> None:
-        context = multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn")
+        can_fork = "fork" in multiprocessing.get_all_start_methods()
+        context = multiprocessing.get_context("fork") if can_fork else multiprocessing.get_context("spawn")
         plans: list[tuple[str, str, Path]] = []
         if not self._zookeeper:
             plans.append(("zookeeper", "zookeeper_server_start", self._write_zoo_cfg()))
@@ -243,7 +244,8 @@ class _Supervisor:
                 if child.sentinel in ready:
                     child.join()
                     del alive[name]
-                    how = f"was killed by signal {-child.exitcode}" if (child.exitcode or 0) < 0 else "stopped"
+                    code = child.exitcode or 0
+                    how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
                     who = name if name == "zookeeper" else f"broker {name}"
                     print(f"{who} (pid {child.pid}) {how}", file=sys.stderr, flush=True)
 

@@ -1,0 +1,194 @@
+"""A cluster inside the caller's process: a coordination server and brokers on one event loop, on a thread of its own.
+
+They are the servers that processes run, over real sockets on the loopback and real files in a temporary folder, so
+every client works with them as with any cluster. All ports are free ones.
+"""
+
+import asyncio
+import contextlib
+import tempfile
+import threading
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from barnabas.base.errors import BarnabasError
+from barnabas.broker.server import BrokerServer
+from barnabas.client.admin import AdminConnection
+from barnabas.client.topics import create_topic
+from barnabas.coordination.server import CoordinationServer
+from barnabas.coordination.settings import parse_settings
+
+__all__ = ["Cluster"]
+
+Result = TypeVar("Result")
+_HOST = "127.0.0.1"
+_BROKER_DEFAULTS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.replication.factor": "1",
+}
+
+
+class Cluster:
+    """Brokers 0 to N-1 and their coordination server; a context manager.
+
+    ``settings`` are properties for every broker, ``data_dir`` keeps the data beyond the cluster's life, ``racks`` spreads
+    the brokers over as many racks. Methods may be called from any thread; they return when the thing is done.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        settings: Mapping[str, str] | None = None,
+        data_dir: str | Path | None = None,
+        racks: int = 0,
+    ) -> None:
+        if brokers < 1:
+            raise BarnabasError(f"a cluster of {brokers} brokers: at least one is needed")
+        self._ids = range(brokers)
+        self._settings = dict(settings or {})
+        self._racks = racks
+        self._temporary = (
+            None if data_dir else tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True)
+        )
+        self.data_dir = Path(data_dir or self._temporary.name)  # type: ignore[union-attr]  # one of the two is there
+        self._coordination: CoordinationServer | None = None
+        self._brokers: dict[int, BrokerServer] = {}
+        self._ports: dict[int, int] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    # Addresses
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port,host:port`` of all brokers, those that are stopped included."""
+        return ",".join(f"{_HOST}:{self._ports[n]}" for n in sorted(self._ports))
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """``host:port`` of the coordination server."""
+        assert self._coordination is not None, "the cluster is not started"
+        return f"{_HOST}:{self._coordination.port}"
+
+    # Life
+
+    def start(self) -> Self:
+        """Start everything; clients can work when this returns. Raises `BarnabasError`."""
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run_loop, args=(started,), name="barnabas-cluster", daemon=True)
+        self._thread.start()
+        started.wait()
+        try:
+            self._call(self._start())
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop everything, cleanly; a second call does nothing."""
+        if self._loop is None or self._thread is None:
+            return
+        try:
+            self._call(self._stop())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop = self._thread = None
+            if self._temporary is not None:
+                self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop one broker cleanly; its port and its data stay for `start_broker`."""
+        broker = self._brokers.pop(broker_id)
+        self._call(broker.close())
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a stopped broker again, at the same port."""
+        if broker_id in self._brokers:
+            raise BarnabasError(f"broker {broker_id} is running")
+        self._call(self._start_broker(broker_id))
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic; it can be written to when this returns. Raises `KafkaError`."""
+        with AdminConnection(self.bootstrap_servers) as admin:
+            create_topic(
+                admin, name, partitions=partitions, replication_factor=replication_factor, configs=dict(config or {})
+            )
+
+    # On the loop
+
+    def _run_loop(self, started: threading.Event) -> None:
+        loop = self._loop = _new_loop()
+        asyncio.set_event_loop(loop)
+        loop.call_soon(started.set)
+        try:
+            loop.run_forever()
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+    def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
+        if self._loop is None:
+            work.close()
+            raise BarnabasError("the cluster is not running")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _start(self) -> None:
+        data = self.data_dir / "zookeeper"
+        data.mkdir(parents=True, exist_ok=True)
+        texts = {"dataDir": str(data), "clientPort": "0", "clientPortAddress": _HOST, "tickTime": "2000"}
+        coordination = CoordinationServer(parse_settings({**texts, "maxClientCnxns": "0"}))
+        await coordination.start()
+        self._coordination = coordination
+        await asyncio.gather(*(self._start_broker(n) for n in self._ids))
+
+    async def _start_broker(self, broker_id: int) -> None:
+        texts = {
+            **_BROKER_DEFAULTS,
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{_HOST}:{self._ports.get(broker_id, 0)}",
+            "log.dirs": str(self.data_dir / f"kafka-logs-{broker_id}"),
+            "zookeeper.connect": self.zookeeper_connect,
+            **self._settings,
+        }
+        if self._racks:
+            texts["broker.rack"] = f"R{broker_id * self._racks // len(self._ids) + 1}"
+        broker = BrokerServer(texts)
+        await broker.start()
+        self._brokers[broker_id] = broker
+        self._ports[broker_id] = broker.port
+
+    async def _stop(self) -> None:
+        brokers = list(self._brokers.values())
+        self._brokers.clear()
+        await asyncio.gather(*(broker.close() for broker in brokers), return_exceptions=True)
+        if self._coordination is not None:
+            await self._coordination.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        return loop
+    return asyncio.SelectorEventLoop()
