@@ -29,6 +29,8 @@ __all__ = ["enqueue", "fail_replicas", "finish_replicas", "resume"]
 
 log = logging.getLogger(__name__)
 
+_REPORTED = 10
+
 
 def enqueue(state: ControllerState, batch: RequestBatch, topics: Iterable[str]) -> Steps[None]:
     """Begin to delete topics that exist."""
@@ -71,9 +73,9 @@ def resume(state: ControllerState, batch: RequestBatch, topics: Iterable[str] = 
             started.append(topic)
     if finished:
         yield from _remove_znodes(state, finished)
+        log.info("Deleted: %s", ", ".join(finished[:_REPORTED]) + (" ..." if len(finished) > _REPORTED else ""))
         for topic in finished:
             state.remove_topic(topic)
-            log.info("Topic %s is deleted", topic)
     if retried:
         yield from move_replicas(state, batch, retried, Replica.OFFLINE)
         yield Send(batch.take())
@@ -104,7 +106,7 @@ def _start(state: ControllerState, batch: RequestBatch, topics: list[str]) -> St
     waiting = {replica.partition.topic for replica in dead}
     if waiting:
         state.ineligible_for_deletion |= waiting
-        log.info("The deletion of %s waits for brokers that are away", ", ".join(sorted(waiting)))
+        log.info("The deletion of %d topics waits for brokers that are away", len(waiting))
 
 
 def _not_in(state: ControllerState, replicas: Iterable[TopicReplica], target: Replica) -> list[TopicReplica]:

@@ -59,6 +59,7 @@ log = logging.getLogger(__name__)
 Election = Callable[[ControllerState, TopicPartition, LeaderAndIsr, bool], LeaderAndIsr | None]
 """``(state, partition, its leadership, unclean) -> the next leadership``, or None when nobody qualifies."""
 
+_REPORTED = 10
 _MAX_ROUNDS = 10  # of read, elect and conditional write, when a leader changes the ISR at the same time
 
 
@@ -201,6 +202,7 @@ def elect(
 ) -> Steps[set[TopicPartition]]:
     """Elect a leader for each partition, tell its replicas, and return the partitions that got one."""
     elected: set[TopicPartition] = set()
+    leaderless: list[TopicPartition] = []
     remaining = list(partitions)
     for _ in range(_MAX_ROUNDS):
         if not remaining:
@@ -219,18 +221,29 @@ def elect(
                 proposal = election(state, partition, known.leader_and_isr, partition.topic in unclean)
                 if proposal is None:
                     state.leadership[partition] = known
-                    log.error("Partition %s gets no leader: replicas %s, in sync %s, live %s", partition,
-                              state.assignment(partition).replicas, known.leader_and_isr.isr,
-                              state.broker_ids())  # fmt: skip
+                    leaderless.append(partition)
                 else:
                     proposals[partition] = proposal
         done, remaining = yield from update_leadership(state, proposals)
         for partition in done:
             batch.add_leader_and_isr(_told_of_election(state, partition, election), partition, is_new=False)
         elected |= done
+    _report_leaderless(state, leaderless)
     for partition in remaining:
         log.error("Partition %s gets no leader: its state changed during each of %d attempts", partition, _MAX_ROUNDS)
     return elected
+
+
+def _report_leaderless(state: ControllerState, partitions: Sequence[TopicPartition]) -> None:
+    """In one line: a broker that went away may leave thousands."""
+    if partitions:
+        log.warning(
+            "%d partitions have no replica in sync on a live broker (%s): %s%s",
+            len(partitions),
+            ", ".join(map(str, state.broker_ids())),
+            ", ".join(map(str, partitions[:_REPORTED])),
+            " ..." if len(partitions) > _REPORTED else "",
+        )
 
 
 def _told_of_election(state: ControllerState, partition: TopicPartition, election: Election) -> list[int]:
@@ -389,7 +402,8 @@ def _make_offline(
         if not state.is_deleting(partition.topic):
             others = [replica for replica in state.assignment(partition).replicas if replica != broker]
             batch.add_leader_and_isr(others, partition, is_new=False)
-    batch.add_update_metadata(leaderless)
+    if leaderless:
+        batch.add_update_metadata(leaderless)
     _set_replicas(state, broker, [*removed, *leaderless], Replica.OFFLINE)
 
 

@@ -1,0 +1,108 @@
+"""Performs the controller's steps on a dictionary of znodes: the dumb counterpart of the runner."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from barnabas.broker.controller.steps import (
+    Children,
+    ControllerMovedError,
+    Create,
+    Read,
+    Send,
+    SetData,
+    Write,
+    WriteResult,
+    Written,
+    Znode,
+)
+from barnabas.broker.znodes import TOP_LEVEL_PATHS
+
+
+class Znodes:
+    """A tree of znodes with versions and czxids, and the requests that were sent."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, tuple[bytes | None, int, int]] = {}
+        self.epoch_version = 0
+        self.sent: list[tuple[int, Any]] = []
+        for path in TOP_LEVEL_PATHS:
+            self.put(path, None)
+
+    def put(self, path: str, data: bytes | None) -> None:
+        """Create or rewrite a znode, with its parents."""
+        parts = path.split("/")
+        for depth in range(2, len(parts)):
+            self.nodes.setdefault("/".join(parts[:depth]), (None, 0, len(self.nodes)))
+        version = self.nodes[path][1] + 1 if path in self.nodes else 0
+        czxid = self.nodes[path][2] if path in self.nodes else self._next_zxid()
+        self.nodes[path] = (data, version, czxid)
+
+    def remove(self, path: str) -> None:
+        del self.nodes[path]
+
+    def _next_zxid(self) -> int:
+        return max((czxid for _, _, czxid in self.nodes.values()), default=0) + 1
+
+    def children(self, path: str) -> list[str]:
+        return sorted(node[len(path) + 1 :] for node in self.nodes if node.rpartition("/")[0] == path)
+
+    def data(self, path: str) -> bytes | None:
+        return self.nodes[path][0]
+
+    def perform(self, steps: Any, *, epoch_version: int | None = None, stop_after: int | None = None) -> Any:
+        """Drive steps to their end, or abandon them after some (a crash); returns the result."""
+        result: list[Any] = [None]
+        for result in self.each(steps, epoch_version=epoch_version):  # noqa: B007  # the last one counts
+            if stop_after is not None:
+                stop_after -= 1
+                if stop_after < 0:
+                    steps.close()
+                    return None
+        return result[0]
+
+    def each(self, steps: Any, *, epoch_version: int | None = None) -> Iterator[list[Any]]:
+        outcome = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                yield [end.value]
+                return
+            outcome = self._one(step, self.epoch_version if epoch_version is None else epoch_version)
+            yield []
+
+    def _one(self, step: Any, epoch_version: int) -> Any:
+        match step:
+            case Read(paths):
+                return [Znode(*self.nodes[path]) if path in self.nodes else None for path in paths]
+            case Children(path):
+                return self.children(path)
+            case Write(ops):
+                if epoch_version != self.epoch_version:
+                    raise ControllerMovedError("another controller")
+                return [self._write(op) for op in ops]
+            case Send(requests):
+                self.sent += requests
+                return None
+
+    def _write(self, op: Any) -> Written:
+        there = op.path in self.nodes
+        if isinstance(op, Create):
+            if there:
+                return Written(WriteResult.EXISTS)
+            if op.path.rpartition("/")[0] not in self.nodes:
+                return Written(WriteResult.ABSENT)
+            self.nodes[op.path] = (op.data, 0, self._next_zxid())
+            return Written(WriteResult.DONE, 0)
+        if not there:
+            return Written(WriteResult.ABSENT)
+        version = self.nodes[op.path][1]
+        if op.version not in (-1, version):
+            return Written(WriteResult.BAD_VERSION)
+        if isinstance(op, SetData):
+            self.nodes[op.path] = (op.data, version + 1, self.nodes[op.path][2])
+            return Written(WriteResult.DONE, version + 1)
+        if self.children(op.path):
+            return Written(WriteResult.NOT_EMPTY)
+        del self.nodes[op.path]
+        return Written(WriteResult.DONE)
