@@ -1,0 +1,99 @@
+"""What consumers tell each other through the group coordinator: subscriptions and assignments.
+
+Both are an int16 version and a message of that version, opaque to the protocol itself. A newer version than we know is
+read as the newest that we do: versions only append fields.
+"""
+
+from struct import Struct as Packer
+
+from barnabas.base.files import Buffer
+from barnabas.wire.kafka.codec import encode, reader
+from barnabas.wire.kafka.errors import MalformedMessageError
+from barnabas.wire.kafka.schema import (
+    Message,
+    MessageType,
+    Struct,
+    array_of,
+    byte_string,
+    int32,
+    string,
+)
+
+__all__ = [
+    "PROTOCOL_TYPE",
+    "AssignedPartitions",
+    "Assignment",
+    "OwnedPartitions",
+    "Subscription",
+    "decode_assignment",
+    "decode_subscription",
+    "encode_assignment",
+    "encode_subscription",
+]
+
+PROTOCOL_TYPE = "consumer"
+"""The protocol type of consumer groups."""
+
+_VERSION = Packer(">h")
+_HIGHEST = 3
+
+
+class OwnedPartitions(Struct):
+    """``owned_partitions[]`` of `Subscription`."""
+
+    topic: str = string("1+")
+    partitions: list[int] = array_of("int32", "1+")
+
+
+class Subscription(Message, versions="0-3"):
+    """What a member wants, and holds from before the rebalance (ConsumerProtocolSubscription)."""
+
+    topics: list[str] = array_of("string")
+    user_data: bytes | None = byte_string(nullable="0+", default=None)
+    owned_partitions: list[OwnedPartitions] = array_of(OwnedPartitions, "1+", ignorable=True)
+    generation_id: int = int32("2+", default=-1, ignorable=True)
+    rack_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
+
+
+class AssignedPartitions(Struct):
+    """``assigned_partitions[]`` of `Assignment`."""
+
+    topic: str = string()
+    partitions: list[int] = array_of("int32")
+
+
+class Assignment(Message, versions="0-3"):
+    """What a member got (ConsumerProtocolAssignment)."""
+
+    assigned_partitions: list[AssignedPartitions] = array_of(AssignedPartitions)
+    user_data: bytes | None = byte_string(nullable="0+", default=None)
+
+
+def encode_subscription(subscription: Subscription, version: int = _HIGHEST) -> bytes:
+    """A member's metadata for JoinGroup."""
+    return _VERSION.pack(version) + encode(subscription, version)
+
+
+def decode_subscription(data: Buffer) -> Subscription:
+    """A member's metadata; raises MalformedMessageError for what is no subscription."""
+    return _decode(Subscription, data)
+
+
+def encode_assignment(assignment: Assignment, version: int = _HIGHEST) -> bytes:
+    """A member's assignment for SyncGroup."""
+    return _VERSION.pack(version) + encode(assignment, version)
+
+
+def decode_assignment(data: Buffer) -> Assignment:
+    """A member's assignment; raises MalformedMessageError for what is none. Bytes that follow are a newer version's."""
+    return _decode(Assignment, data)
+
+
+def _decode(message_type: type[MessageType], data: Buffer) -> MessageType:
+    if len(data) < 2:
+        raise MalformedMessageError(f"{message_type.__name__} ends within its version")
+    (version,) = _VERSION.unpack_from(data)
+    if version < 0:
+        raise MalformedMessageError(f"{message_type.__name__} has the version {version}")
+    message: MessageType = reader(message_type, min(version, _HIGHEST))(data, 2)[0]
+    return message

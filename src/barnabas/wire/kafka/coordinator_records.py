@@ -1,0 +1,178 @@
+"""Keys and values of ``__consumer_offsets`` and ``__transaction_state``, byte for byte as Apache Kafka 3.9 keeps them.
+
+Each is an int16 version and a message of that version. The version of a key in ``__consumer_offsets`` tells what it is::
+
+    0, 1   OffsetCommitKey      group, topic, partition     value OffsetCommitValue
+    2      GroupMetadataKey     group                       value GroupMetadataValue
+    3 ...  records of Kafka 4's coordinator, passed over
+
+``__transaction_state`` has keys of version 0 only. A record without a value deletes. ``*_VERSION`` are the versions that
+Apache Kafka 3.9 writes in ZooKeeper mode; all others are read.
+"""
+
+from struct import Struct as Packer
+
+from barnabas.base.files import Buffer
+from barnabas.wire.kafka.codec import encode, reader
+from barnabas.wire.kafka.errors import MalformedMessageError
+from barnabas.wire.kafka.schema import (
+    Message,
+    MessageType,
+    Struct,
+    array_of,
+    byte_string,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+)
+
+__all__ = [
+    "EXPIRING_OFFSET_VALUE_VERSION",
+    "GROUP_KEY_VERSION",
+    "GROUP_VALUE_VERSION",
+    "OFFSET_KEY_VERSION",
+    "OFFSET_VALUE_VERSION",
+    "TRANSACTION_KEY_VERSION",
+    "TRANSACTION_VALUE_VERSION",
+    "GroupMetadataKey",
+    "GroupMetadataValue",
+    "MemberMetadata",
+    "OffsetCommitKey",
+    "OffsetCommitValue",
+    "TransactionLogKey",
+    "TransactionLogValue",
+    "TransactionPartitions",
+    "decode_offsets_key",
+    "decode_transaction_key",
+    "decode_value",
+    "encode_versioned",
+]
+
+OFFSET_KEY_VERSION = 1
+GROUP_KEY_VERSION = 2
+OFFSET_VALUE_VERSION = 3
+EXPIRING_OFFSET_VALUE_VERSION = 1
+"""For offsets with an expiry time of their own, which old clients' retention times give."""
+GROUP_VALUE_VERSION = 3
+TRANSACTION_KEY_VERSION = 0
+TRANSACTION_VALUE_VERSION = 0
+
+_VERSION = Packer(">h")
+
+
+class OffsetCommitKey(Message, versions="0-1"):
+    """Which partition's offset of which group."""
+
+    group: str = string()
+    topic: str = string()
+    partition: int = int32()
+
+
+class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
+    """A committed offset. Timestamps in milliseconds since the epoch; ``expire_timestamp`` -1 for the group's rule."""
+
+    offset: int = int64()
+    leader_epoch: int = int32("3+", default=-1, ignorable=True)
+    metadata: str = string()
+    commit_timestamp: int = int64()
+    expire_timestamp: int = int64("1", default=-1, ignorable=True)
+
+
+class GroupMetadataKey(Message, versions="2"):
+    """Which group."""
+
+    group: str = string()
+
+
+class MemberMetadata(Struct):
+    """``members[]`` of `GroupMetadataValue`; times in milliseconds."""
+
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None, ignorable=True)
+    client_id: str = string()
+    client_host: str = string()
+    rebalance_timeout: int = int32("1+", default=-1, ignorable=True)
+    session_timeout: int = int32()
+    subscription: bytes = byte_string()
+    assignment: bytes = byte_string()
+
+
+class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
+    """A generation of a group with its members."""
+
+    protocol_type: str = string()
+    generation: int = int32()
+    protocol: str | None = string(nullable="0+")
+    leader: str | None = string(nullable="0+")
+    current_state_timestamp: int = int64("2+", default=-1, ignorable=True)
+    members: list[MemberMetadata] = array_of(MemberMetadata)
+
+
+class TransactionLogKey(Message, versions="0"):
+    """Which transactional id."""
+
+    transactional_id: str = string()
+
+
+class TransactionPartitions(Struct):
+    """``transaction_partitions[]`` of `TransactionLogValue`."""
+
+    topic: str = string()
+    partition_ids: list[int] = array_of("int32")
+
+
+class TransactionLogValue(Message, versions="0-1", flexible="1+"):
+    """The state of a transactional id's newest transaction."""
+
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    transaction_timeout_ms: int = int32()
+    transaction_status: int = int8()
+    transaction_partitions: list[TransactionPartitions] | None = array_of(TransactionPartitions, nullable="0+")
+    transaction_last_update_timestamp_ms: int = int64()
+    transaction_start_timestamp_ms: int = int64()
+
+
+def encode_versioned(message: Message, version: int) -> bytes:
+    """A key or value: its version and its bytes."""
+    return _VERSION.pack(version) + encode(message, version)
+
+
+def decode_offsets_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
+    """A key of ``__consumer_offsets``; None for the kinds that only newer coordinators write.
+
+    Raises MalformedMessageError.
+    """
+    version = _version(data, "the key of an offsets record")
+    if version <= OFFSET_KEY_VERSION:
+        return _decode(OffsetCommitKey, version, data)
+    if version == GROUP_KEY_VERSION:
+        return _decode(GroupMetadataKey, version, data)
+    return None
+
+
+def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
+    """A key of ``__transaction_state``; None for a kind that we do not know. Raises MalformedMessageError."""
+    version = _version(data, "the key of a transaction record")
+    return _decode(TransactionLogKey, version, data) if version == TRANSACTION_KEY_VERSION else None
+
+
+def decode_value(message_type: type[MessageType], data: Buffer) -> MessageType:
+    """A value of the given type; raises MalformedMessageError, also for versions that we do not know."""
+    return _decode(message_type, _version(data, message_type.__name__), data)
+
+
+def _version(data: Buffer, what: str) -> int:
+    if len(data) < 2:
+        raise MalformedMessageError(f"{what} ends within its version")
+    version: int = _VERSION.unpack_from(data)[0]
+    return version
+
+
+def _decode(message_type: type[MessageType], version: int, data: Buffer) -> MessageType:
+    if version not in message_type.VERSIONS:
+        raise MalformedMessageError(f"{message_type.__name__} of version {version} is not known")
+    message: MessageType = reader(message_type, version)(data, 2)[0]
+    return message
