@@ -1,0 +1,280 @@
+"""``barnabas configs``: describe and alter configurations, with the options of Kafka's ConfigCommand."""
+
+import argparse
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.cli.common import (
+    ToolParser,
+    add_connection_options,
+    add_output_option,
+    connect,
+    print_json,
+    properties_file,
+)
+from barnabas.client.admin import AdminConnection
+from barnabas.client.configurations import (
+    ConfigEntry,
+    ConfigSource,
+    Resource,
+    ResourceType,
+    alter_configs,
+    describe_configs,
+)
+from barnabas.client.topics import describe_topics
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["main", "parse_changes"]
+
+
+class Kind(NamedTuple):
+    """A kind of entity: its resource type and where its dynamic values are told to come from."""
+
+    type: ResourceType
+    source: ConfigSource | None
+
+
+_KINDS = {
+    "topics": Kind(ResourceType.TOPIC, ConfigSource.DYNAMIC_TOPIC_CONFIG),
+    "brokers": Kind(ResourceType.BROKER, ConfigSource.DYNAMIC_BROKER_CONFIG),
+    "broker-loggers": Kind(ResourceType.BROKER_LOGGER, None),
+    "client-metrics": Kind(ResourceType.CLIENT_METRICS, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG),
+    "groups": Kind(ResourceType.GROUP, ConfigSource.DYNAMIC_GROUP_CONFIG),
+}
+_QUOTAS = ("users", "clients", "ips")
+_FLAGS = {
+    "topic": "topics",
+    "broker": "brokers",
+    "broker-logger": "broker-loggers",
+    "client-metrics": "client-metrics",
+    "group": "groups",
+    "user": "users",
+    "client": "clients",
+    "ip": "ips",
+}
+_DEFAULTS = {"broker-defaults": "brokers", "user-defaults": "users", "client-defaults": "clients", "ip-defaults": "ips"}
+_DEFAULT_ENTITY = ""
+_NAME = re.compile(r"[a-zA-Z0-9._-]*")
+
+
+class Entity(NamedTuple):
+    """What a command is about; no name means all of the kind, an empty one the kind's default."""
+
+    kind: str
+    name: str | None
+
+
+def main(argv: list[str]) -> int:
+    """``--describe`` or ``--alter`` one entity, or describe all of a kind."""
+    parser = _parser()
+    given = parser.parse_args(argv)
+    _check(parser, given)
+    entities = _entities(parser, given)
+    with connect(given, "barnabas-configs") as connection:
+        try:
+            if entities[0].kind in _QUOTAS:
+                from barnabas.cli.quotas import run_quotas
+
+                return run_quotas(connection, given, entities)
+            if given.alter:
+                _alter(connection, given, entities[0])
+            else:
+                _describe(connection, given, entities[0])
+        except KafkaError as error:
+            raise BarnabasError(f"{error.message} ({error.code.name})") from error
+    return 0
+
+
+def _check(parser: ToolParser, given: argparse.Namespace) -> None:
+    if given.alter == given.describe:
+        parser.error("Command must include exactly one action: --describe, --alter")
+    if given.zookeeper is not None:
+        parser.error("--zookeeper is gone from Kafka's tools: name a broker, --bootstrap-server HOST:PORT")
+    parser.require(given, "bootstrap-server")
+    for option in ("add-config", "add-config-file", "delete-config"):
+        if given.describe and parser.has(given, option):
+            parser.error(f'Option "[describe]" can\'t be used with option "[{option}]"')
+    if given.add_config and given.add_config_file:
+        parser.error("Only one of --add-config or --add-config-file must be specified for --alter")
+    if given.alter and not (given.add_config or given.add_config_file or given.delete_config):
+        parser.error(
+            "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
+        )
+
+
+def _entities(parser: ToolParser, given: argparse.Namespace) -> list[Entity]:
+    """The entities in both of Kafka's notations; two only for users and their clients."""
+    entities = [Entity(kind, name) for kind, name in _typed(given)]
+    flagged = [
+        Entity(kind, getattr(given, flag.replace("-", "_"))) for flag, kind in _FLAGS.items() if parser.has(given, flag)
+    ]
+    flagged += [Entity(kind, _DEFAULT_ENTITY) for flag, kind in _DEFAULTS.items() if parser.has(given, flag)]
+    if entities and flagged:
+        parser.error("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
+    entities = entities or flagged
+    if not entities:
+        parser.error("At least one entity type must be specified")
+    kinds = [entity.kind for entity in entities]
+    for kind in kinds:
+        if kind not in _KINDS and kind not in _QUOTAS:
+            known = ", ".join([*_KINDS, *_QUOTAS])
+            parser.error(f"Invalid entity type {kind}, the entity type must be one of {known}")
+    if len(kinds) > 1 and sorted(kinds) != ["clients", "users"]:
+        parser.error("Only 'users' and 'clients' entity types may be specified together")
+    if given.alter and any(entity.name is None for entity in entities):
+        parser.error("an entity name must be specified with --alter: --entity-name or --entity-default")
+    first = entities[0]
+    if first.kind in ("brokers", "broker-loggers") and first.name and not first.name.isdecimal():
+        parser.error(f"The entity name for {first.kind} must be a valid integer broker id, but it is: {first.name}")
+    return entities
+
+
+def _typed(given: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
+    """``--entity-type`` with the ``--entity-name`` or ``--entity-default`` of the same place."""
+    names = given.entity_names
+    for number, kind in enumerate(given.entity_type):
+        yield kind, names[number] if number < len(names) else None
+
+
+# Describe
+
+
+def _describe(connection: AdminConnection, given: argparse.Namespace, entity: Entity) -> None:
+    names = [entity.name] if entity.name is not None else _all_names(connection, entity.kind)
+    described = []
+    for name in names:
+        resource = Resource(_KINDS[entity.kind].type, name)
+        entries = describe_configs(connection, [resource], synonyms=True)[resource]
+        if not given.all:
+            entries = [entry for entry in entries if _is_dynamic(entry, entity.kind, name)]
+        described.append((name, entries))
+    if given.output == "json":
+        print_json([_as_json(entity.kind, name, entries) for name, entries in described])
+        return
+    for name, entries in described:
+        if name == _DEFAULT_ENTITY:
+            print(f"Default configs for {entity.kind} in the cluster are:")
+        else:
+            print(f"{'All' if given.all else 'Dynamic'} configs for {entity.kind[:-1]} {name} are:")
+        for entry in entries:
+            synonyms = ", ".join(f"{one.source.name}:{one.name}={_shown(one.value)}" for one in entry.synonyms)
+            sensitive = str(entry.is_sensitive).lower()
+            print(f"  {entry.name}={_shown(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+
+
+def _shown(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _all_names(connection: AdminConnection, kind: str) -> list[str]:
+    if kind == "topics":
+        return [topic.name for topic in describe_topics(connection)]
+    if kind in ("brokers", "broker-loggers"):
+        brokers = [str(broker.id) for broker in connection.describe_cluster().brokers]
+        return [*brokers, _DEFAULT_ENTITY] if kind == "brokers" else brokers
+    raise ConfigError(f"--entity-name is needed for {kind}")
+
+
+def _is_dynamic(entry: ConfigEntry, kind: str, name: str) -> bool:
+    if kind == "brokers" and name == _DEFAULT_ENTITY:
+        return entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    source = _KINDS[kind].source
+    return source is None or entry.source is source
+
+
+def _as_json(kind: str, name: str, entries: list[ConfigEntry]) -> dict[str, Any]:
+    return {
+        "entity_type": kind,
+        "entity_name": name or None,
+        "configs": [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "source": entry.source.name,
+                "sensitive": entry.is_sensitive,
+                "read_only": entry.is_read_only,
+                "synonyms": [
+                    {"name": one.name, "value": one.value, "source": one.source.name} for one in entry.synonyms
+                ],
+            }
+            for entry in entries
+        ],
+    }
+
+
+# Alter
+
+
+def _alter(connection: AdminConnection, given: argparse.Namespace, entity: Entity) -> None:
+    changes = parse_changes(given.add_config, given.add_config_file, given.delete_config)
+    name = entity.name or _DEFAULT_ENTITY
+    resource = Resource(_KINDS[entity.kind].type, name)
+    deleted = [key for key, value in changes.items() if value is None]
+    if deleted:
+        entries = describe_configs(connection, [resource])[resource]
+        there = {entry.name for entry in entries if _is_dynamic(entry, entity.kind, name)}
+        missing = [key for key in deleted if key not in there]
+        if missing:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid config(s): {','.join(missing)}")
+    alter_configs(connection, resource, changes)
+    if name == _DEFAULT_ENTITY:
+        print(f"Completed updating default config for {entity.kind} in the cluster.")
+    else:
+        print(f"Completed updating config for {entity.kind[:-1]} {name}.")
+
+
+def parse_changes(added: str | None, file: str | None, deleted: list[str]) -> dict[str, str | None]:
+    """``k1=v1,k2=[v1,v2],k3=`` and names to delete, as new values and None; values in brackets may hold commas."""
+    changes: dict[str, str | None] = dict(properties_file(file))
+    for pair in re.split(r",(?=[^\]]*(?:\[|$))", added) if added else ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError('Invalid entity config: all configs to be added must be in the format "key=val".')
+        changes[name.strip()] = value.replace("[", "").replace("]", "").strip()
+    for name in changes:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"Invalid character found for config key: {name}")
+    for name in (part.strip() for text in deleted for part in text.split(",")):
+        if name in changes:
+            raise ConfigError(f"{name} cannot be added and deleted at once")
+        changes[name] = None
+    return changes
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("configs", "Describe and alter configurations of topics, brokers and others.")
+    add = parser.add_argument
+    add_connection_options(parser, required=False)
+    add("--zookeeper", metavar="HOST:PORT", help=argparse.SUPPRESS)
+    add("--describe", action="store_true", help="show configurations")
+    add("--alter", action="store_true", help="change configurations")
+    add("--all", action="store_true", help="show static and default values too, not only dynamic ones")
+    add(
+        "--entity-type",
+        action="append",
+        default=[],
+        metavar="TYPE",
+        help="topics, brokers, broker-loggers, groups, users, clients, ips or client-metrics",
+    )
+    # Names and defaults go into one list, in the order in which they stand: each belongs to the type in its place.
+    names: dict[str, Any] = {"dest": "entity_names", "default": []}
+    add("--entity-name", action="append", metavar="NAME", help="a topic, a broker id, and so on", **names)
+    add(
+        "--entity-default",
+        action="append_const",
+        const=_DEFAULT_ENTITY,
+        help="the default of all brokers, users, clients or ips",
+        **names,
+    )
+    for flag, kind in _FLAGS.items():
+        add(f"--{flag}", metavar="NAME", help=f"the same as --entity-type {kind} --entity-name NAME")
+    for flag, kind in _DEFAULTS.items():
+        add(f"--{flag}", action="store_true", help=f"the same as --entity-type {kind} --entity-default")
+    add("--add-config", metavar="K=V,...", help="set these; brackets around values with commas: k1=v1,k2=[v1,v2]")
+    add("--add-config-file", metavar="FILE", help="set what this .properties file holds")
+    add("--delete-config", action="append", default=[], metavar="K,...", help="take these back to their defaults")
+    add("--force", action="store_true", help=argparse.SUPPRESS)
+    add_output_option(parser)
+    return parser

@@ -1,0 +1,225 @@
+"""``consumer-groups --reset-offsets``: where each scenario puts a group's offsets, and putting them there."""
+
+import argparse
+import csv
+import io
+import re
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.common import aligned, print_json
+from barnabas.client.admin import AdminConnection
+from barnabas.client.groups import alter_group_offsets, describe_group, group_offsets
+from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from barnabas.client.topics import describe_topics
+
+__all__ = ["duration_ms", "parse_plan", "partitions_of", "reset_offsets", "timestamp_ms"]
+
+Offsets = dict[TopicPartition, int]
+
+_DURATION = re.compile(
+    r"(?P<sign>[+-])?P(?:(?P<days>[+-]?\d+)D)?"
+    r"(?:T(?:(?P<hours>[+-]?\d+)H)?(?:(?P<minutes>[+-]?\d+)M)?(?:(?P<seconds>[+-]?\d+(?:\.\d+)?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+def reset_offsets(connection: AdminConnection, given: argparse.Namespace, group_ids: Sequence[str]) -> int:
+    """Plan, execute if asked to, and print; 1 when a group is in use or a partition was refused."""
+    if not given.dry_run and not given.execute:
+        print("WARN: nothing is changed without --execute; say --dry-run if that is meant.", file=sys.stderr)
+    plan = _plan_file(given)
+    result: dict[str, Offsets] = {}
+    failed = False
+    for group_id in group_ids:
+        group = describe_group(connection, group_id)
+        if group.state not in ("Empty", "Dead"):
+            print(
+                f"\nError: Assignments can only be reset if the group '{group_id}' is inactive, but the current state is "
+                f"{group.state}.",
+                file=sys.stderr,
+            )
+            failed = True
+            continue
+        offsets = _prepare(connection, given, group_id, plan)
+        if given.execute and offsets:
+            for partition, code in alter_group_offsets(connection, group_id, offsets).items():
+                if code:
+                    print(f"\nError: {group_id}, {partition}: {code.message} ({code.name})", file=sys.stderr)
+                    del offsets[partition]
+                    failed = True
+        result[group_id] = offsets
+    _print(given, result)
+    return 1 if failed else 0
+
+
+def _print(given: argparse.Namespace, result: Mapping[str, Offsets]) -> None:
+    rows = [
+        (group_id, topic, partition, offset)
+        for group_id, offsets in result.items()
+        for (topic, partition), offset in sorted(offsets.items())
+    ]
+    if given.export:
+        output = io.StringIO()
+        writer = csv.writer(output, lineterminator="\n")
+        writer.writerows(row[1:] if len(given.group) == 1 else row for row in rows)
+        print(output.getvalue())
+    elif given.output == "json":
+        names = ("group", "topic", "partition", "new_offset")
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    elif rows:
+        header = ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
+        print("\n" + aligned(header, rows, {"GROUP": 30, "TOPIC": 30, "PARTITION": 10}))
+
+
+# Which partitions
+
+
+def partitions_of(connection: AdminConnection, topics: Iterable[str]) -> list[TopicPartition]:
+    """``topic`` and ``topic:0,1`` as partitions."""
+    partitions: list[TopicPartition] = []
+    whole = []
+    for text in topics:
+        name, colon, numbers = text.partition(":")
+        if not colon:
+            whole.append(name)
+            continue
+        try:
+            partitions += [TopicPartition(name, int(number)) for number in numbers.split(",")]
+        except ValueError:
+            raise ConfigError(f"--topic {text}: TOPIC or TOPIC:0,1,2 is expected") from None
+    if whole:
+        for topic in describe_topics(connection, whole):
+            partitions += [TopicPartition(topic.name, item.partition) for item in topic.partitions]
+    return partitions
+
+
+def _scope(connection: AdminConnection, given: argparse.Namespace, group_id: str) -> list[TopicPartition]:
+    if given.all_topics:
+        return sorted(group_offsets(connection, group_id))
+    return partitions_of(connection, given.topic)
+
+
+# Where to
+
+
+def _prepare(
+    connection: AdminConnection, given: argparse.Namespace, group_id: str, plan: Mapping[str, Offsets] | None
+) -> Offsets:
+    if plan is not None:
+        if group_id not in plan:
+            raise BarnabasError(f"No reset plan for group {group_id} found in {given.from_file}")
+        return _within_range(connection, plan[group_id])
+    partitions = _scope(connection, given, group_id)
+    if given.to_offset is not None:
+        return _within_range(connection, dict.fromkeys(partitions, given.to_offset))
+    if given.to_earliest:
+        return _at(connection, partitions, EARLIEST)
+    if given.to_latest:
+        return _at(connection, partitions, LATEST)
+    if given.to_datetime:
+        return _by_time(connection, partitions, timestamp_ms(given.to_datetime))
+    if given.by_duration:
+        return _by_time(connection, partitions, int(time.time() * 1000) - duration_ms(given.by_duration))
+    committed = group_offsets(connection, group_id)
+    if given.shift_by is not None:
+        for partition in partitions:
+            if partition not in committed:
+                raise BarnabasError(
+                    f"Cannot shift offset for partition {partition} since there is no current committed offset"
+                )
+        return _within_range(connection, {part: committed[part] + given.shift_by for part in partitions})
+    current = {partition: committed[partition] for partition in partitions if partition in committed}
+    return {**current, **_at(connection, [partition for partition in partitions if partition not in committed], LATEST)}
+
+
+def _at(connection: AdminConnection, partitions: Iterable[TopicPartition], when: int) -> Offsets:
+    offsets = {}
+    for partition, found in list_offsets(connection, dict.fromkeys(partitions, when)).items():
+        if not isinstance(found, FoundOffset):
+            raise BarnabasError(f"cannot learn the offsets of {partition}: {found}")
+        offsets[partition] = found.offset
+    return offsets
+
+
+def _by_time(connection: AdminConnection, partitions: Iterable[TopicPartition], when_ms: int) -> Offsets:
+    """The first record at or after a time; the end where there is none."""
+    offsets = _at(connection, partitions, max(when_ms, 0))
+    missing = [partition for partition, offset in offsets.items() if offset < 0]
+    for topic, number in missing:
+        print(f"\nWarn: Partition {number} from topic {topic} is empty. Falling back to latest known offset.")
+    return {**offsets, **_at(connection, missing, LATEST)}
+
+
+def _within_range(connection: AdminConnection, wanted: Offsets) -> Offsets:
+    """Offsets moved to the nearest that the log has, with a warning for each."""
+    starts, ends = _at(connection, wanted, EARLIEST), _at(connection, wanted, LATEST)
+    offsets = {}
+    for partition, offset in wanted.items():
+        inside = min(max(offset, starts[partition]), ends[partition])
+        if inside != offset:
+            side = "higher than latest" if offset > inside else "lower than earliest"
+            print(
+                f"WARN New offset ({offset}) is {side} offset for topic partition {partition}. "
+                f"Value will be set to {inside}",
+                file=sys.stderr,
+            )
+        offsets[partition] = inside
+    return offsets
+
+
+# Texts
+
+
+def timestamp_ms(text: str) -> int:
+    """``YYYY-MM-DDTHH:mm:SS.sss`` with a zone, or without one in UTC, as milliseconds since the epoch."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"--to-datetime {text}: YYYY-MM-DDTHH:mm:SS.sss is expected, with Z or +hh:mm or without"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def duration_ms(text: str) -> int:
+    """``PnDTnHnMnS`` (ISO 8601, as java.time.Duration reads it) in milliseconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match[name] for name in ("days", "hours", "minutes", "seconds")):
+        raise ConfigError(f"--by-duration {text}: PnDTnHnMnS is expected, such as P1D or PT30M")
+    hours = int(match["days"] or 0) * 24 + int(match["hours"] or 0)
+    seconds = (hours * 60 + int(match["minutes"] or 0)) * 60 + float(match["seconds"] or 0)
+    return round(seconds * 1000) * (-1 if match["sign"] == "-" else 1)
+
+
+def _plan_file(given: argparse.Namespace) -> dict[str, Offsets] | None:
+    if not given.from_file:
+        return None
+    try:
+        with open(given.from_file, encoding="utf-8", newline="") as file:
+            return parse_plan(file.read(), given.group, given.from_file)
+    except OSError as error:
+        raise BarnabasError(f"cannot read {given.from_file}: {error.strerror}") from None
+
+
+def parse_plan(text: str, groups: Sequence[str], path: str) -> dict[str, Offsets]:
+    """CSV lines ``group,topic,partition,offset``, or ``topic,partition,offset`` where one group is named."""
+    plan: dict[str, Offsets] = {}
+    for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
+        if not row:
+            continue
+        try:
+            if len(row) == 3 and len(groups) == 1:
+                group, (topic, partition, offset) = groups[0], row
+            else:
+                group, topic, partition, offset = row
+            plan.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            raise ConfigError(f"{path}, line {number}: [group,]topic,partition,offset is expected") from None
+    return plan
