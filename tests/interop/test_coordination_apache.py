@@ -1,0 +1,157 @@
+"""Apache's software on our coordination server and on its files, and ours on Apache's files."""
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
+
+from support.coordination import CoordinationProcess, coordination_server
+from support.reference import apache_cluster, apache_tool, needs_reference
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
+
+
+def fill(server: CoordinationProcess, *, nodes: int = 50) -> None:
+    """Every kind of transaction: creations of all kinds, multi, failed ones, ACLs, deletions, a closed session."""
+    client = KazooClient(server.address, timeout=10)
+    client.start(10)
+    client.add_auth("digest", "bob:secret")
+    client.create("/app", b"root of the application")
+    for number in range(nodes):
+        client.create("/app/n-", b"data" * number, sequence=True)
+    client.set("/app/n-0000000003", b"changed")
+    client.delete("/app/n-0000000004")
+    client.create("/app/gone", b"", ephemeral=True)
+    client.ensure_path("/app/deep/er/still")
+    transaction = client.transaction()
+    transaction.create("/app/multi", b"1")
+    transaction.set_data("/app/multi", b"2")
+    transaction.check("/app/multi", 1)
+    transaction.delete("/app/n-0000000005")
+    assert all(not isinstance(result, Exception) for result in transaction.commit())
+    failing = client.transaction()
+    failing.create("/app/never", b"")
+    failing.create("/app", b"")
+    assert isinstance(failing.commit()[1], Exception)
+    client.set_acls("/app/multi", [make_digest_acl("bob", "secret", all=True)])
+    client.stop()
+    client.close()
+
+
+def contents(server: CoordinationProcess) -> dict[str, tuple[object, ...]]:
+    """All nodes with data and stat."""
+    client = KazooClient(server.address, timeout=10)
+    client.start(10)
+    client.add_auth("digest", "bob:secret")
+    found: dict[str, tuple[object, ...]] = {}
+    waiting = ["/"]
+    while waiting:
+        path = waiting.pop()
+        data, stat = client.get(path)
+        found[path] = (data, tuple(stat), client.get_acls(path)[0])
+        waiting += [f"{path.rstrip('/')}/{name}" for name in client.get_children(path)]
+    client.stop()
+    client.close()
+    return found
+
+
+@pytest.mark.parametrize("first_is_apache", [True, False], ids=["apache-then-ours", "ours-then-apache"])
+def test_a_server_starts_on_the_other_kinds_files_and_serves_the_same_tree(
+    tmp_path: Path, first_is_apache: bool
+) -> None:
+    """The log alone, then with a snapshot (which every start of Apache's takes), then both again."""
+    seen: list[dict[str, tuple[object, ...]]] = []
+    for round_number in range(4):
+        is_apache = first_is_apache == (round_number % 2 == 0)
+        with coordination_server(tmp_path, apache=is_apache, snapCount=60) as server:
+            if round_number == 0:
+                fill(server)
+            seen.append(contents(server))
+            if round_number < 2:
+                server.kill()
+    assert "digests" not in server.log
+    for later in seen[1:]:
+        assert later == seen[0]
+    assert len(seen[0]) > 50
+
+
+def test_apaches_tools_read_our_log_and_snapshot(tmp_path: Path) -> None:
+    """TxnLogToolkit finds every transaction with a good checksum, SnapshotFormatter every node."""
+    with coordination_server(tmp_path, snapCount=100) as server:
+        fill(server, nodes=150)
+        snapshots = eventually(
+            lambda: [
+                path
+                for path in server.version_dir.glob("snapshot.*")
+                if path.name[-1] != "0" and "tmp" not in path.name
+            ]
+        )
+        nodes = contents(server)
+    dumped = "".join(
+        apache_tool("org.apache.zookeeper.server.persistence.TxnLogToolkit", "-d", log).stdout
+        for log in sorted(server.version_dir.glob("log.*"))
+    )
+    assert "CRC ERROR" not in dumped
+    zxids = [int(zxid, 16) for zxid in re.findall(r"zxid 0x([0-9a-f]+)", dumped)]
+    assert zxids == list(range(1, len(zxids) + 1))
+    for kind in ("createSession", "create", "multi", "setACL", "delete", "closeSession"):
+        assert kind in dumped, kind
+    shown = apache_tool("org.apache.zookeeper.server.SnapshotFormatter", snapshots[0]).stdout
+    assert "/app/n-0000000003" in shown
+    assert len(nodes) > 150
+
+
+def test_zkcli_works(tmp_path: Path) -> None:
+    """Apache's command line creates, lists, reads, watches quotas and deletes."""
+    with coordination_server(tmp_path) as server:
+        script = "create /a hello\ncreate -s /a/s- x\ncreate -e /a/e y\nls /a\nget -s /a\nset /a two\nget /a\nsetquota -N 5 /a\nlistquota /a\ndeleteall /a\nls /\nquit\n"
+        done = apache_tool("org.apache.zookeeper.ZooKeeperMain", "-server", server.address, text=script)
+    assert "[e, s-0000000000]" in done.stdout
+    assert "hello" in done.stdout
+    assert "two" in done.stdout
+    assert "count=3" in done.stdout
+    assert "dataVersion = 0" in done.stdout
+
+
+def test_apache_kafka_runs_and_outlives_a_killed_server(tmp_path: Path) -> None:
+    """Topics, produce, consume; the server is killed and started again under the brokers; all goes on."""
+    with coordination_server(tmp_path / "zk") as server, apache_cluster(
+        tmp_path / "kafka", brokers=2, zookeeper=server.address, settings={"zookeeper.session.timeout.ms": "12000"}
+    ) as cluster:
+        common = ("--bootstrap-server", cluster.bootstrap)
+        topics = "org.apache.kafka.tools.TopicCommand"
+        made = apache_tool(
+            topics, *common, "--create", "--topic", "t1", "--partitions", 6, "--replication-factor", 2
+        )
+        assert made.returncode == 0, made.stdout + made.stderr
+        assert produce_and_consume(cluster.bootstrap, "t1", 1000) == 1000
+        server.kill()
+        assert produce_and_consume(cluster.bootstrap, "t1", 500) == 1500
+        time.sleep(1)
+        server.start()
+        made = apache_tool(
+            topics, *common, "--create", "--topic", "t2", "--partitions", 3, "--replication-factor", 2
+        )
+        assert made.returncode == 0, made.stdout + made.stderr
+        described = apache_tool(topics, *common, "--describe", "--topic", "t2").stdout
+        assert described.count("Leader: ") == 3
+        assert "Leader: none" not in described
+        assert produce_and_consume(cluster.bootstrap, "t2", 300) == 300
+
+
+def produce_and_consume(bootstrap: str, topic: str, count: int) -> int:
+    lines = "".join(f"record {number}\n" for number in range(count))
+    sent = apache_tool(
+        "kafka.tools.ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic, text=lines
+    )
+    assert sent.returncode == 0, sent.stderr
+    got: subprocess.CompletedProcess[str] = apache_tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning", "--timeout-ms", 6000),
+    )
+    return got.stdout.count("record ")
