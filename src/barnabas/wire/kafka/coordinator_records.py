@@ -44,10 +44,11 @@ __all__ = [
     "TransactionLogKey",
     "TransactionLogValue",
     "TransactionPartitions",
-    "decode_offsets_key",
+    "decode_key",
     "decode_transaction_key",
     "decode_value",
-    "encode_versioned",
+    "encode_key",
+    "encode_value",
 ]
 
 OFFSET_KEY_VERSION = 1
@@ -135,18 +136,38 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     transaction_start_timestamp_ms: int = int64()
 
 
-def encode_versioned(message: Message, version: int) -> bytes:
-    """A key or value: its version and its bytes."""
-    return _VERSION.pack(version) + encode(message, version)
+Key = OffsetCommitKey | GroupMetadataKey | TransactionLogKey
+Value = OffsetCommitValue | GroupMetadataValue | TransactionLogValue
+
+_WRITTEN: dict[type[Message], int] = {
+    OffsetCommitKey: OFFSET_KEY_VERSION,
+    GroupMetadataKey: GROUP_KEY_VERSION,
+    GroupMetadataValue: GROUP_VALUE_VERSION,
+    TransactionLogKey: TRANSACTION_KEY_VERSION,
+    TransactionLogValue: TRANSACTION_VALUE_VERSION,
+}
 
 
-def decode_offsets_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
+def encode_key(key: Key) -> bytes:
+    """A key's bytes, in the version that Apache Kafka 3.9 writes."""
+    return _encode(key, _WRITTEN[type(key)])
+
+
+def encode_value(value: Value) -> bytes:
+    """A value's bytes, in the version that Apache Kafka 3.9 writes."""
+    if isinstance(value, OffsetCommitValue):
+        expires = value.expire_timestamp != -1
+        return _encode(value, EXPIRING_OFFSET_VALUE_VERSION if expires else OFFSET_VALUE_VERSION)
+    return _encode(value, _WRITTEN[type(value)])
+
+
+def decode_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey | None:
     """A key of ``__consumer_offsets``; None for the kinds that only newer coordinators write.
 
     Raises MalformedMessageError.
     """
     version = _version(data, "the key of an offsets record")
-    if version <= OFFSET_KEY_VERSION:
+    if version in OffsetCommitKey.VERSIONS:
         return _decode(OffsetCommitKey, version, data)
     if version == GROUP_KEY_VERSION:
         return _decode(GroupMetadataKey, version, data)
@@ -159,9 +180,20 @@ def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
     return _decode(TransactionLogKey, version, data) if version == TRANSACTION_KEY_VERSION else None
 
 
-def decode_value(message_type: type[MessageType], data: Buffer) -> MessageType:
-    """A value of the given type; raises MalformedMessageError, also for versions that we do not know."""
-    return _decode(message_type, _version(data, message_type.__name__), data)
+def decode_value(key: Key, data: Buffer) -> Value:
+    """The value that stands with ``key``; raises MalformedMessageError, also for versions that we do not know."""
+    value_type: type[Value]
+    if isinstance(key, OffsetCommitKey):
+        value_type = OffsetCommitValue
+    elif isinstance(key, GroupMetadataKey):
+        value_type = GroupMetadataValue
+    else:
+        value_type = TransactionLogValue
+    return _decode(value_type, _version(data, value_type.__name__), data)
+
+
+def _encode(message: Message, version: int) -> bytes:
+    return _VERSION.pack(version) + encode(message, version)
 
 
 def _version(data: Buffer, what: str) -> int:
