@@ -73,10 +73,13 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
         position += header.size_bytes
 
 
-def scan_valid(file: File, position: int, end: int, next_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+def scan_valid(
+    file: File, position: int, end: int, next_offset: int, max_offset: int
+) -> Iterator[tuple[int, BatchHeader]]:
     """Like `scan_headers`, and stops at the first batch whose CRC is wrong or whose offsets go back.
 
-    ``next_offset`` is the least the first batch may begin with. Raises `CorruptDataError` at a sound batch of an old
+    ``next_offset`` is the least the first batch may begin with, ``max_offset`` the largest that a segment can index (the
+    CRC does not cover offsets). Raises `CorruptDataError` at a sound batch of an old
     format: cutting it off would destroy what a person has to convert.
     """
     chunk = memoryview(b"")
@@ -109,6 +112,7 @@ def scan_valid(file: File, position: int, end: int, next_offset: int) -> Iterato
             header.length < HEADER_BYTES - LOG_OVERHEAD_BYTES
             or header.base_offset < next_offset
             or header.last_offset_delta < 0
+            or header.last_offset > max_offset
             or crc32c(chunk[at + _CRC_START : at + size]) != header.crc
         ):
             return

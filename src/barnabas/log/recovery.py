@@ -236,7 +236,7 @@ def _recover_segment(
     segment.restart_indexes_at(position, offset + 1 if position else offset)
     end, found = position, False
     if segment.size:
-        for at, header in scan_valid(segment.file, position, segment.size, next_offset):
+        for at, header in scan_valid(segment.file, position, segment.size, next_offset, segment.max_offset):
             segment.index_batch(at, header, index_interval_bytes)
             if header.leader_epoch > epochs.latest_epoch:
                 found |= epochs.assign(header.leader_epoch, header.base_offset)

@@ -95,6 +95,11 @@ class Segment:
         """The open .log file."""
         return self._handles.get(self.path)
 
+    @property
+    def max_offset(self) -> int:
+        """The largest offset that the indexes can hold."""
+        return self.base_offset + _MAX_RELATIVE
+
     def move_to(self, directory: str) -> None:
         """The folder was renamed."""
         self._handles.forget(self.path)
