@@ -43,6 +43,7 @@ from barnabas.coordination.client_operations import (
     set_acl,
     set_data,
     sync,
+    under_chroot,
 )
 from barnabas.wire.jute.codec import MalformedRecordError, decode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
@@ -387,7 +388,7 @@ class CoordinationClient:
         if self._queue:
             self._plan_flush()
         if operation.watch is not None and (kind := operation.watch_kind(err)):
-            path = self._chroot + operation.path
+            path = under_chroot(self._chroot, operation.path)
             self._watches[kind].setdefault(path, {})[operation.watch] = None
         if err and err not in operation.expected_errors:
             operation.finished(None, _error(err, operation.path))

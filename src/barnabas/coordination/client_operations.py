@@ -52,6 +52,7 @@ __all__ = [
     "set_acl",
     "set_data",
     "sync",
+    "under_chroot",
 ]
 
 
@@ -131,7 +132,8 @@ def _nobody_waits(_result: Any, _error: Exception | None) -> None:
     """An operation that was never submitted."""
 
 
-def _join(chroot: str, path: str) -> str:
+def under_chroot(chroot: str, path: str) -> str:
+    """The service's name for a client's path."""
     return chroot if chroot and path == "/" else chroot + path
 
 
@@ -143,7 +145,9 @@ def _data(raw: bytes, offset: int) -> tuple[bytes | None, Stat]:
 def get(path: str, watch: WatchCallback | None = None) -> Operation:
     """-> ``(data, stat)``"""
     watched = watch is not None
-    return Operation(OpCode.GET_DATA, path, lambda root: GetDataRequest(_join(root, path), watched), _data, watch=watch)
+    return Operation(
+        OpCode.GET_DATA, path, lambda root: GetDataRequest(under_chroot(root, path), watched), _data, watch=watch
+    )
 
 
 def _stat_or_none(raw: bytes | None, offset: int) -> Stat | None:
@@ -156,7 +160,7 @@ def exists(path: str, watch: WatchCallback | None = None) -> Operation:
     return Operation(
         OpCode.EXISTS,
         path,
-        lambda root: ExistsRequest(_join(root, path), watched),
+        lambda root: ExistsRequest(under_chroot(root, path), watched),
         _stat_or_none,
         watch=watch,
         expected_errors=(ErrorCode.NO_NODE,),
@@ -172,7 +176,11 @@ def get_children(path: str, watch: WatchCallback | None = None) -> Operation:
     """-> ``(names, stat)``"""
     watched = watch is not None
     return Operation(
-        OpCode.GET_CHILDREN2, path, lambda root: GetChildren2Request(_join(root, path), watched), _children, watch=watch
+        OpCode.GET_CHILDREN2,
+        path,
+        lambda root: GetChildren2Request(under_chroot(root, path), watched),
+        _children,
+        watch=watch,
     )
 
 
@@ -186,7 +194,7 @@ def create(
     entries = list(OPEN_ACL if acl is None else acl)
 
     def record(root: str) -> CreateRequest:
-        return CreateRequest(_join(root, path), data, entries, mode)
+        return CreateRequest(under_chroot(root, path), data, entries, mode)
 
     prefix = len(path)
 
@@ -207,7 +215,7 @@ def set_data(path: str, data: bytes | None, version: int = ANY_VERSION) -> Opera
     return Operation(
         OpCode.SET_DATA,
         path,
-        lambda root: SetDataRequest(_join(root, path), data, version),
+        lambda root: SetDataRequest(under_chroot(root, path), data, version),
         _set_stat,
         writes=True,
     )
@@ -219,12 +227,14 @@ def _nothing(_raw: bytes, _offset: int) -> None:
 
 def delete(path: str, version: int = ANY_VERSION) -> Operation:
     """-> None"""
-    return Operation(OpCode.DELETE, path, lambda root: DeleteRequest(_join(root, path), version), _nothing, writes=True)
+    return Operation(
+        OpCode.DELETE, path, lambda root: DeleteRequest(under_chroot(root, path), version), _nothing, writes=True
+    )
 
 
 def check(path: str, version: int) -> Operation:
     """In a multi only: fails unless the node has the version."""
-    return Operation(OpCode.CHECK, path, lambda root: CheckVersionRequest(_join(root, path), version), _nothing)
+    return Operation(OpCode.CHECK, path, lambda root: CheckVersionRequest(under_chroot(root, path), version), _nothing)
 
 
 def multi_create(path: str, data: bytes | None, mode: CreateMode = CreateMode.PERSISTENT) -> Operation:
@@ -266,7 +276,7 @@ def _code(err: int) -> ErrorCode:
 
 def sync(path: str) -> Operation:
     """-> None, when the server has seen all that was committed before"""
-    return Operation(OpCode.SYNC, path, lambda root: SyncRequest(_join(root, path)), _nothing)
+    return Operation(OpCode.SYNC, path, lambda root: SyncRequest(under_chroot(root, path)), _nothing)
 
 
 def get_acl(path: str) -> Operation:
@@ -276,7 +286,7 @@ def get_acl(path: str) -> Operation:
         response = decode(GetACLResponse, raw, offset)
         return response.acl or [], response.stat
 
-    return Operation(OpCode.GET_ACL, path, lambda root: GetACLRequest(_join(root, path)), parse)
+    return Operation(OpCode.GET_ACL, path, lambda root: GetACLRequest(under_chroot(root, path)), parse)
 
 
 def set_acl(path: str, acl: Sequence[ACL], version: int = ANY_VERSION) -> Operation:
@@ -287,5 +297,5 @@ def set_acl(path: str, acl: Sequence[ACL], version: int = ANY_VERSION) -> Operat
         return decode(SetACLResponse, raw, offset).stat
 
     return Operation(
-        OpCode.SET_ACL, path, lambda root: SetACLRequest(_join(root, path), entries, version), parse, writes=True
+        OpCode.SET_ACL, path, lambda root: SetACLRequest(under_chroot(root, path), entries, version), parse, writes=True
     )
