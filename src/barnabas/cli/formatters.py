@@ -3,9 +3,11 @@
 A formatter is made from the ``--property`` options and turns a record into the bytes that go to standard output.
 """
 
+import base64
 import json
 import sys
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.client.codecs import Decoder, decoder, load_dotted
@@ -127,9 +129,64 @@ def _json(_: Mapping[str, str]) -> Formatter:
     return write
 
 
+def _offsets(_: Mapping[str, str]) -> Formatter:
+    """Committed offsets in ``__consumer_offsets``, as JSON."""
+    from barnabas.wire.kafka.coordinator_records import OffsetCommitKey
+
+    return _coordinator_records(OffsetCommitKey)
+
+
+def _group_metadata(_: Mapping[str, str]) -> Formatter:
+    """Groups and their members in ``__consumer_offsets``, as JSON."""
+    from barnabas.wire.kafka.coordinator_records import GroupMetadataKey
+
+    return _coordinator_records(GroupMetadataKey)
+
+
+def _coordinator_records(key_type: type[Any]) -> Formatter:
+    from barnabas.wire.kafka.coordinator_records import decode_key, decode_value
+
+    def write(record: Record) -> bytes:
+        key = decode_key(record.key) if record.key else None
+        if key is None or not isinstance(key, key_type):
+            return b""
+        value = None if record.value is None else decode_value(key, record.value)
+        document = {"key": _versioned(key, record.key), "value": value and _versioned(value, record.value)}
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+    return write
+
+
+def _versioned(message: Any, data: bytes) -> dict[str, Any]:
+    """A message with the version in front of its bytes; names as in Kafka's JSON."""
+    version = int.from_bytes(data[:2], "big")
+    return {"version": version, "data": _as_json(message, version)}
+
+
+def _as_json(value: Any, version: int) -> Any:
+    if isinstance(value, list):
+        return [_as_json(item, version) for item in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    if not hasattr(value, "FIELDS"):
+        return value
+    return {
+        _camel_case(field.name): _as_json(getattr(value, field.name), version)
+        for field in value.FIELDS
+        if version in field.versions
+    }
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
 _FORMATTERS: dict[str, Callable[[Mapping[str, str]], Formatter]] = {
     "default": _Default,
     "logging": _logging,
     "noop": _nothing,
     "json": _json,
+    "offsets": _offsets,
+    "groupmetadata": _group_metadata,
 }

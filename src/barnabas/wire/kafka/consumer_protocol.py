@@ -74,9 +74,13 @@ def encode_subscription(subscription: Subscription, version: int = _HIGHEST) -> 
     return _VERSION.pack(version) + encode(subscription, version)
 
 
-def decode_subscription(data: Buffer) -> Subscription:
-    """A member's metadata; raises MalformedMessageError for what is no subscription."""
-    return _decode(Subscription, data)
+def decode_subscription(data: Buffer, as_version: int | None = None) -> Subscription:
+    """A member's metadata; raises MalformedMessageError for what is no subscription.
+
+    ``as_version`` reads the fields of that version only, whatever version the data says: a broker that wants the topics
+    reads version 0, and so does not mind what clients do with the fields after them.
+    """
+    return _decode(Subscription, data, as_version)
 
 
 def encode_assignment(assignment: Assignment, version: int = _HIGHEST) -> bytes:
@@ -89,11 +93,12 @@ def decode_assignment(data: Buffer) -> Assignment:
     return _decode(Assignment, data)
 
 
-def _decode(message_type: type[MessageType], data: Buffer) -> MessageType:
+def _decode(message_type: type[MessageType], data: Buffer, as_version: int | None = None) -> MessageType:
     if len(data) < 2:
         raise MalformedMessageError(f"{message_type.__name__} ends within its version")
     (version,) = _VERSION.unpack_from(data)
     if version < 0:
         raise MalformedMessageError(f"{message_type.__name__} has the version {version}")
-    message: MessageType = reader(message_type, min(version, _HIGHEST))(data, 2)[0]
+    read_as = min(version, _HIGHEST) if as_version is None else as_version
+    message: MessageType = reader(message_type, read_as)(data, 2)[0]
     return message
