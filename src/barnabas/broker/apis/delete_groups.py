@@ -1,0 +1,26 @@
+"""DeleteGroups (key 42): end groups that have no members, with their offsets (KIP-229)."""
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+def handle(node: Node, request: Request) -> None:
+    """Answer when the tombstones are committed."""
+    node.groups.delete_groups(request.message, request.reply)
+
+
+def fail(message: DeleteGroupsRequest, _version: int, code: ErrorCode) -> DeleteGroupsResponse:
+    """The response for a request that failed as a whole."""
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id=group_id, error_code=code) for group_id in message.groups_names]
+    )
+
+
+API = ApiHandler(ApiKey.DELETE_GROUPS, 0, 2, handle, fail)

@@ -1,0 +1,41 @@
+"""DescribeGroups (key 15): groups with their members and assignments."""
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.groups.group import GroupState
+from barnabas.broker.groups.queries import describe_group
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+_NOT_FOUND_SINCE_VERSION = 6  # KIP-1043; before that, a group that does not exist is Dead
+
+# Bits by operation number: READ 3, DELETE 6, DESCRIBE 8. Without an authorizer everybody may do all of them.
+_ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
+
+
+def handle(node: Node, request: Request) -> None:
+    """Answer from memory."""
+    message = request.message
+    groups = [describe_group(node.groups.coordinator, group_id) for group_id in message.groups]
+    for group in groups:
+        if request.version >= _NOT_FOUND_SINCE_VERSION and group.group_state == GroupState.DEAD.value:
+            group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            group.error_message = f"Group {group.group_id} not found."
+        elif message.include_authorized_operations and not group.error_code:
+            group.authorized_operations = _ALL_OPERATIONS
+    request.reply(DescribeGroupsResponse(groups=groups))
+
+
+def fail(message: DescribeGroupsRequest, _version: int, code: ErrorCode) -> DescribeGroupsResponse:
+    """The response for a request that failed as a whole."""
+    return DescribeGroupsResponse(
+        groups=[DescribedGroup(group_id=group_id, error_code=code) for group_id in message.groups]
+    )
+
+
+API = ApiHandler(ApiKey.DESCRIBE_GROUPS, 0, 6, handle, fail)

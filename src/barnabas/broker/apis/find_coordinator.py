@@ -1,0 +1,83 @@
+"""FindCoordinator (key 10): which broker coordinates a group; since v4 for several keys at once (KIP-699).
+
+It is the leader of the group's partition of ``__consumer_offsets``. The first request has that topic created, and is
+told to come back.
+"""
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.groups.service import OFFSETS_TOPIC
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+_SEVERAL_SINCE_VERSION = 4
+_SHARE_SINCE_VERSION = 6
+
+
+def handle(node: Node, request: Request) -> None:
+    """Answer from the metadata."""
+    message = request.message
+    keys = message.coordinator_keys if request.version >= _SEVERAL_SINCE_VERSION else [message.key]
+    found = [_find(node, request, key) for key in keys]
+    if request.version >= _SEVERAL_SINCE_VERSION:
+        request.reply(FindCoordinatorResponse(coordinators=found))
+    else:
+        request.reply(_of_one(found[0]))
+
+
+def _find(node: Node, request: Request, key: str) -> Coordinator:
+    match request.message.key_type:
+        case 0:
+            return _find_group(node, request.client.listener, key)
+        case 2 if request.version >= _SHARE_SINCE_VERSION:
+            return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not supported")
+        case 1:
+            return _unknown(key, ErrorCode.INVALID_REQUEST, "transactions are not supported yet")
+        case other:
+            return _unknown(key, ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {other}")
+
+
+def _find_group(node: Node, listener: str, group_id: str) -> Coordinator:
+    if node.metadata.alive_broker(node.broker_id) is None:
+        return _unknown(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker is starting")
+    if OFFSETS_TOPIC not in node.metadata:
+        node.topics.auto_create([OFFSETS_TOPIC])
+        return _unknown(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the offsets topic is being created")
+    partition = TopicPartition(OFFSETS_TOPIC, node.groups.coordinator.partition_for(group_id))
+    end = node.metadata.leader_endpoint(partition, listener)
+    if end is None:
+        return _unknown(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader")
+    node_id = node.metadata.partition(partition).leader
+    return Coordinator(key=group_id, node_id=node_id, host=end.host, port=end.port, error_message="")
+
+
+def _unknown(key: str, code: ErrorCode, why: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=why)
+
+
+def _of_one(found: Coordinator) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def fail(message: FindCoordinatorRequest, version: int, code: ErrorCode) -> FindCoordinatorResponse:
+    """The response for a request that failed as a whole."""
+    if version >= _SEVERAL_SINCE_VERSION:
+        return FindCoordinatorResponse(
+            coordinators=[_unknown(key, code, code.message) for key in message.coordinator_keys]
+        )
+    return _of_one(_unknown(message.key, code, code.message))
+
+
+API = ApiHandler(ApiKey.FIND_COORDINATOR, 0, 6, handle, fail)

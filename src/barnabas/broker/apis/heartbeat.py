@@ -1,0 +1,14 @@
+"""Heartbeat (key 12): a member is alive; it learns whether it must rejoin."""
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.messages.heartbeat import HeartbeatResponse
+
+
+def handle(node: Node, request: Request) -> None:
+    """Answer at once."""
+    request.reply(HeartbeatResponse(error_code=node.groups.heartbeat(request.message)))
+
+
+API = ApiHandler(ApiKey.HEARTBEAT, 0, 4, handle)

@@ -1,0 +1,28 @@
+"""LeaveGroup (key 13): members leave, or an administrator removes them (several at once since v3, KIP-345)."""
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity
+
+_SEVERAL_SINCE_VERSION = 3
+
+
+def handle(node: Node, request: Request) -> None:
+    """Answer at once; the others rebalance meanwhile."""
+    message = request.message
+    if request.version >= _SEVERAL_SINCE_VERSION:
+        node.groups.leave(message, request.reply)
+        return
+
+    def reply(response: LeaveGroupResponse) -> None:
+        if not response.error_code:
+            response.error_code = response.members[0].error_code
+        response.members = []
+        request.reply(response)
+
+    message.members = [MemberIdentity(member_id=message.member_id)]
+    node.groups.leave(message, reply)
+
+
+API = ApiHandler(ApiKey.LEAVE_GROUP, 0, 5, handle)

@@ -1,0 +1,52 @@
+"""OffsetCommit (key 8): store a group's offsets; answered when they are committed. Topics go by id since v10."""
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+_TOPIC_IDS_SINCE_VERSION = 10
+
+
+def handle(node: Node, request: Request) -> None:
+    """Answer when the offsets are committed."""
+    if request.version < _TOPIC_IDS_SINCE_VERSION:
+        node.groups.commit_offsets(request.message, request.reply)
+        return
+    for topic in request.message.topics:
+        topic.name = node.metadata.topic_name(topic.topic_id) or ""  # which no topic is called
+
+    def reply(response: OffsetCommitResponse) -> None:
+        for topic in response.topics:
+            if not topic.name:
+                for partition in topic.partitions:
+                    partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        request.reply(response)
+
+    node.groups.commit_offsets(request.message, reply)
+
+
+def fail(message: OffsetCommitRequest, _version: int, code: ErrorCode) -> OffsetCommitResponse:
+    """The response for a request that failed as a whole."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+API = ApiHandler(ApiKey.OFFSET_COMMIT, 2, 10, handle, fail)

@@ -1,0 +1,13 @@
+"""OffsetDelete (key 47): forget offsets of a group that nobody in it subscribes to (KIP-496)."""
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+
+
+def handle(node: Node, request: Request) -> None:
+    """Answer when the tombstones are committed."""
+    node.groups.delete_offsets(request.message, request.reply)
+
+
+API = ApiHandler(ApiKey.OFFSET_DELETE, 0, 0, handle)

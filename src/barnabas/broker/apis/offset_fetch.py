@@ -1,0 +1,111 @@
+"""OffsetFetch (key 9): a group's committed offsets; since v8 those of several groups (KIP-709), since v10 by topic id."""
+
+from collections.abc import Sequence
+
+from barnabas.base.ids import ZERO_UUID
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.groups.queries import fetch_offsets
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+)
+
+_ERROR_FOR_ALL_SINCE_VERSION = 2
+_SEVERAL_GROUPS_SINCE_VERSION = 8
+_TOPIC_IDS_SINCE_VERSION = 10
+
+Asked = list[tuple[str, Sequence[int]]] | None
+"""Topics with their partitions; None for all that have an offset."""
+
+
+def handle(node: Node, request: Request) -> None:
+    """Answer from memory."""
+    message = request.message
+    if request.version >= _TOPIC_IDS_SINCE_VERSION:
+        groups = [_fetch_by_id(node, group, message.require_stable) for group in message.groups]
+        request.reply(OffsetFetchResponse(groups=groups))
+        return
+    coordinator = node.groups.coordinator
+    if request.version >= _SEVERAL_GROUPS_SINCE_VERSION:
+        groups = [
+            fetch_offsets(coordinator, group.group_id, _asked(group), require_stable=message.require_stable)
+            for group in message.groups
+        ]
+        request.reply(OffsetFetchResponse(groups=groups))
+        return
+    asked = _asked(message)
+    group = fetch_offsets(coordinator, message.group_id, asked, require_stable=message.require_stable)
+    request.reply(_of_one_group(group, asked, request.version))
+
+
+def _asked(part: OffsetFetchRequest | OffsetFetchRequestGroup) -> Asked:
+    return None if part.topics is None else [(topic.name, topic.partition_indexes) for topic in part.topics]
+
+
+def _fetch_by_id(node: Node, asked: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
+    """Offsets by topic id; offsets of topics that have no id any more cannot be told and are left out."""
+    coordinator = node.groups.coordinator
+    if asked.topics is None:
+        group = fetch_offsets(coordinator, asked.group_id, None, require_stable=require_stable)
+        for topic in group.topics:
+            topic.topic_id = node.metadata.topic_id(topic.name)
+        group.topics = [topic for topic in group.topics if topic.topic_id != ZERO_UUID]
+        return group
+    names = [(node.metadata.topic_name(topic.topic_id) or "", topic.partition_indexes) for topic in asked.topics]
+    group = fetch_offsets(coordinator, asked.group_id, names, require_stable=require_stable)
+    for topic, topic_asked in zip(group.topics, asked.topics, strict=False):  # no topics beside an error
+        topic.topic_id = topic_asked.topic_id
+        if not topic.name:
+            for partition in topic.partitions:
+                partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+    return group
+
+
+def _of_one_group(group: OffsetFetchResponseGroup, asked: Asked, version: int) -> OffsetFetchResponse:
+    if group.error_code and version < _ERROR_FOR_ALL_SINCE_VERSION:
+        # The first versions have no place for an error but each partition.
+        return OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponseTopic(name=name, partitions=[_failed(index, group.error_code) for index in indexes])
+                for name, indexes in asked or []
+            ]
+        )
+    topics = [
+        OffsetFetchResponseTopic(name=topic.name, partitions=[_as_old(partition) for partition in topic.partitions])
+        for topic in group.topics
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+
+
+def _failed(index: int, code: int) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=code)
+
+
+def _as_old(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata,
+        error_code=partition.error_code,
+    )
+
+
+def fail(message: OffsetFetchRequest, version: int, code: ErrorCode) -> OffsetFetchResponse:
+    """The response for a request that failed as a whole."""
+    if version >= _SEVERAL_GROUPS_SINCE_VERSION:
+        return OffsetFetchResponse(
+            groups=[OffsetFetchResponseGroup(group_id=group.group_id, error_code=code) for group in message.groups]
+        )
+    return _of_one_group(OffsetFetchResponseGroup(error_code=code), _asked(message), version)
+
+
+API = ApiHandler(ApiKey.OFFSET_FETCH, 1, 10, handle, fail)

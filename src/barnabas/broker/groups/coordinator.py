@@ -1,0 +1,460 @@
+"""The group coordinator: for each request and each deadline, what to write and what to answer.
+
+A step (a public method) takes an event and the time and returns effects: `Reply` and `Append`. The edge performs them
+in order and reports what became of each append to `committed` or `failed`, which are steps again. Durable state, that
+is committed offsets, assignments and the existence of groups, changes in `committed` only, by applying the records
+that were written; loading a partition applies the same records. The state of a rebalance lives in memory alone, as it
+does in Apache Kafka: after a coordinator moved, members join anew.
+
+Groups belong to partitions of ``__consumer_offsets``: ``abs(hash(group id)) % partitions``. The steps of a partition
+are loading (`start_loading`, `finish_loading`) and `unload`, each with the leader epoch they are for.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from barnabas.base.ids import TopicPartition
+from barnabas.base.randomness import Random
+from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Now, Outbox
+from barnabas.broker.groups.group import Group, GroupState
+from barnabas.broker.groups.loading import Loader
+from barnabas.broker.groups.membership import Membership, join_error, sync_error
+from barnabas.broker.groups.offsets import CommittedOffset
+from barnabas.broker.groups.records import GroupRecord, OffsetRecord, StoredRecord
+from barnabas.broker.groups.timers import Timers
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
+from barnabas.wire.kafka.messages.join_group import JoinGroupRequest
+from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from barnabas.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
+
+__all__ = ["GroupCoordinator", "KnownPartitions", "partition_of"]
+
+KnownPartitions = Callable[[TopicPartition], object | None]
+"""Looks a partition up in the cluster's metadata; None for one that does not exist."""
+
+_EXPIRY = ("expiry", "")
+
+_COMMIT_ERRORS = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+
+
+@lru_cache(maxsize=4096)
+def partition_of(group_id: str, partitions: int) -> int:
+    """The partition of ``__consumer_offsets`` that a group's records are in: Java's hash of its UTF-16 units."""
+    value = 0
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        value = (value * 31 + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >= 1 << 31 else value
+    return 0 if signed == -(1 << 31) else abs(signed) % partitions
+
+
+class _Partition:
+    """A partition of ``__consumer_offsets`` that this broker leads."""
+
+    __slots__ = ("group_ids", "is_loading", "leader_epoch", "loading_epoch")
+
+    def __init__(self, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.loading_epoch = leader_epoch
+        self.is_loading = True
+        self.group_ids: set[str] = set()
+
+
+class GroupCoordinator:
+    """All groups that this broker coordinates."""
+
+    def __init__(self, settings: GroupSettings, rng: Random) -> None:
+        self.settings = settings
+        self.partition_count = 50
+        """Partitions of ``__consumer_offsets``; the edge sets it to what the topic has."""
+        self.is_active = True
+        self._partitions: dict[int, _Partition] = {}
+        self._groups: dict[str, Group] = {}
+        self._timers: Timers[tuple[str, ...]] = Timers()
+        self._out = Outbox()
+        self._membership = Membership(settings, rng, self._timers, self._out)
+
+    # Looking up
+
+    def partition_for(self, group_id: str) -> int:
+        return partition_of(group_id, self.partition_count)
+
+    def groups(self) -> Iterable[Group]:
+        return self._groups.values()
+
+    def find(self, group_id: str) -> Group | None:
+        """A group that is loaded here, if there is one."""
+        return self._groups.get(group_id)
+
+    def check(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
+        """Whether requests for the group can be served here: NONE, or what to answer instead.
+
+        Offsets may be kept under the empty group id, and so may such a group be shown and deleted.
+        """
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        if not self.is_active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if group_id in self._groups:
+            return ErrorCode.NONE
+        partition = self._partitions.get(self.partition_for(group_id))
+        if partition is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if partition.is_loading else ErrorCode.NONE
+
+    @property
+    def is_loading(self) -> bool:
+        return any(partition.is_loading for partition in self._partitions.values())
+
+    def reply(self, to: Any, response: Any) -> None:
+        """Add an answer to the effects of the step that goes on (for what is told of the end of an append)."""
+        self._out.reply(to, response)
+
+    def _create(self, group_id: str) -> Group:
+        partition = self.partition_for(group_id)
+        group = Group(group_id, partition, self._out.now.wall_ms)
+        self._groups[group_id] = group
+        self._partitions[partition].group_ids.add(group_id)
+        return group
+
+    def _forget(self, group: Group) -> None:
+        if self._groups.get(group.group_id) is group:
+            self._membership.cancel_timers(group)
+            del self._groups[group.group_id]
+            self._partitions[group.partition].group_ids.discard(group.group_id)
+
+    # Time
+
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` is to be called next, on the monotonic clock; it may turn out that nothing is due."""
+        return self._timers.next_ms()
+
+    def tick(self, now: Now) -> list[Effect]:
+        """Do what is due."""
+        self._out.now = now
+        while (key := self._timers.pop_due(now.ms)) is not None:
+            kind, group_id, *rest = key
+            if key == _EXPIRY:
+                self._expire_offsets()
+                continue
+            group = self._groups.get(group_id)
+            if group is not None:
+                self._membership.timer_fired(group, kind, rest[0] if rest else "")
+        return self._out.take()
+
+    # Membership
+
+    def join(
+        self, request: JoinGroupRequest, version: int, client_id: str, client_host: str, to: Any, now: Now
+    ) -> list[Effect]:
+        self._out.now = now
+        error = self.check(request.group_id)
+        group = None
+        if not error:
+            if not self._membership.accepts_session_timeout(request.session_timeout_ms):
+                error = ErrorCode.INVALID_SESSION_TIMEOUT
+            else:
+                group = self._groups.get(request.group_id)
+                if group is None and request.member_id:
+                    error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error:
+            self._out.reply(to, join_error(request.member_id, error))
+        else:
+            group = group or self._create(request.group_id)
+            self._membership.join(group, request, version, client_id, client_host, to)
+        return self._out.take()
+
+    def sync(self, request: SyncGroupRequest, to: Any, now: Now) -> list[Effect]:
+        self._out.now = now
+        group, error = self._member_group(request.group_id)
+        if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # The rebalance was lost with the broker that led it. Old clients do not expect to hear of loading here.
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        if group is None:
+            self._out.reply(to, sync_error(error))
+        else:
+            self._membership.sync(group, request, to)
+        return self._out.take()
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+        """Answered at once and without effects: groups of thousands send this all the time."""
+        group, error = self._member_group(request.group_id)
+        if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return ErrorCode.NONE  # who is a member will be known when loading is over
+        return error if group is None else self._membership.heartbeat(group, request, now_ms)
+
+    def leave(self, request: LeaveGroupRequest, to: Any, now: Now) -> list[Effect]:
+        self._out.now = now
+        group, error = self._member_group(request.group_id)
+        if group is not None:
+            self._membership.leave(group, request, to)
+        elif error != ErrorCode.UNKNOWN_MEMBER_ID:
+            self._out.reply(to, LeaveGroupResponse(error_code=error, members=[]))
+        else:
+            members = [
+                MemberResponse(
+                    member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=error
+                )
+                for leaving in request.members
+            ]
+            self._out.reply(to, LeaveGroupResponse(error_code=ErrorCode.NONE, members=members))
+        return self._out.take()
+
+    def _member_group(self, group_id: str) -> tuple[Group | None, ErrorCode]:
+        """A group for a request of one of its members; a group that is not there has no members."""
+        group = self._groups.get(group_id)
+        if group is not None and self.is_active:
+            return group, ErrorCode.NONE
+        return None, self.check(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
+
+    # Offsets
+
+    def commit_offsets(self, request: OffsetCommitRequest, known: KnownPartitions, to: Any, now: Now) -> list[Effect]:
+        """Write the offsets of partitions that exist."""
+        out = self._out
+        out.now = now
+        error = self._check_commit(request)
+        topics: list[OffsetCommitResponseTopic] = []
+        accepted: list[OffsetCommitResponsePartition] = []
+        records: list[StoredRecord] = []
+        expire_ms = -1 if request.retention_time_ms == -1 else now.wall_ms + request.retention_time_ms
+        for topic in request.topics:
+            answers = []
+            for partition in topic.partitions:
+                answer = OffsetCommitResponsePartition(partition_index=partition.partition_index)
+                answers.append(answer)
+                metadata = partition.committed_metadata or ""
+                key = TopicPartition(topic.name, partition.partition_index)
+                if known(key) is None:
+                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif error:
+                    answer.error_code = error
+                elif len(metadata) > self.settings.offset_metadata_max_bytes:
+                    answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    value = CommittedOffset(
+                        partition.committed_offset, partition.committed_leader_epoch, metadata, now.wall_ms, expire_ms
+                    )
+                    records.append(OffsetRecord(request.group_id, key, value))
+                    accepted.append(answer)
+            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+        response = OffsetCommitResponse(topics=topics)
+        group = self._groups.get(request.group_id)
+        if group is not None and group.members and not error:
+            self._membership.alive(group, request.member_id)
+        if not records:
+            out.reply(to, response)
+        else:
+            self._append_offsets(request.group_id, records, accepted, response, to)
+        return out.take()
+
+    def _append_offsets(
+        self,
+        group_id: str,
+        records: list[StoredRecord],
+        accepted: list[OffsetCommitResponsePartition],
+        response: OffsetCommitResponse,
+        to: Any,
+    ) -> None:
+        group = self._groups.get(group_id) or self._create(group_id)
+        partitions = [record.partition for record in records if isinstance(record, OffsetRecord)]
+        group.offsets.begin(partitions)
+
+        def written(error: ErrorCode) -> None:
+            group.offsets.end(partitions)
+            if error:
+                answered = _COMMIT_ERRORS.get(error, error)
+                for answer in accepted:
+                    answer.error_code = answered
+            self._out.reply(to, response)
+
+        self._out.append(group, records, written)
+
+    def _check_commit(self, request: OffsetCommitRequest) -> ErrorCode:
+        """Whether the sender may commit: a member of the generation, or anybody while the group is empty."""
+        error = self.check(request.group_id, may_be_empty=True)
+        if error:
+            return error
+        group = self._groups.get(request.group_id)
+        generation_id = request.generation_id_or_member_epoch
+        if group is None:
+            # Without group management anybody commits; a generation that we know nothing of is an old one.
+            return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+        if group.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation_id < 0 and group.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        if generation_id < 0 and not request.member_id and request.group_instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = group.check_member(request.member_id, request.group_instance_id)
+        if error:
+            return error
+        if generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            # The member knows the generation but has no assignment in it; it commits again after SyncGroup.
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    # Deletion: tombstones, and the end of groups that nothing is left of
+
+    def delete_offsets(
+        self, group: Group, partitions: Iterable[TopicPartition], done: Callable[[ErrorCode], None], now: Now
+    ) -> list[Effect]:
+        """Write tombstones for offsets; an empty group that is left without any goes with them."""
+        self._out.now = now
+        self._write_tombstones(group, [each for each in partitions if each in group.offsets.partitions()], done)
+        return self._out.take()
+
+    def delete_group(self, group: Group, done: Callable[[ErrorCode], None], now: Now) -> list[Effect]:
+        """Write tombstones for an empty group and all its offsets, those that are being committed included."""
+        assert group.state is GroupState.EMPTY
+        self._out.now = now
+        self._write_tombstones(group, list(group.offsets.partitions()), done, dies=True)
+        return self._out.take()
+
+    def partitions_deleted(self, partitions: Iterable[TopicPartition], now: Now) -> list[Effect]:
+        """Drop the offsets of partitions that are no more."""
+        deleted = frozenset(partitions)
+        self._out.now = now
+        for group in tuple(self._groups.values()):
+            gone = [each for each in group.offsets.committed if each in deleted]
+            if gone and group.state is not GroupState.DEAD:
+                self._write_tombstones(group, gone, lambda _: None)
+        return self._out.take()
+
+    def start_expiring(self, now: Now) -> None:
+        """Look for offsets to expire every offsets.retention.check.interval.ms from now on."""
+        self._timers.set(_EXPIRY, now.ms + self.settings.retention_check_interval_ms)
+
+    def _expire_offsets(self) -> None:
+        now = self._out.now
+        self._timers.set(_EXPIRY, now.ms + self.settings.retention_check_interval_ms)
+        retention_ms = self.settings.offsets_retention_ms
+        for group in tuple(self._groups.values()):
+            offsets = group.offsets
+            if group.state is GroupState.DEAD:
+                continue
+            if group.protocol_type is None:
+                gone = offsets.expired(now.wall_ms, retention_ms, None)
+            elif group.state is GroupState.EMPTY:
+                gone = offsets.expired(now.wall_ms, retention_ms, group.state_since_ms)
+            elif group.state is GroupState.STABLE and group.subscribed_topics is not None:
+                gone = offsets.expired(now.wall_ms, retention_ms, None, group.subscribed_topics)
+            else:
+                continue
+            if gone or (group.state is GroupState.EMPTY and not offsets and not group.pending_members):
+                self._write_tombstones(group, gone, lambda _: None)
+
+    def _write_tombstones(
+        self, group: Group, gone: list[TopicPartition], done: Callable[[ErrorCode], None], *, dies: bool = False
+    ) -> None:
+        if not dies and group.state is GroupState.EMPTY and not group.pending_members:
+            dies = group.offsets.partitions() <= set(gone)
+        records: list[StoredRecord] = [OffsetRecord(group.group_id, partition, None) for partition in gone]
+        if dies:
+            group.transition_to(GroupState.DEAD, self._out.now.wall_ms)
+            if group.generation_id > 0:
+                records.append(GroupRecord(group.group_id, None))  # a group of offsets alone was never stored
+        if not records:
+            if dies:
+                self._forget(group)
+            done(ErrorCode.NONE)
+            return
+
+        def written(error: ErrorCode) -> None:
+            if dies and error:
+                group.transition_to(GroupState.EMPTY, self._out.now.wall_ms)
+            elif dies:
+                self._forget(group)
+            done(error)
+
+        self._out.append(group, records, written)
+
+    # What became of appends
+
+    def committed(self, append: Append, base_offset: int, now: Now) -> list[Effect]:
+        """The records of ``append`` stand in the log from ``base_offset`` on and are committed: apply, then answer."""
+        self._out.now = now
+        group = append.group
+        if self._groups.get(group.group_id) is group:
+            for record in append.records:
+                if isinstance(record, OffsetRecord):
+                    if record.value is None:
+                        group.offsets.remove(record.partition, base_offset)
+                    else:
+                        group.offsets.apply(record.partition, record.value, base_offset)
+                elif record.value is not None:
+                    group.apply_assignment(record.value, now.wall_ms)
+        return self._finish(append, ErrorCode.NONE)
+
+    def failed(self, append: Append, error: ErrorCode, now: Now) -> list[Effect]:
+        """The append was refused, or not committed in time (REQUEST_TIMED_OUT: `committed` may follow yet)."""
+        self._out.now = now
+        return self._finish(append, error)
+
+    def _finish(self, append: Append, error: ErrorCode) -> list[Effect]:
+        done, append.done = append.done, None
+        if done is not None:
+            done(error)
+        return self._out.take()
+
+    # Partitions coming and going
+
+    def start_loading(self, partition: int, leader_epoch: int) -> bool:
+        """This broker was elected; False when there is nothing to do (an old epoch, or loaded already)."""
+        known = self._partitions.get(partition)
+        if known is not None:
+            known.leader_epoch = max(known.leader_epoch, leader_epoch)
+            return False
+        self._partitions[partition] = _Partition(leader_epoch)
+        return True
+
+    def is_awaited(self, partition: int, leader_epoch: int) -> bool:
+        """Whether the loading that `start_loading` began for the epoch is still of use."""
+        owned = self._partitions.get(partition)
+        return owned is not None and owned.is_loading and owned.loading_epoch == leader_epoch
+
+    def finish_loading(self, partition: int, leader_epoch: int, loader: Loader, now: Now) -> list[Effect]:
+        """Serve the groups that the partition's log holds, unless the partition was lost meanwhile."""
+        self._out.now = now
+        if not self.is_awaited(partition, leader_epoch):
+            return []
+        owned = self._partitions[partition]
+        owned.is_loading = False
+        for group in loader.groups.values():
+            self._groups[group.group_id] = group
+            owned.group_ids.add(group.group_id)
+            self._membership.loaded(group)
+        return self._out.take()
+
+    def unload(self, partition: int, leader_epoch: int | None, now: Now) -> list[Effect]:
+        """Another broker leads the partition, in ``leader_epoch``, or it was deleted (None)."""
+        self._out.now = now
+        owned = self._partitions.get(partition)
+        if owned is None or (leader_epoch is not None and leader_epoch < owned.leader_epoch):
+            return []
+        del self._partitions[partition]
+        for group_id in owned.group_ids:
+            group = self._groups.pop(group_id)
+            if group.state is not GroupState.DEAD:
+                self._membership.unload(group)
+        return self._out.take()

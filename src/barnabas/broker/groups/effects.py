@@ -1,0 +1,94 @@
+"""What the group coordinator asks its edge to do, and what it is told: the time, the settings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from barnabas.base.settings import Values
+from barnabas.broker.groups.group import Group
+from barnabas.broker.groups.records import StoredRecord
+from barnabas.wire.kafka.errors import ErrorCode
+
+__all__ = ["Append", "Effect", "GroupSettings", "Now", "Outbox", "Reply"]
+
+
+class Now(NamedTuple):
+    """The two clocks, read together: time-outs run on the monotonic one, records carry the other's."""
+
+    ms: int
+    wall_ms: int
+
+
+class Reply(NamedTuple):
+    """Answer a request."""
+
+    to: Any
+    response: Any
+
+
+class Append:
+    """Write records to a group's partition of ``__consumer_offsets``, in one batch.
+
+    The edge reports the outcome to `GroupCoordinator.committed` or `GroupCoordinator.failed`.
+    """
+
+    __slots__ = ("done", "group", "records")
+
+    def __init__(self, group: Group, records: list[StoredRecord], done: Callable[[ErrorCode], None] | None) -> None:
+        self.group = group
+        self.records = records
+        self.done = done
+        """What to decide once the outcome is known; None when it was (a time-out came first)."""
+
+    @property
+    def partition(self) -> int:
+        return self.group.partition
+
+
+Effect = Reply | Append
+
+
+class Outbox:
+    """Collects the effects of one step."""
+
+    __slots__ = ("_effects", "now")
+
+    def __init__(self) -> None:
+        self.now = Now(0, 0)
+        self._effects: list[Effect] = []
+
+    def reply(self, to: Any, response: Any) -> None:
+        self._effects.append(Reply(to, response))
+
+    def append(self, group: Group, records: list[StoredRecord], done: Callable[[ErrorCode], None]) -> None:
+        self._effects.append(Append(group, records, done))
+
+    def take(self) -> list[Effect]:
+        """The effects since the last call."""
+        effects, self._effects = self._effects, []
+        return effects
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """The broker's settings that the coordinator decides by; defaults as in Kafka."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 2**31 - 1
+    initial_rebalance_delay_ms: int = 3_000
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+    retention_check_interval_ms: int = 600_000
+
+    @classmethod
+    def of(cls, values: Values) -> "GroupSettings":
+        return cls(
+            min_session_timeout_ms=values["group.min.session.timeout.ms"],
+            max_session_timeout_ms=values["group.max.session.timeout.ms"],
+            max_size=values["group.max.size"],
+            initial_rebalance_delay_ms=values["group.initial.rebalance.delay.ms"],
+            offset_metadata_max_bytes=values["offset.metadata.max.bytes"],
+            offsets_retention_ms=values["offsets.retention.minutes"] * 60_000,
+            retention_check_interval_ms=values["offsets.retention.check.interval.ms"],
+        )

@@ -1,0 +1,109 @@
+"""From a partition of ``__consumer_offsets`` to its groups.
+
+A compacted log still holds many values of a key, so records are kept as bytes while the log is read and only the last
+of each key is decoded. Offsets written in transactions are the exception: they wait for their transaction's marker.
+The work comes in steps, so that an event loop can do other things between them.
+"""
+
+from collections.abc import Iterator
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Buffer
+from barnabas.broker.groups.group import Group
+from barnabas.broker.groups.records import GroupRecord, OffsetRecord, decode_record
+from barnabas.wire.kafka.batch import BatchHeader, read_end_marker, read_headers, read_records
+from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
+
+__all__ = ["Loader"]
+
+_RECORDS_A_STEP = 1_000
+_BYTES_A_STEP = 128 * 1024
+
+
+class Loader:
+    """Collects the records of one partition, in the order of the log, and makes groups of them."""
+
+    def __init__(self, partition: int) -> None:
+        self.groups: dict[str, Group] = {}
+        """The result, once `steps` is exhausted."""
+        self.unreadable: list[str] = []
+        """What was wrong with records that had to be left out; later versions of Kafka write keys that we skip."""
+        self._partition = partition
+        self._latest: dict[bytes, tuple[bytes | None, int]] = {}
+        self._transactions: dict[int, dict[bytes, tuple[bytes | None, int]]] = {}
+
+    def read(self, batches: Buffer) -> Iterator[int]:
+        """Take in a piece of the log; yields, every few milliseconds of work, where to go on reading."""
+        unread_bytes = 0
+        for offset, header in read_headers(batches):
+            try:
+                self._add_batch(batches, offset, header)
+            except (CorruptDataError, KafkaError) as error:
+                self.unreadable.append(f"batch at offset {header.base_offset}: {error}")
+            unread_bytes += header.size_bytes
+            if unread_bytes >= _BYTES_A_STEP:
+                unread_bytes = 0
+                yield header.last_offset + 1
+        if unread_bytes:
+            yield header.last_offset + 1
+
+    def _add_batch(self, batches: Buffer, offset: int, header: BatchHeader) -> None:
+        if header.is_control:
+            marker = read_end_marker(batches, offset)
+            if marker is not None:
+                self.end_transaction(header.producer_id, committed=not marker.is_abort)
+            return
+        producer_id = header.producer_id if header.is_transactional else None
+        for record in read_records(batches, offset):
+            self.add(record.key, record.value, header.base_offset, producer_id)
+
+    def add(self, key: bytes | None, value: bytes | None, base_offset: int, producer_id: int | None = None) -> None:
+        """A record of the batch at ``base_offset``; ``producer_id`` is given for those of a transaction."""
+        if key is None:
+            self.unreadable.append(f"record without a key in the batch at offset {base_offset}")
+        elif producer_id is None:
+            self._latest[key] = (value, base_offset)
+        else:
+            self._transactions.setdefault(producer_id, {})[key] = (value, base_offset)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """A control record: the producer's transaction was committed or aborted."""
+        pending = self._transactions.pop(producer_id, {})
+        if committed:
+            for key, (value, base_offset) in pending.items():
+                known = self._latest.get(key)
+                # A plain commit may have come after the transaction's record: the one written last holds.
+                if known is None or known[1] <= base_offset:
+                    self._latest[key] = (value, base_offset)
+
+    def steps(self) -> Iterator[None]:
+        """Make the groups; yields every few milliseconds of work."""
+        latest, self._latest = self._latest, {}
+        for done, (key, (value, base_offset)) in enumerate(latest.items(), 1):
+            if value is not None:
+                self._apply(key, value, base_offset)
+            if done % _RECORDS_A_STEP == 0:
+                yield
+        for producer_id, pending in self._transactions.items():
+            for key, (value, base_offset) in pending.items():
+                self._apply(key, value, base_offset, producer_id)
+        yield
+
+    def _apply(self, key: bytes, value: bytes | None, base_offset: int, producer_id: int | None = None) -> None:
+        try:
+            record = decode_record(key, value)
+        except MalformedMessageError as error:
+            self.unreadable.append(f"offset {base_offset}: {error}")
+            return
+        if record is None:
+            return
+        group = self.groups.get(record.group_id)
+        if group is None:
+            group = self.groups[record.group_id] = Group(record.group_id, self._partition, None)
+        if isinstance(record, GroupRecord):
+            if record.value is not None:
+                group.load(record.value)
+        elif producer_id is not None:
+            group.offsets.apply_transactional(producer_id, record.partition, record.value, base_offset)
+        elif isinstance(record, OffsetRecord) and record.value is not None:
+            group.offsets.apply(record.partition, record.value, base_offset)

@@ -1,0 +1,554 @@
+"""Who is in a group: joining, synchronizing, heartbeats, leaving, and the rebalance that each change sets off.
+
+All members join (JoinGroup), the leader among them hands in who gets what (SyncGroup), which is stored and then given
+to all. Requests wait for each other on the way, so answers are effects and waiting ones are kept with their member.
+Nobody is left without an answer: a request that a newer one of the same member displaces is told REBALANCE_IN_PROGRESS,
+one whose member is removed UNKNOWN_MEMBER_ID.
+
+Time-outs: a member's session; a new member's whole wait in its first JoinGroup; the members' rejoining, which goes on
+without those who are late; and the synchronizing, after which those who never asked for their assignment are removed.
+"""
+
+import uuid
+from typing import Any
+
+from barnabas.base.randomness import Random
+from barnabas.broker.groups.effects import GroupSettings, Outbox
+from barnabas.broker.groups.group import Group, GroupState, Member, Protocols
+from barnabas.broker.groups.records import GroupRecord, GroupValue, MemberValue
+from barnabas.broker.groups.timers import Timers
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
+from barnabas.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from barnabas.wire.kafka.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+__all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "Membership", "assignment_write_error", "join_error", "sync_error"]
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+"""A new member cannot send heartbeats while it waits; after this long it is taken for gone."""
+
+_KNOWN_MEMBER_ID_SINCE_VERSION = 4  # KIP-394
+_SKIP_ASSIGNMENT_SINCE_VERSION = 9  # KIP-814
+
+
+def join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
+    """The answer to a member that is not let in (yet)."""
+    return JoinGroupResponse(error_code=error, generation_id=-1, leader="", member_id=member_id)
+
+
+def sync_error(error: ErrorCode) -> SyncGroupResponse:
+    """The answer to a member that gets no assignment."""
+    return SyncGroupResponse(error_code=error, assignment=b"")
+
+
+def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    # Version 0 has the session time-out alone.
+    return request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
+
+
+_WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def assignment_write_error(error: ErrorCode) -> ErrorCode:
+    """What members are told when the log refused the group's record."""
+    return _WRITE_ERRORS.get(error, error)
+
+
+class Membership:
+    """Decides for groups that are loaded here; the coordinator looks them up and checks the group id."""
+
+    def __init__(self, settings: GroupSettings, rng: Random, timers: Timers[tuple[str, ...]], outbox: Outbox) -> None:
+        self._settings = settings
+        self._rng = rng
+        self._timers = timers
+        self._out = outbox
+
+    # JoinGroup
+
+    def accepts_session_timeout(self, session_timeout_ms: int) -> bool:
+        return self._settings.min_session_timeout_ms <= session_timeout_ms <= self._settings.max_session_timeout_ms
+
+    def join(self, group: Group, request: JoinGroupRequest, version: int, client_id: str, host: str, to: Any) -> None:
+        protocols = [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols]
+        if group.state is GroupState.DEAD:
+            self._out.reply(to, join_error(request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        elif not self._has_room(group, request.member_id):
+            self._drop(group, request.member_id)
+            self._out.reply(to, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+        elif not group.supports(request.protocol_type, protocols):
+            self._out.reply(to, join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif not request.member_id:
+            self._join_unknown(group, request, protocols, version, client_id, host, to)
+        elif request.member_id in group.pending_members:
+            if request.group_instance_id is not None:
+                # A pending member is dynamic: this client mixes up two members.
+                self._out.reply(to, join_error(request.member_id, ErrorCode.UNKNOWN_SERVER_ERROR))
+            else:
+                self._add_member(group, request, request.member_id, protocols, client_id, host, to)
+        else:
+            error = group.check_member(request.member_id, request.group_instance_id)
+            if error:
+                self._out.reply(to, join_error(request.member_id, error))
+            else:
+                self._rejoin(group, request, group.members[request.member_id], protocols, to)
+        self._try_complete_join(group)
+
+    def _has_room(self, group: Group, member_id: str) -> bool:
+        if group.state is GroupState.EMPTY:
+            return True
+        member = group.members.get(member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            # Those who wait count, not the members: the limit may have been lowered, and then the last to rejoin go.
+            return (member is not None and member.join_reply is not None) or (
+                group.awaiting_join < self._settings.max_size
+            )
+        return member is not None or len(group.members) < self._settings.max_size
+
+    def _join_unknown(
+        self,
+        group: Group,
+        request: JoinGroupRequest,
+        protocols: Protocols,
+        version: int,
+        client_id: str,
+        host: str,
+        to: Any,
+    ) -> None:
+        instance_id = request.group_instance_id
+        unique = uuid.UUID(bytes=self._rng.randbytes(16), version=4)
+        member_id = f"{client_id if instance_id is None else instance_id}-{unique}"
+        if instance_id is not None and instance_id in group.static_members:
+            self._replace_static(group, request, member_id, protocols, version, to)
+        elif instance_id is None and version >= _KNOWN_MEMBER_ID_SINCE_VERSION:
+            group.pending_members.add(member_id)
+            self._timers.set(("session", group.group_id, member_id), self._out.now.ms + request.session_timeout_ms)
+            self._out.reply(to, join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+        else:
+            self._add_member(group, request, member_id, protocols, client_id, host, to)
+
+    def _add_member(
+        self,
+        group: Group,
+        request: JoinGroupRequest,
+        member_id: str,
+        protocols: Protocols,
+        client_id: str,
+        host: str,
+        to: Any,
+    ) -> None:
+        member = Member(
+            group.group_id,
+            member_id,
+            request.group_instance_id,
+            client_id,
+            host,
+            _rebalance_timeout_ms(request),
+            request.session_timeout_ms,
+            protocols,
+        )
+        member.is_new = True
+        if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
+            group.member_added = True
+        group.add(member, request.protocol_type)
+        group.await_join(member, to)
+        self._timers.set(member.session_key, self._out.now.ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._rebalance_if_settled(group)
+
+    def _rejoin(self, group: Group, request: JoinGroupRequest, member: Member, protocols: Protocols, to: Any) -> None:
+        unchanged = member.protocols == protocols
+        is_leader = member.member_id == group.leader_id
+        if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
+            # It may not have received the answer to its first JoinGroup.
+            self._out.reply(to, self._joined(group, member, self._member_list(group) if is_leader else []))
+        elif group.state is GroupState.STABLE and unchanged and not is_leader:
+            self._out.reply(to, self._joined(group, member, []))
+        else:
+            # A leader asks for a rebalance by joining again: it saw partitions come or go.
+            group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
+            self._await_join(group, member, to)
+            self._rebalance_if_settled(group)
+
+    def _await_join(self, group: Group, member: Member, to: Any) -> None:
+        displaced = group.await_join(member, to)
+        if displaced is not None:
+            self._out.reply(displaced, join_error(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def _replace_static(
+        self, group: Group, request: JoinGroupRequest, member_id: str, protocols: Protocols, version: int, to: Any
+    ) -> None:
+        """A static member's process was started anew: it takes the old one's place, and the old one is fenced off."""
+        instance_id = request.group_instance_id
+        assert instance_id is not None
+        old_leader_id = group.leader_id
+        old_member_id = group.static_members[instance_id]
+        self._tell(group, group.members[old_member_id], ErrorCode.FENCED_INSTANCE_ID, old_member_id)
+        self._timers.cancel(group.members[old_member_id].session_key)
+        member = group.replace_static(instance_id, member_id)
+        before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+        group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
+        group.await_join(member, to)
+        self._restart_session(member)
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            # The leader may be about to assign to the old member id.
+            self._prepare_rebalance(group)
+            return
+        if group.state is not GroupState.STABLE:
+            return
+        if group.select_protocol() != group.protocol_name:
+            self._prepare_rebalance(group)
+            return
+        generation_id = group.generation_id
+
+        def stored(error: ErrorCode) -> None:
+            still_waits = group.members.get(member_id) is member and member.join_reply is to
+            if group.state is not GroupState.STABLE or group.generation_id != generation_id or not still_waits:
+                return  # a rebalance began meanwhile, and its end answers
+            group.take_join_reply(member)
+            if error:
+                self._timers.cancel(member.session_key)
+                group.replace_static(instance_id, old_member_id)
+                group.update(member, *before)
+                response = join_error("", assignment_write_error(error))
+            elif version >= _SKIP_ASSIGNMENT_SINCE_VERSION:
+                is_leader = member_id == group.leader_id
+                response = self._joined(group, member, self._member_list(group) if is_leader else [])
+                response.skip_assignment = is_leader
+            else:
+                # Told the old leader's id, a leader that came back does not assign: nobody would hear of it.
+                response = self._joined(group, member, [])
+                response.leader = old_leader_id or ""
+            self._out.reply(to, response)
+            self._restart_session(member)
+
+        self._out.append(group, [self._record(group)], stored)
+
+    @staticmethod
+    def _joined(group: Group, member: Member, members: list[JoinGroupResponseMember]) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            error_code=ErrorCode.NONE,
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=group.leader_id or "",
+            member_id=member.member_id,
+            members=members,
+        )
+
+    @staticmethod
+    def _member_list(group: Group) -> list[JoinGroupResponseMember]:
+        """All members with their metadata, for the leader to assign by."""
+        return [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(group.protocol_name),
+            )
+            for member in group.members.values()
+        ]
+
+    # SyncGroup
+
+    def sync(self, group: Group, request: SyncGroupRequest, to: Any) -> None:
+        error = self._check_sync(group, request)
+        if error:
+            self._out.reply(to, sync_error(error))
+            return
+        member = group.members[request.member_id]
+        if group.state is GroupState.PREPARING_REBALANCE:
+            self._out.reply(to, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+            return
+        group.pending_sync.discard(member.member_id)
+        if not group.pending_sync:
+            self._timers.cancel(group.sync_key)
+        if group.state is GroupState.STABLE:
+            self._out.reply(to, self._synced(group, member))
+            self._restart_session(member)
+            return
+        displaced, member.sync_reply = member.sync_reply, to
+        if displaced is not None:
+            self._out.reply(displaced, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+        if member.member_id == group.leader_id:
+            self._store_assignment(group, request)
+
+    @staticmethod
+    def _check_sync(group: Group, request: SyncGroupRequest) -> ErrorCode:
+        if group.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = group.check_member(request.member_id, request.group_instance_id)
+        if error:
+            return error
+        if request.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        if request.protocol_type not in (None, group.protocol_type):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.protocol_name not in (None, group.protocol_name):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.NONE
+
+    def _store_assignment(self, group: Group, request: SyncGroupRequest) -> None:
+        generation_id = group.generation_id
+
+        def stored(error: ErrorCode) -> None:
+            if group.generation_id != generation_id:
+                return
+            if not error and group.state is GroupState.STABLE:
+                for member in group.members.values():
+                    if member.sync_reply is not None:
+                        reply, member.sync_reply = member.sync_reply, None
+                        self._out.reply(reply, self._synced(group, member))
+                        self._restart_session(member)
+            elif error and group.state is GroupState.COMPLETING_REBALANCE:
+                self._give_up_assignment(group, assignment_write_error(error))
+                self._prepare_rebalance(group)
+
+        assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
+        self._out.append(group, [self._record(group, assignments)], stored)
+
+    @staticmethod
+    def _synced(group: Group, member: Member) -> SyncGroupResponse:
+        return SyncGroupResponse(
+            error_code=ErrorCode.NONE,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            assignment=member.assignment,
+        )
+
+    def _record(self, group: Group, assignments: dict[str, bytes] | None = None) -> GroupRecord:
+        """The group as it is to be stored; members without an assignment get an empty one."""
+        members = [
+            MemberValue(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                session_timeout_ms=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol_name),
+                assignment=member.assignment if assignments is None else assignments.get(member.member_id, b""),
+            )
+            for member in group.members.values()
+        ]
+        return GroupRecord(
+            group.group_id,
+            GroupValue(
+                protocol_type=group.protocol_type or "",
+                generation=group.generation_id,
+                protocol=group.protocol_name,
+                leader=group.leader_id,
+                state_since_ms=group.state_since_ms,
+                members=members,
+            ),
+        )
+
+    def _give_up_assignment(self, group: Group, error: ErrorCode) -> None:
+        """Tell those who wait for their assignment that there is none."""
+        for member in group.members.values():
+            member.assignment = b""
+            if member.sync_reply is not None:
+                reply, member.sync_reply = member.sync_reply, None
+                self._out.reply(reply, sync_error(error))
+                self._restart_session(member)
+
+    # Heartbeat
+
+    def heartbeat(self, group: Group, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+        member = group.members.get(request.member_id)
+        if group.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if member is None or request.group_instance_id is not None:
+            error = group.check_member(request.member_id, request.group_instance_id)
+            if error or member is None:
+                return error
+        if request.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._timers.set(member.session_key, now_ms + member.session_timeout_ms)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def alive(self, group: Group, member_id: str) -> None:
+        """Something else than a heartbeat came from a member (an offset commit)."""
+        self._restart_session(group.members[member_id])
+
+    def _restart_session(self, member: Member) -> None:
+        self._timers.set(member.session_key, self._out.now.ms + member.session_timeout_ms)
+
+    # LeaveGroup
+
+    def leave(self, group: Group, request: LeaveGroupRequest, to: Any) -> None:
+        if group.state is GroupState.DEAD:
+            self._out.reply(to, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, members=[]))
+            return
+        members = [
+            MemberResponse(
+                member_id=leaving.member_id,
+                group_instance_id=leaving.group_instance_id,
+                error_code=self._leave(group, leaving),
+            )
+            for leaving in request.members
+        ]
+        self._out.reply(to, LeaveGroupResponse(error_code=ErrorCode.NONE, members=members))
+
+    def _leave(self, group: Group, leaving: MemberIdentity) -> ErrorCode:
+        member_id = leaving.member_id
+        if not member_id:
+            # An administrator removes static members by their instance id alone.
+            member_id = group.static_members.get(leaving.group_instance_id or "", "")
+            if not member_id:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        elif member_id not in group.pending_members:
+            error = group.check_member(member_id, leaving.group_instance_id)
+            if error:
+                return error
+        self._remove(group, member_id)
+        return ErrorCode.NONE
+
+    # Rebalances
+
+    def _rebalance_if_settled(self, group: Group) -> None:
+        if GroupState.PREPARING_REBALANCE is not group.state:
+            self._prepare_rebalance(group)
+
+    def _prepare_rebalance(self, group: Group) -> None:
+        """Have all members join again; the first members of an empty group wait a little for others."""
+        out = self._out
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self._give_up_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_sync.clear()
+        self._timers.cancel(group.sync_key)
+        if group.state is GroupState.EMPTY:
+            delay_ms = self._settings.initial_rebalance_delay_ms
+            group.initial_join = (delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        else:
+            delay_ms = group.rebalance_timeout_ms
+            group.initial_join = None
+        self._timers.set(group.join_key, out.now.ms + delay_ms)
+        group.transition_to(GroupState.PREPARING_REBALANCE, out.now.wall_ms)
+        self._try_complete_join(group)
+
+    def _try_complete_join(self, group: Group) -> None:
+        if group.state is GroupState.PREPARING_REBALANCE and group.initial_join is None and group.all_joined:
+            self._complete_join(group)
+
+    def _join_time_is_up(self, group: Group) -> None:
+        if group.initial_join is not None:
+            delay_ms, remaining_ms = group.initial_join
+            if group.member_added and remaining_ms:
+                group.member_added = False
+                next_delay_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
+                group.initial_join = (next_delay_ms, max(remaining_ms - delay_ms, 0))
+                self._timers.set(group.join_key, self._out.now.ms + next_delay_ms)
+                return
+        self._complete_join(group)
+
+    def _complete_join(self, group: Group) -> None:
+        """Begin the next generation with those who joined. Static members stay until their session ends."""
+        out = self._out
+        self._timers.cancel(group.join_key)
+        group.initial_join = None
+        late = [m.member_id for m in group.members.values() if m.join_reply is None and m.group_instance_id is None]
+        for member_id in late:
+            self._drop(group, member_id)
+        if group.members and not group.elect_leader():
+            # Only static members are left and none joined: their sessions will end, or they will join.
+            self._timers.set(group.join_key, out.now.ms + group.rebalance_timeout_ms)
+            return
+        group.begin_generation(out.now.wall_ms)
+        if group.state is GroupState.EMPTY:
+            # Should this be lost, a reload brings back members whose sessions then end.
+            out.append(group, [self._record(group)], lambda _: None)
+            return
+        everybody = self._member_list(group)
+        for member in group.members.values():
+            reply = group.take_join_reply(member)
+            if reply is not None:
+                out.reply(reply, self._joined(group, member, everybody if member.member_id == group.leader_id else []))
+            self._restart_session(member)
+            member.is_new = False
+            group.pending_sync.add(member.member_id)
+        self._timers.set(group.sync_key, out.now.ms + group.rebalance_timeout_ms)
+
+    def _sync_time_is_up(self, group: Group) -> None:
+        if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_sync:
+            for member_id in tuple(group.pending_sync):
+                self._drop(group, member_id)
+            self._prepare_rebalance(group)
+
+    # Removal
+
+    def _tell(self, group: Group, member: Member, error: ErrorCode, member_id: str) -> None:
+        """Answer whatever waits for the member."""
+        reply = group.take_join_reply(member)
+        if reply is not None:
+            self._out.reply(reply, join_error(member_id, error))
+        if member.sync_reply is not None:
+            reply, member.sync_reply = member.sync_reply, None
+            self._out.reply(reply, sync_error(error))
+
+    def _drop(self, group: Group, member_id: str) -> None:
+        """Take a member or pending member out of the books, without what follows from it."""
+        member = group.members.get(member_id)
+        if member is not None:
+            self._tell(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
+        if member is not None or member_id in group.pending_members:
+            group.remove(member_id)
+            self._timers.cancel(("session", group.group_id, member_id))
+
+    def _remove(self, group: Group, member_id: str) -> None:
+        """A member or pending member left or failed."""
+        was_member = member_id in group.members
+        self._drop(group, member_id)
+        if was_member and group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            self._prepare_rebalance(group)
+        else:
+            self._try_complete_join(group)
+
+    def timer_fired(self, group: Group, kind: str, member_id: str) -> None:
+        """A deadline of the group came: ``session`` (of a member or pending member), ``join`` or ``sync``."""
+        if kind == "join":
+            self._join_time_is_up(group)
+        elif kind == "sync":
+            self._sync_time_is_up(group)
+        else:
+            member = group.members.get(member_id)
+            if member is None or member.is_new or (member.join_reply is None and member.sync_reply is None):
+                self._remove(group, member_id)
+            # Else it waits for an answer of ours and cannot send heartbeats: the answer restarts its session.
+
+    # Loading and unloading
+
+    def loaded(self, group: Group) -> None:
+        """Give the members of a group from the log a session from now on."""
+        for member in group.members.values():
+            self._restart_session(member)
+        if len(group.members) > self._settings.max_size:
+            self._prepare_rebalance(group)
+
+    def unload(self, group: Group) -> None:
+        """Another broker has the group now: whoever waits here is sent there."""
+        for member in group.members.values():
+            self._tell(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
+        self.cancel_timers(group)
+        group.transition_to(GroupState.DEAD, self._out.now.wall_ms)
+
+    def cancel_timers(self, group: Group) -> None:
+        for member_id in (*group.members, *group.pending_members):
+            self._timers.cancel(("session", group.group_id, member_id))
+        self._timers.cancel(group.join_key)
+        self._timers.cancel(group.sync_key)

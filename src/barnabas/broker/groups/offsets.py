@@ -1,0 +1,129 @@
+"""A group's committed offsets.
+
+Three tables by partition. ``committed`` holds what records of ``__consumer_offsets`` say, once those are committed;
+only `GroupOffsets.apply`, `GroupOffsets.remove` and `GroupOffsets.complete_transaction` change it. ``_writing`` counts
+the commits on their way to the log: such an offset is not stable (KIP-447), does not expire and keeps its group alive.
+``transactional`` holds, for each producer id, what a transaction has written and not yet committed or aborted.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from barnabas.base.ids import TopicPartition
+
+__all__ = ["NO_EXPIRATION", "NO_LEADER_EPOCH", "CommittedOffset", "GroupOffsets"]
+
+NO_LEADER_EPOCH = -1
+NO_EXPIRATION = -1
+"""In place of an expiry time: the offset follows the broker's offsets.retention.minutes (KIP-211)."""
+
+
+class CommittedOffset(NamedTuple):
+    """What a group committed for one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_EXPIRATION
+
+
+class GroupOffsets:
+    """The offsets of one group."""
+
+    __slots__ = ("_record_offsets", "_writing", "committed", "transactional")
+
+    def __init__(self) -> None:
+        self.committed: dict[TopicPartition, CommittedOffset] = {}
+        self.transactional: dict[int, dict[TopicPartition, tuple[CommittedOffset, int]]] = {}
+        self._record_offsets: dict[TopicPartition, int] = {}  # where in the log `committed` was written
+        self._writing: dict[TopicPartition, int] = {}
+
+    def __bool__(self) -> bool:
+        """Whether anything is committed or on its way."""
+        return bool(self.committed or self._writing or self.transactional)
+
+    # Writing
+
+    def begin(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commits of these partitions are on their way to the log; `end` follows whatever becomes of them."""
+        writing = self._writing
+        for partition in partitions:
+            writing[partition] = writing.get(partition, 0) + 1
+
+    def end(self, partitions: Iterable[TopicPartition]) -> None:
+        writing = self._writing
+        for partition in partitions:
+            left = writing[partition] - 1
+            if left:
+                writing[partition] = left
+            else:
+                del writing[partition]
+
+    def apply(self, partition: TopicPartition, value: CommittedOffset, record_offset: int) -> None:
+        """A record committed ``value``. The record furthest in the log wins: a transaction's offsets take effect at
+        its end, when a later plain commit may be there already."""
+        if self._record_offsets.get(partition, -1) <= record_offset:
+            self.committed[partition] = value
+            self._record_offsets[partition] = record_offset
+
+    def apply_transactional(
+        self, producer_id: int, partition: TopicPartition, value: CommittedOffset | None, record_offset: int
+    ) -> None:
+        """A record of an open transaction holds ``value``, or takes back what it held."""
+        pending = self.transactional.setdefault(producer_id, {})
+        if value is None:
+            pending.pop(partition, None)
+        else:
+            pending[partition] = (value, record_offset)
+
+    def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """The producer's transaction ended; one that wrote nothing here is fine."""
+        pending = self.transactional.pop(producer_id, {})
+        if committed:
+            for partition, (value, record_offset) in pending.items():
+                self.apply(partition, value, record_offset)
+
+    def remove(self, partition: TopicPartition, record_offset: int) -> None:
+        """A tombstone was written for the partition; what was committed after it stays."""
+        if self._record_offsets.get(partition, -1) > record_offset:
+            return
+        self.committed.pop(partition, None)
+        self._record_offsets.pop(partition, None)
+        for producer_id, pending in tuple(self.transactional.items()):
+            pending.pop(partition, None)
+            if not pending:
+                del self.transactional[producer_id]
+
+    # Reading
+
+    def partitions(self) -> set[TopicPartition]:
+        """All partitions that have, or are about to have, an offset."""
+        known = {*self.committed, *self._writing}
+        for pending in self.transactional.values():
+            known.update(pending)
+        return known
+
+    def is_unstable(self, partition: TopicPartition) -> bool:
+        """Whether an offset of the partition is decided on but not committed (KIP-447)."""
+        return partition in self._writing or any(partition in pending for pending in self.transactional.values())
+
+    def expired(
+        self, now_ms: int, retention_ms: int, since_ms: int | None, subscribed: frozenset[str] = frozenset()
+    ) -> list[TopicPartition]:
+        """Partitions whose offset has outlived the retention (KIP-211).
+
+        The retention counts from ``since_ms`` (when the group lost its last member) or, with None, from each commit;
+        an offset with an expiry time of its own (OffsetCommit v2 to v4) goes by that. Topics in ``subscribed`` stay.
+        """
+        found = []
+        for partition, value in self.committed.items():
+            if partition.topic in subscribed or partition in self._writing:
+                continue
+            if value.expire_timestamp_ms != NO_EXPIRATION:
+                due = now_ms >= value.expire_timestamp_ms
+            else:
+                due = now_ms - (value.commit_timestamp_ms if since_ms is None else since_ms) >= retention_ms
+            if due:
+                found.append(partition)
+        return found

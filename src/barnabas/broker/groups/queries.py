@@ -1,0 +1,123 @@
+"""What can be asked about groups: their offsets, a list of them, a group's members. Nothing here changes anything."""
+
+from collections.abc import Iterable, Sequence
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.groups.coordinator import GroupCoordinator
+from barnabas.broker.groups.group import Group, GroupState
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from barnabas.wire.kafka.messages.list_groups import ListedGroup
+from barnabas.wire.kafka.messages.offset_fetch import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+__all__ = ["describe_group", "fetch_offsets", "list_groups"]
+
+GROUP_TYPE = "classic"
+"""KIP-848's name for groups whose members assign partitions themselves."""
+
+
+def fetch_offsets(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    topics: Iterable[tuple[str, Sequence[int]]] | None,
+    *,
+    require_stable: bool,
+) -> OffsetFetchResponseGroup:
+    """Committed offsets of the given partitions, or with None of all that have one.
+
+    Offset -1 stands for none. With ``require_stable`` a partition with an undecided commit is answered with
+    UNSTABLE_OFFSET_COMMIT (KIP-447). The group's own state does not matter.
+    """
+    error = coordinator.check(group_id, may_be_empty=True)
+    if error:
+        return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=error)
+    group = coordinator.find(group_id)
+    if topics is None:
+        by_topic: dict[str, list[int]] = {}
+        for partition in group.offsets.committed if group else ():
+            by_topic.setdefault(partition.topic, []).append(partition.partition)
+        topics = by_topic.items()
+    return OffsetFetchResponseGroup(
+        group_id=group_id,
+        topics=[
+            OffsetFetchResponseTopics(
+                name=topic,
+                partitions=[_fetch_offset(group, TopicPartition(topic, index), require_stable) for index in indexes],
+            )
+            for topic, indexes in topics
+        ],
+    )
+
+
+def _fetch_offset(group: Group | None, key: TopicPartition, require_stable: bool) -> OffsetFetchResponsePartitions:
+    committed = None
+    error = ErrorCode.NONE
+    if group is not None:
+        if require_stable and group.offsets.is_unstable(key):
+            error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        else:
+            committed = group.offsets.committed.get(key)
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=key.partition, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=error
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=key.partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def list_groups(coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
+    """Groups whose state is among ``states`` and type among ``types``, whatever their case; no names, no filter."""
+    wanted_states = {state.lower() for state in states}
+    wanted_types = {name.lower() for name in types}
+    if wanted_types and GROUP_TYPE not in wanted_types:
+        return []
+    return [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=GROUP_TYPE,
+        )
+        for group in coordinator.groups()
+        if not wanted_states or group.state.value.lower() in wanted_states
+    ]
+
+
+def describe_group(coordinator: GroupCoordinator, group_id: str) -> DescribedGroup:
+    """A group with its members; assignments and what members subscribe to are shown while the group is stable.
+
+    A group that does not exist is Dead, without an error, as it was before KIP-1043 (v6).
+    """
+    described = DescribedGroup(group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[])
+    error = coordinator.check(group_id, may_be_empty=True)
+    if error:
+        described.error_code = error
+        return described
+    group = coordinator.find(group_id)
+    if group is None:
+        described.group_state = GroupState.DEAD.value
+        return described
+    stable = group.state is GroupState.STABLE
+    described.group_state = group.state.value
+    described.protocol_type = group.protocol_type or ""
+    described.protocol_data = group.protocol_name or "" if stable else ""
+    described.members = [
+        DescribedGroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata(group.protocol_name) if stable else b"",
+            member_assignment=member.assignment if stable else b"",
+        )
+        for member in group.members.values()
+    ]
+    return described

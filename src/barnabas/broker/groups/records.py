@@ -1,0 +1,177 @@
+"""What is stored of groups: the records of ``__consumer_offsets``, between the coordinator and their bytes.
+
+A key is a committed offset's (group, topic, partition) or a group's (group id); a record without a value is a
+tombstone. Versions are those that Apache Kafka 3.9 writes: offsets in 3 (in 1 when they carry an expiry time of their
+own), groups in 3. Older and newer ones are read, and keys of other kinds (Kafka 4's coordinator) are passed over.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.groups.offsets import CommittedOffset
+from barnabas.wire.kafka.batch import Record, build_batch
+from barnabas.wire.kafka.compression import CompressionType
+from barnabas.wire.kafka.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+
+__all__ = [
+    "GroupRecord",
+    "GroupValue",
+    "MemberValue",
+    "OffsetRecord",
+    "StoredRecord",
+    "decode_record",
+    "encode_batch",
+    "encode_record",
+]
+
+
+class OffsetRecord(NamedTuple):
+    """A committed offset, or the end of one."""
+
+    group_id: str
+    partition: TopicPartition
+    value: CommittedOffset | None
+
+
+class MemberValue(NamedTuple):
+    """A member as a group's record has it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupValue(NamedTuple):
+    """A generation with its members and their assignments."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_since_ms: int | None
+    members: list[MemberValue]
+
+
+class GroupRecord(NamedTuple):
+    """A group's generation, or the end of the group."""
+
+    group_id: str
+    value: GroupValue | None
+
+
+StoredRecord = OffsetRecord | GroupRecord
+
+
+def encode_record(record: StoredRecord) -> tuple[bytes, bytes | None]:
+    """Key and value as Apache Kafka 3.9 writes them; no value for a tombstone."""
+    if isinstance(record, OffsetRecord):
+        partition = record.partition
+        key = encode_key(OffsetCommitKey(group=record.group_id, topic=partition.topic, partition=partition.partition))
+        committed = record.value
+        if committed is None:
+            return key, None
+        return key, encode_value(
+            OffsetCommitValue(
+                offset=committed.offset,
+                leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata,
+                commit_timestamp=committed.commit_timestamp_ms,
+                expire_timestamp=committed.expire_timestamp_ms,
+            )
+        )
+    key = encode_key(GroupMetadataKey(group=record.group_id))
+    return key, None if record.value is None else encode_value(_group_metadata(record.value))
+
+
+def _group_metadata(value: GroupValue) -> GroupMetadataValue:
+    return GroupMetadataValue(
+        protocol_type=value.protocol_type,
+        generation=value.generation,
+        protocol=value.protocol,
+        leader=value.leader,
+        current_state_timestamp=-1 if value.state_since_ms is None else value.state_since_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in value.members
+        ],
+    )
+
+
+def decode_record(key_bytes: bytes, value_bytes: bytes | None) -> StoredRecord | None:
+    """A record from its key and value; None for kinds that we do not know. Raises `MalformedMessageError`."""
+    key = decode_key(key_bytes)
+    if key is None:
+        return None
+    value = None if value_bytes is None else decode_value(key, value_bytes)
+    if isinstance(key, OffsetCommitKey):
+        assert value is None or isinstance(value, OffsetCommitValue)
+        return OffsetRecord(
+            key.group,
+            TopicPartition(key.topic, key.partition),
+            None
+            if value is None
+            else CommittedOffset(
+                value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp
+            ),
+        )
+    assert value is None or isinstance(value, GroupMetadataValue)
+    return GroupRecord(key.group, None if value is None else _group_value(value))
+
+
+def _group_value(value: GroupMetadataValue) -> GroupValue:
+    return GroupValue(
+        protocol_type=value.protocol_type,
+        generation=value.generation,
+        protocol=value.protocol,
+        leader=value.leader,
+        state_since_ms=None if value.current_state_timestamp == -1 else value.current_state_timestamp,
+        members=[
+            MemberValue(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                # Version 0 has the session time-out alone.
+                rebalance_timeout_ms=(
+                    member.rebalance_timeout if member.rebalance_timeout >= 0 else member.session_timeout
+                ),
+                session_timeout_ms=member.session_timeout,
+                subscription=member.subscription,
+                assignment=member.assignment,
+            )
+            for member in value.members
+        ],
+    )
+
+
+def encode_batch(records: Sequence[StoredRecord], timestamp_ms: int, compression: CompressionType) -> bytearray:
+    """One batch with all records, their offsets still to be assigned."""
+    return build_batch(
+        (Record(index, timestamp_ms, *encode_record(record)) for index, record in enumerate(records)),
+        compression=compression,
+    )

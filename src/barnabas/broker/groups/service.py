@@ -1,0 +1,216 @@
+"""The edge of the group coordinator: requests in, effects performed, timers, loading.
+
+`GroupService` hands each request to the pure `GroupCoordinator` with the time and performs what comes back. Records go
+to our replica of ``__consumer_offsets`` with acks -1 and count when they are committed. What time-outs the coordinator
+has is one timer here. When the controller makes this broker leader of a partition, the partition's log is read and its
+groups are built in steps, between which the event loop is free; meanwhile requests are told to come back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from barnabas.base.clock import Timer
+from barnabas.base.files import FileSlice
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.groups.coordinator import GroupCoordinator
+from barnabas.broker.groups.deletion import delete_groups, delete_offsets
+from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Now, Reply
+from barnabas.broker.groups.loading import Loader
+from barnabas.broker.groups.records import encode_batch
+from barnabas.broker.node import Node
+from barnabas.broker.replication.manager import LOG_END
+from barnabas.broker.replication.partition import Partition
+from barnabas.log.partition_log import AppendInfo, Origin
+from barnabas.wire.kafka.compression import CompressionType
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest
+from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
+from barnabas.wire.kafka.messages.join_group import JoinGroupRequest
+from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest
+from barnabas.wire.kafka.messages.offset_commit import OffsetCommitRequest
+from barnabas.wire.kafka.messages.offset_delete import OffsetDeleteRequest
+from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
+
+__all__ = ["OFFSETS_TOPIC", "GroupService"]
+
+logger = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_LATE_COMMIT_TIMEOUT_MS = 3_600_000
+
+ReplyTo = Callable[[Any], None]
+
+
+class GroupService:
+    """The groups of one broker; `Node.groups`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._commit_timeout_ms: int = node.settings["offsets.commit.timeout.ms"]
+        self._load_bytes: int = node.settings["offsets.load.buffer.size"]
+        self._compression = CompressionType(node.settings["offsets.topic.compression.codec"])
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+        self.coordinator = GroupCoordinator(GroupSettings.of(node.settings), node.rng)
+        self._update_partition_count()
+
+    def start(self) -> None:
+        """Follow the controller's elections from now on."""
+        self._node.replicas.on_leadership(self._leadership_changed)
+        self._node.metadata.on_update(self._metadata_changed)
+        self.coordinator.start_expiring(self._now())
+        self._set_timer()
+
+    def stop(self) -> None:
+        """Answer with COORDINATOR_NOT_AVAILABLE from now on."""
+        self.coordinator.is_active = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Requests
+
+    def join(self, request: JoinGroupRequest, version: int, client_id: str, client_host: str, to: ReplyTo) -> None:
+        self._perform(self.coordinator.join(request, version, client_id, client_host, to, self._now()))
+
+    def sync(self, request: SyncGroupRequest, to: ReplyTo) -> None:
+        self._perform(self.coordinator.sync(request, to, self._now()))
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        return self.coordinator.heartbeat(request, self._node.clock.monotonic_ms())
+
+    def leave(self, request: LeaveGroupRequest, to: ReplyTo) -> None:
+        self._perform(self.coordinator.leave(request, to, self._now()))
+
+    def commit_offsets(self, request: OffsetCommitRequest, to: ReplyTo) -> None:
+        self._perform(self.coordinator.commit_offsets(request, self._node.metadata.partition, to, self._now()))
+
+    def delete_offsets(self, request: OffsetDeleteRequest, to: ReplyTo) -> None:
+        self._perform(delete_offsets(self.coordinator, request, self._node.metadata.partition, to, self._now()))
+
+    def delete_groups(self, request: DeleteGroupsRequest, to: ReplyTo) -> None:
+        self._perform(delete_groups(self.coordinator, request, to, self._now()))
+
+    # Effects
+
+    def _now(self) -> Now:
+        clock = self._node.clock
+        return Now(clock.monotonic_ms(), clock.wall_ms())
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                effect.to(effect.response)
+            else:
+                self._append(effect)
+        self._set_timer()
+
+    def _append(self, append: Append) -> None:
+        name = TopicPartition(OFFSETS_TOPIC, append.partition)
+        wall_ms = self._node.clock.wall_ms()
+        try:
+            result = self._node.replicas.append(
+                name,
+                encode_batch(append.records, wall_ms, self._compression),
+                acks=-1,
+                now_ms=wall_ms,
+                origin=Origin.COORDINATOR,
+            )
+        except KafkaError as error:
+            self._perform(self.coordinator.failed(append, error.code, self._now()))
+            return
+        self._await_commit(append, name, result, self._commit_timeout_ms)
+
+    def _await_commit(self, append: Append, name: TopicPartition, result: AppendInfo, timeout_ms: int) -> None:
+        def told(error: ErrorCode) -> None:
+            if error:
+                self._perform(self.coordinator.failed(append, error, self._now()))
+            if error == ErrorCode.REQUEST_TIMED_OUT:
+                # It stands in the log all the same: once committed it counts, here as after a reload.
+                self._await_commit(append, name, result, _LATE_COMMIT_TIMEOUT_MS)
+            elif error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+                self._perform(self.coordinator.committed(append, result.first_offset, self._now()))
+
+        self._node.replicas.wait_for_commit(name, result.last_offset, told, timeout_ms=timeout_ms)
+
+    # Time
+
+    def _set_timer(self) -> None:
+        due_ms = self.coordinator.next_deadline_ms()
+        if due_ms is None or (self._timer is not None and self._timer_ms <= due_ms) or not self.coordinator.is_active:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._node.call_later(max(due_ms - self._node.clock.monotonic_ms(), 0), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._perform(self.coordinator.tick(self._now()))
+
+    # Partitions coming and going
+
+    def _metadata_changed(self, changed: set[str], deleted: list[TopicPartition]) -> None:
+        if OFFSETS_TOPIC in changed:
+            self._update_partition_count()
+        if deleted:
+            self._perform(self.coordinator.partitions_deleted(deleted, self._now()))
+
+    def _update_partition_count(self) -> None:
+        """Go by what the topic has; before there is one, by what it is going to have."""
+        self.coordinator.partition_count = (
+            self._node.metadata.partition_count(OFFSETS_TOPIC) or self._node.settings["offsets.topic.num.partitions"]
+        )
+
+    def _leadership_changed(self, gained: Sequence[Partition], lost: Sequence[Partition]) -> None:
+        for partition in lost:
+            if partition.name.topic == OFFSETS_TOPIC:
+                logger.info("Unloading groups of %s", partition.name)
+                self._perform(self.coordinator.unload(partition.name.partition, partition.leader_epoch, self._now()))
+        for partition in gained:
+            if partition.name.topic == OFFSETS_TOPIC:
+                self._update_partition_count()
+                if self.coordinator.start_loading(partition.name.partition, partition.leader_epoch):
+                    self._node.spawn(self._load(partition.name, partition.leader_epoch))
+
+    async def _load(self, name: TopicPartition, leader_epoch: int) -> None:
+        """Read a partition from its start to its end, then serve its groups."""
+        loader = Loader(name.partition)
+        started_ms = self._node.clock.monotonic_ms()
+        await self._read_log(name, leader_epoch, loader)
+        for _ in loader.steps():
+            await asyncio.sleep(0)
+        for problem in loader.unreadable:
+            logger.warning("Left out of the groups of %s: %s", name, problem)
+        self._perform(self.coordinator.finish_loading(name.partition, leader_epoch, loader, self._now()))
+        logger.info(
+            "Loaded %d groups of %s in %d ms",
+            len(loader.groups),
+            name,
+            self._node.clock.monotonic_ms() - started_ms,
+        )
+
+    async def _read_log(self, name: TopicPartition, leader_epoch: int, loader: Loader) -> None:
+        replicas = self._node.replicas
+        replica = replicas.get(name)
+        if replica is None or replica.log is None:
+            return
+        offset = replica.log.log_start_offset
+        while self.coordinator.is_awaited(name.partition, leader_epoch):
+            try:
+                piece = replicas.read(name, offset, self._load_bytes, isolation=LOG_END, min_one_batch=True)
+            except KafkaError as error:
+                logger.error("Cannot load groups of %s from offset %d: %s", name, offset, error)
+                return
+            if not piece.size_bytes:
+                return
+            records = piece.records.read() if isinstance(piece.records, FileSlice) else piece.records
+            before = offset
+            for next_offset in loader.read(records):
+                offset = next_offset
+                await asyncio.sleep(0)
+            if offset == before:
+                logger.error("Cannot load groups of %s behind offset %d: no whole batch is there", name, offset)
+                return
