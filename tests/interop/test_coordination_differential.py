@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.coordination.sessions import session_password
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from
 from barnabas.wire.jute.frames import decode_multi_response
 from barnabas.wire.jute.opcodes import OpCode
@@ -264,6 +265,8 @@ def test_random_requests_are_answered_as_apache_answers_them(pair: tuple[int, in
     """Two sessions, a thousand requests: equal results, stats, zxids, errors and watch events."""
     requests = Requests(seed)
     clients = [[RawClient(port), RawClient(port)] for port in pair]
+    for client in clients[0]:
+        assert client.response.password == session_password(client.response.session_id)
     for client in (clients[0][0], clients[1][0]):
         assert client.authenticate("digest", b"bob:secret") == 0
     done = 0

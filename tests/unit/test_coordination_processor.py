@@ -1,0 +1,578 @@
+"""The request path without files and sockets: order, durability, sessions, watches."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.coordination.database import Database
+from barnabas.coordination.processor import ClientConnection, Limits, Processor
+from barnabas.coordination.sessions import SessionTracker, session_password
+from barnabas.coordination.transaction_log import decode_entry
+from barnabas.wire.jute.codec import decode, encode
+from barnabas.wire.jute.errors import ErrorCode
+from barnabas.wire.jute.frames import (
+    decode_connect_response,
+    decode_multi_response,
+    decode_reply_header,
+    encode_connect_request,
+    encode_multi_request,
+    encode_request,
+)
+from barnabas.wire.jute.opcodes import EventType, OpCode, Xid
+from barnabas.wire.jute.records import (
+    ACL,
+    OPEN_ACL,
+    AddWatchRequest,
+    AuthPacket,
+    CheckVersionRequest,
+    ConnectRequest,
+    ConnectResponse,
+    CreateRequest,
+    CreateResponse,
+    CreateTTLRequest,
+    DeleteRequest,
+    ExistsRequest,
+    GetACLRequest,
+    GetACLResponse,
+    GetChildrenRequest,
+    GetDataRequest,
+    GetDataResponse,
+    Id,
+    SetDataRequest,
+    SetWatches,
+    WatcherEvent,
+)
+
+OPEN = list(OPEN_ACL)
+TICK_MS = 1000
+
+
+class Recorder:
+    """A transport that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.holds = 0
+        self.is_closed = False
+
+    def send(self, frame: bytearray) -> None:
+        self.frames.append(bytes(frame[4:]))
+
+    def hold(self) -> None:
+        self.holds += 1
+
+    def release(self) -> None:
+        self.holds -= 1
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Client:
+    """A client's side of a connection to a `Harness`."""
+
+    def __init__(self, harness: "Harness", *, session_id: int = 0, password: bytes = b"", last_zxid: int = 0) -> None:
+        self.harness = harness
+        self.recorder = Recorder()
+        self.connection = ClientConnection(self.recorder, "127.0.0.1", 5000, harness.now_ms)
+        self.xid = 0
+        request = ConnectRequest(0, last_zxid, 10_000, session_id, password)
+        self.receive(bytes(encode_connect_request(request))[4:])
+
+    def receive(self, data: bytes) -> None:
+        self.harness.processor.receive(self.connection, data, self.harness.now_ms, self.harness.wall_ms)
+
+    def send(self, opcode: int, body: object = None) -> int:
+        self.xid += 1
+        if opcode in (OpCode.MULTI, OpCode.MULTI_READ):
+            frame = encode_multi_request(self.xid, body, opcode)
+        else:
+            frame = encode_request(self.xid, opcode, body)
+        self.receive(bytes(frame)[4:])
+        return self.xid
+
+    def take(self) -> list[tuple[int, int, bytes]]:
+        """What came since the last time: xid, err, body."""
+        frames, self.recorder.frames = self.recorder.frames, []
+        headers = [decode_reply_header(frame) for frame in frames]
+        return [(xid, err, frame[16:]) for (xid, _, err), frame in zip(headers, frames, strict=True)]
+
+    def connected(self) -> ConnectResponse:
+        return decode_connect_response(self.recorder.frames.pop(0))[0]
+
+    def call(self, opcode: int, body: object = None) -> tuple[int, bytes]:
+        """One request, committed; its error and body."""
+        xid = self.send(opcode, body)
+        self.harness.sync()
+        ((got, err, data),) = [reply for reply in self.take() if reply[0] != Xid.WATCHER_EVENT]
+        assert got == xid
+        return err, data
+
+    def events(self) -> list[tuple[EventType, str]]:
+        events = [decode(WatcherEvent, body) for xid, _, body in self.take() if xid == Xid.WATCHER_EVENT]
+        return [(EventType(event.type), event.path) for event in events]
+
+
+class Harness:
+    """A processor, its clock, and the log that an edge would write."""
+
+    def __init__(self, database: Database | None = None, **limits: int) -> None:
+        self.now_ms = 1_000_000
+        self.wall_ms = 1_700_000_000_000
+        self.log: list[bytes] = []
+        tracker = SessionTracker(TICK_MS, 1 << 56, self.now_ms)
+        both = Limits(min_session_timeout_ms=2000, max_session_timeout_ms=20_000, **limits)
+        self.processor = Processor(database or Database(), tracker, both, self.now_ms)
+
+    def sync(self, count: int | None = None) -> None:
+        """Log what is decided and commit it (or the first ``count``)."""
+        self.log += map(bytes, self.processor.unlogged)
+        self.processor.unlogged.clear()
+        self.processor.commit(self.processor.outstanding if count is None else count, self.now_ms)
+
+    def connect(self) -> Client:
+        client = Client(self)
+        self.sync()
+        client.response = client.connected()
+        return client
+
+    def advance(self, by_ms: int) -> None:
+        self.now_ms += by_ms
+        self.wall_ms += by_ms
+        self.processor.tick(self.now_ms, self.wall_ms)
+        self.sync()
+
+    def replayed(self) -> Database:
+        database = Database()
+        for entry in self.log:
+            database.replay(*decode_entry(entry[12:-1]))
+        return database
+
+
+@pytest.fixture
+def harness() -> Harness:
+    return Harness()
+
+
+def state(database: Database) -> dict[str, str]:
+    return {path: repr(node) for path, node in database.tree.nodes.items()}
+
+
+# Durability and order
+
+
+def test_a_write_is_neither_seen_nor_answered_before_it_is_logged(harness: Harness) -> None:
+    """Another session's read gets the old state until the commit."""
+    writer, reader = harness.connect(), harness.connect()
+    writer.send(OpCode.CREATE, CreateRequest("/a", b"x", OPEN, 0))
+    assert writer.take() == []
+    reader.send(OpCode.GET_DATA, GetDataRequest("/a", False))
+    assert [err for _, err, _ in reader.take()] == [ErrorCode.NO_NODE]
+    harness.sync()
+    assert [err for _, err, _ in writer.take()] == [0]
+    assert reader.call(OpCode.GET_DATA, GetDataRequest("/a", False))[0] == 0
+
+
+def test_reads_wait_for_the_sessions_own_writes_before_them(harness: Harness) -> None:
+    """Replies come in the order of the requests, and each read sees the writes before it and none after."""
+    client = harness.connect()
+    client.call(OpCode.CREATE, CreateRequest("/a", b"0", OPEN, 0))
+    for number in range(1, 4):
+        client.send(OpCode.SET_DATA, SetDataRequest("/a", b"%d" % number, -1))
+        client.send(OpCode.GET_DATA, GetDataRequest("/a", False))
+    client.send(OpCode.PING)
+    assert client.take() == []
+    for number in range(1, 4):
+        harness.sync(1)
+        replies = client.take()
+        assert [xid for xid, _, _ in replies][:2] == [2 * number, 2 * number + 1]
+        assert decode(GetDataResponse, replies[1][2]).data == b"%d" % number
+    assert replies[-1][0] == client.xid
+
+
+def test_writes_are_decided_on_what_is_decided_before_them(harness: Harness) -> None:
+    """Versions, existence and emptiness count, even if nothing is committed yet."""
+    client = harness.connect()
+    client.send(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
+    client.send(OpCode.CREATE, CreateRequest("/a/b", b"", OPEN, 0))
+    client.send(OpCode.DELETE, DeleteRequest("/a", -1))
+    client.send(OpCode.SET_DATA, SetDataRequest("/a", b"", 0))
+    client.send(OpCode.SET_DATA, SetDataRequest("/a", b"", 0))
+    client.send(OpCode.DELETE, DeleteRequest("/a/b", 0))
+    client.send(OpCode.DELETE, DeleteRequest("/a", 1))
+    harness.sync()
+    errors = [err for _, err, _ in client.take()]
+    assert errors == [0, 0, ErrorCode.NOT_EMPTY, 0, ErrorCode.BAD_VERSION, 0, 0]
+
+
+def test_sequence_numbers_never_come_twice(harness: Harness) -> None:
+    """Not after a deletion, not within one batch."""
+    client = harness.connect()
+    client.call(OpCode.CREATE, CreateRequest("/q", b"", OPEN, 0))
+    names = []
+    for _ in range(3):
+        for _ in range(3):
+            client.send(OpCode.CREATE, CreateRequest("/q/n-", b"", OPEN, 2))
+        harness.sync()
+        made = [decode(CreateResponse, body).path for _, _, body in client.take()]
+        names += made
+        for path in made:
+            client.call(OpCode.DELETE, DeleteRequest(path, -1))
+    assert names == [f"/q/n-{number:010d}" for number in range(9)]
+
+
+def test_a_multi_happens_whole_or_not_at_all(harness: Harness) -> None:
+    """A failing part undoes the parts before it, also for what is decided later in the same batch."""
+    client = harness.connect()
+    client.send(
+        OpCode.MULTI,
+        [
+            (OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0)),
+            (OpCode.CREATE, CreateRequest("/a/b", b"", OPEN, 0)),
+            (OpCode.CHECK, CheckVersionRequest("/a", 5)),
+            (OpCode.DELETE, DeleteRequest("/a/b", -1)),
+        ],
+    )
+    client.send(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
+    client.send(
+        OpCode.MULTI,
+        [(OpCode.SET_DATA, SetDataRequest("/a", b"new", 0)), (OpCode.CHECK, CheckVersionRequest("/a", 1))],
+    )
+    harness.sync()
+    failed, created, passed = client.take()
+    codes = [record.err for _, record in decode_multi_response(failed[2], 0)]
+    assert codes == [0, 0, ErrorCode.BAD_VERSION, ErrorCode.RUNTIME_INCONSISTENCY]
+    assert (failed[1], created[1], passed[1]) == (0, 0, 0)
+    assert [kind for kind, _ in decode_multi_response(passed[2], 0)] == [OpCode.SET_DATA, OpCode.CHECK]
+    assert state(harness.replayed()) == state(harness.processor.database)
+
+
+NAMES = ["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/1"]
+
+
+@st.composite
+def writes(draw: st.DrawFn) -> tuple[int, object]:
+    path = draw(st.sampled_from(NAMES))
+    kind = draw(st.integers(0, 3))
+    if kind < 2:
+        return OpCode.CREATE, CreateRequest(path, draw(st.binary(max_size=3)), OPEN, draw(st.integers(0, 3)))
+    if kind == 2:
+        return OpCode.DELETE, DeleteRequest(path, draw(st.sampled_from([-1, 0, 1])))
+    return OpCode.SET_DATA, SetDataRequest(path, draw(st.binary(max_size=3)), draw(st.sampled_from([-1, 0, 1])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            writes(),
+            st.lists(writes(), min_size=1, max_size=4).map(lambda parts: (OpCode.MULTI, parts)),
+            st.integers(1, 5),  # commit as many
+            st.just("close"),
+        ),
+        max_size=40,
+    )
+)
+def test_any_grouping_of_commits_gives_the_tree_that_the_log_gives(steps: list[object]) -> None:
+    """Staged changes, committed in pieces, equal a plain replay: nodes, digests, children, ephemerals."""
+    harness = Harness()
+    client = harness.connect()
+    for step in steps:
+        if isinstance(step, int):
+            harness.sync(min(step, harness.processor.outstanding))
+        elif step == "close":
+            client.send(OpCode.CLOSE_SESSION)
+            harness.sync()
+            client = harness.connect()
+        else:
+            client.send(*step)
+    harness.sync()
+    live, replayed = harness.processor.database, harness.replayed()
+    assert state(live) == state(replayed)
+    assert live.tree.digest == replayed.tree.digest == sum_of_digests(live)
+    assert replayed.digest_mismatches == 0, "every transaction's digest is the tree's after it"
+    assert live.tree.children == replayed.tree.children
+    assert live.tree.ephemerals == replayed.tree.ephemerals
+    for path, node in live.tree.nodes.items():
+        assert node.num_children == len(live.tree.children.get(path, ()))
+
+
+def sum_of_digests(database: Database) -> int:
+    total = sum(node.compute_digest(path) for path, node in database.tree.nodes.items()) % (1 << 64)
+    return total - (1 << 64) if total >> 63 else total
+
+
+# Watches
+
+
+def test_a_watch_fires_once_and_before_the_reply_of_a_later_read(harness: Harness) -> None:
+    """The event stands before whatever shows the change."""
+    watcher, writer = harness.connect(), harness.connect()
+    writer.call(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
+    watcher.call(OpCode.GET_DATA, GetDataRequest("/a", True))
+    writer.call(OpCode.SET_DATA, SetDataRequest("/a", b"1", -1))
+    writer.call(OpCode.SET_DATA, SetDataRequest("/a", b"2", -1))
+    watcher.send(OpCode.GET_DATA, GetDataRequest("/a", False))
+    assert [xid for xid, _, _ in watcher.take()] == [Xid.WATCHER_EVENT, 2]
+
+
+def test_the_writers_own_watch_fires_before_its_reply(harness: Harness) -> None:
+    """Also for the one who made the change."""
+    client = harness.connect()
+    client.call(OpCode.EXISTS, ExistsRequest("/a", True))
+    client.send(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
+    harness.sync()
+    assert [xid for xid, _, _ in client.take()] == [Xid.WATCHER_EVENT, 2]
+
+
+def test_a_deletion_tells_a_watcher_once(harness: Harness) -> None:
+    """Data, child and persistent watches on one node: one event."""
+    client = harness.connect()
+    client.call(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
+    client.call(OpCode.GET_DATA, GetDataRequest("/a", True))
+    client.call(OpCode.GET_CHILDREN, GetChildrenRequest("/a", True))
+    client.call(OpCode.ADD_WATCH, AddWatchRequest("/a", 0))
+    client.send(OpCode.DELETE, DeleteRequest("/a", -1))
+    harness.sync()
+    assert client.events() == [(EventType.NODE_DELETED, "/a")]
+
+
+def test_a_recursive_watch_hears_of_all_below_and_stays(harness: Harness) -> None:
+    """Creations, data and deletions, without events about children."""
+    watcher, writer = harness.connect(), harness.connect()
+    watcher.call(OpCode.ADD_WATCH, AddWatchRequest("/", 1))
+    for request in (("/a", 0), ("/a/b", 0)):
+        writer.call(OpCode.CREATE, CreateRequest(request[0], b"", OPEN, 0))
+    writer.call(OpCode.SET_DATA, SetDataRequest("/a/b", b"x", -1))
+    writer.call(OpCode.DELETE, DeleteRequest("/a/b", -1))
+    assert watcher.events() == [
+        (EventType.NODE_CREATED, "/a"),
+        (EventType.NODE_CREATED, "/a/b"),
+        (EventType.NODE_DATA_CHANGED, "/a/b"),
+        (EventType.NODE_DELETED, "/a/b"),
+    ]
+
+
+def test_an_event_does_not_tell_of_a_node_that_may_not_be_read(harness: Harness) -> None:
+    """A recursive watch is no way around the access control list."""
+    watcher, writer = harness.connect(), harness.connect()
+    watcher.call(OpCode.ADD_WATCH, AddWatchRequest("/", 1))
+    writer.receive(bytes(encode_request(-4, OpCode.AUTH, AuthPacket(0, "digest", b"bob:pw")))[4:])
+    writer.take()
+    writer.call(OpCode.CREATE, CreateRequest("/secret", b"", [ACL(31, Id("auth", ""))], 0))
+    assert watcher.events() == []
+    assert watcher.call(OpCode.GET_DATA, GetDataRequest("/secret", False))[0] == ErrorCode.NO_AUTH
+    assert watcher.call(OpCode.GET_ACL, GetACLRequest("/secret"))[0] == ErrorCode.NO_AUTH
+    assert decode(GetACLResponse, writer.call(OpCode.GET_ACL, GetACLRequest("/secret"))[1]).acl[0].id.scheme == "digest"
+
+
+def test_watches_are_set_again_relative_to_what_the_client_saw(harness: Harness) -> None:
+    """What changed while it was away is told at once, what did not is watched."""
+    client = harness.connect()
+    for path in ("/a", "/b"):
+        client.call(OpCode.CREATE, CreateRequest(path, b"", OPEN, 0))
+    seen = harness.processor.database.last_zxid
+    client.call(OpCode.SET_DATA, SetDataRequest("/a", b"x", -1))
+    client.send(OpCode.SET_WATCHES, SetWatches(seen, ["/a", "/b", "/gone"], ["/b", "/new"], ["/b"]))
+    assert client.events() == [
+        (EventType.NODE_DATA_CHANGED, "/a"),
+        (EventType.NODE_DELETED, "/gone"),
+        (EventType.NODE_CREATED, "/b"),
+    ]
+    client.send(OpCode.SET_DATA, SetDataRequest("/b", b"x", -1))
+    client.send(OpCode.CREATE, CreateRequest("/b/c", b"", OPEN, 0))
+    client.send(OpCode.CREATE, CreateRequest("/new", b"", OPEN, 0))
+    harness.sync()
+    assert client.events() == [
+        (EventType.NODE_DATA_CHANGED, "/b"),
+        (EventType.NODE_CHILDREN_CHANGED, "/b"),
+        (EventType.NODE_CREATED, "/new"),
+    ]
+
+
+def test_watches_go_with_their_connection(harness: Harness) -> None:
+    """Nothing is kept for a client that is gone."""
+    client = harness.connect()
+    client.call(OpCode.EXISTS, ExistsRequest("/a", True))
+    client.call(OpCode.ADD_WATCH, AddWatchRequest("/a", 1))
+    harness.processor.disconnected(client.connection)
+    assert harness.processor.watches.counts() == (0, 0, 0)
+
+
+# Sessions
+
+
+def test_ephemerals_live_as_long_as_their_session(harness: Harness) -> None:
+    """A session that is heard of stays; one that is not goes a tick after its time-out, with its nodes."""
+    silent, lively = harness.connect(), harness.connect()
+    silent.call(OpCode.CREATE, CreateRequest("/silent", b"", OPEN, 1))
+    lively.call(OpCode.CREATE, CreateRequest("/lively", b"", OPEN, 1))
+    for _ in range(9):
+        harness.advance(1000)
+        lively.send(OpCode.PING)
+    assert "/silent" in harness.processor.database.tree.nodes
+    for _ in range(3):
+        harness.advance(1000)
+        lively.send(OpCode.PING)
+    nodes = harness.processor.database.tree.nodes
+    assert "/silent" not in nodes
+    assert "/lively" in nodes
+    assert silent.recorder.is_closed
+    assert not lively.recorder.is_closed
+    assert state(harness.replayed()) == state(harness.processor.database)
+
+
+def test_closing_a_session_takes_ephemerals_that_are_not_committed_yet(harness: Harness) -> None:
+    """Create and close in one batch leave nothing."""
+    client = harness.connect()
+    client.send(OpCode.CREATE, CreateRequest("/e", b"", OPEN, 1))
+    client.send(OpCode.CLOSE_SESSION)
+    client.send(OpCode.CREATE, CreateRequest("/late", b"", OPEN, 0))
+    harness.sync()
+    assert [err for _, err, _ in client.take()] == [0, 0, ErrorCode.SESSION_EXPIRED]
+    assert not {"/e", "/late"} & harness.processor.database.tree.nodes.keys()
+    assert client.recorder.is_closed
+
+
+def test_a_session_moves_to_the_connection_that_knows_its_password(harness: Harness) -> None:
+    """The old connection is closed, ephemerals stay; a wrong password gets an expired session."""
+    old = harness.connect()
+    session_id, password = old.response.session_id, old.response.password
+    assert password == session_password(session_id)
+    old.call(OpCode.CREATE, CreateRequest("/e", b"", OPEN, 1))
+    thief = Client(harness, session_id=session_id, password=b"0" * 16)
+    assert thief.connected().timeout_ms == 0
+    assert thief.recorder.is_closed
+    assert not old.recorder.is_closed
+    new = Client(harness, session_id=session_id, password=password)
+    assert new.connected().session_id == session_id
+    assert old.recorder.is_closed
+    harness.processor.disconnected(old.connection)
+    assert new.call(OpCode.DELETE, DeleteRequest("/e", -1))[0] == 0
+
+
+def test_sessions_survive_a_restart_of_the_server(harness: Harness) -> None:
+    """A client attaches again to the state from the log, with its password."""
+    before = harness.connect()
+    before.call(OpCode.CREATE, CreateRequest("/e", b"", OPEN, 1))
+    after = Harness(harness.replayed())
+    again = Client(after, session_id=before.response.session_id, password=before.response.password)
+    assert again.connected().session_id == before.response.session_id
+    assert again.call(OpCode.EXISTS, ExistsRequest("/e", False))[0] == 0
+    after.advance(21_000)
+    assert "/e" not in after.processor.database.tree.nodes
+
+
+def test_a_client_that_saw_more_than_the_server_is_turned_away(harness: Harness) -> None:
+    """It must not go back in time."""
+    client = Client(harness, last_zxid=99)
+    assert client.recorder.is_closed
+    assert client.recorder.frames == []
+
+
+def test_time_outs_are_negotiated_within_bounds(harness: Harness) -> None:
+    """Two to twenty ticks, unless told otherwise."""
+    assert harness.connect().response.timeout_ms == 10_000
+    for asked, given_ms in ((1, 2000), (10**6, 20_000), (-5, 2000)):
+        recorder = Recorder()
+        connection = ClientConnection(recorder, "::1", 1, harness.now_ms)
+        request = bytes(encode_connect_request(ConnectRequest(0, 0, asked, 0, None), None))[4:]
+        harness.processor.receive(connection, request, harness.now_ms, harness.wall_ms)
+        harness.sync()
+        assert len(recorder.frames[0]) == 36, "an old client gets no read-only flag"
+        assert decode_connect_response(recorder.frames[0])[0].timeout_ms == given_ms
+
+
+# The rest
+
+
+def test_containers_and_ttl_nodes_go_when_their_time_is_over() -> None:
+    """A container after its last child; a TTL node when it is empty and unchanged for long enough."""
+    harness = Harness(ttl_nodes=True)
+    client = harness.connect()
+    client.call(OpCode.CREATE_CONTAINER, CreateRequest("/c", b"", OPEN, 4))
+    client.call(OpCode.CREATE_CONTAINER, CreateRequest("/unused", b"", OPEN, 4))
+    client.call(OpCode.CREATE, CreateRequest("/c/x", b"", OPEN, 0))
+    assert client.call(OpCode.CREATE_TTL, CreateTTLRequest("/t", b"", OPEN, 5, 500))[0] == 0
+    tree = harness.processor.database.tree
+
+    def sweep() -> set[str]:
+        harness.processor.sweep_containers(harness.now_ms, harness.wall_ms, 100)
+        harness.sync()
+        return {"/c", "/unused", "/t"} & tree.nodes.keys()
+
+    assert sweep() == {"/c", "/unused", "/t"}
+    client.call(OpCode.DELETE, DeleteRequest("/c/x", -1))
+    assert sweep() == {"/unused", "/t"}
+    harness.advance(501)
+    assert sweep() == {"/unused"}
+    assert client.call(OpCode.DELETE_CONTAINER, DeleteRequest("/unused", -1))[0] == ErrorCode.UNIMPLEMENTED
+
+
+def test_a_client_with_too_many_requests_is_held_until_they_are_answered() -> None:
+    """Its bytes wait in its own socket."""
+    harness = Harness(max_outstanding=10)
+    client = harness.connect()
+    for number in range(10):
+        client.send(OpCode.CREATE, CreateRequest(f"/{number}", b"", OPEN, 0))
+    assert client.recorder.holds == 1
+    harness.sync(4)
+    assert client.recorder.holds == 1
+    harness.sync()
+    assert client.recorder.holds == 0
+
+
+def test_a_write_that_cannot_be_read_is_refused_in_its_turn(harness: Harness) -> None:
+    """The connection goes on."""
+    client = harness.connect()
+    client.send(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
+    client.receive(bytes(encode_request(50, OpCode.SET_DATA, None))[4:] + b"\x7f\xff\xff\xff")
+    client.receive(bytes(encode_request(51, OpCode.MULTI, None))[4:] + b"\0\0")
+    client.receive(bytes(encode_request(52, OpCode.GET_DATA, None))[4:])
+    client.send(OpCode.GET_DATA, GetDataRequest("/a", False))
+    harness.sync()
+    bad = ErrorCode.MARSHALLING_ERROR
+    assert [(xid, err) for xid, err, _ in client.take()] == [(1, 0), (50, bad), (51, bad), (52, bad), (2, 0)]
+
+
+@pytest.mark.parametrize("opcode", [OpCode.SASL, OpCode.CREATE_SESSION, 999, -7])
+def test_what_no_client_may_ask_for_closes_the_connection(harness: Harness, opcode: int) -> None:
+    """An error first."""
+    client = harness.connect()
+    client.receive(bytes(encode_request(5, opcode, None))[4:])
+    ((_, err, _),) = client.take()
+    assert err in (ErrorCode.AUTH_FAILED, ErrorCode.UNIMPLEMENTED)
+    assert client.recorder.is_closed
+
+
+def test_a_reply_larger_than_allowed_is_refused() -> None:
+    """multiRead of one large node many times."""
+    harness = Harness(max_reply_bytes=10_000)
+    client = harness.connect()
+    client.call(OpCode.CREATE, CreateRequest("/big", b"x" * 5000, OPEN, 0))
+    reads = [(OpCode.GET_DATA, GetDataRequest("/big", False))]
+    assert client.call(OpCode.MULTI_READ, reads)[0] == 0
+    assert client.call(OpCode.MULTI_READ, reads * 50)[0] == ErrorCode.MARSHALLING_ERROR
+
+
+def test_random_bytes_never_break_the_processor(harness: Harness) -> None:
+    """Frames of noise, and real frames with flipped bytes."""
+    rng = random.Random(5)
+    frames = [
+        bytes(encode_request(1, OpCode.CREATE, CreateRequest("/a", b"x", OPEN, 0)))[4:],
+        bytes(encode_multi_request(2, [(OpCode.DELETE, DeleteRequest("/a", -1))]))[4:],
+        bytes(encode_request(3, OpCode.SET_WATCHES, SetWatches(0, ["/a"], ["/b"], ["/c"])))[4:],
+        bytes(encode_request(-4, OpCode.AUTH, AuthPacket(0, "digest", b"a:b")))[4:],
+        bytes(encode(ConnectRequest(0, 0, 0, 0, b""))),
+    ]
+    for _ in range(3000):
+        client = harness.connect() if rng.random() < 0.9 else Client(harness)
+        frame = bytearray(rng.choice(frames))
+        for _ in range(rng.randrange(4)):
+            frame[rng.randrange(len(frame))] = rng.randrange(256)
+        client.receive(bytes(frame[: rng.randrange(len(frame) + 1)] if rng.random() < 0.3 else frame))
+        harness.sync()
+        harness.processor.disconnected(client.connection)
+    assert state(harness.replayed()) == state(harness.processor.database)

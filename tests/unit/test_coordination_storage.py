@@ -1,0 +1,260 @@
+"""The transaction log and snapshots: what a crash or damage leaves, and what is refused."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import OsFiles
+from barnabas.coordination.database import Database
+from barnabas.coordination.snapshot import encode_snapshot, read_snapshot
+from barnabas.coordination.storage import Storage
+from barnabas.coordination.transaction_log import encode_entry, read_log
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import OPEN_ACL
+from barnabas.wire.jute.transactions import CreateSessionTxn, CreateTxn, SetDataTxn, TxnHeader
+
+FILES = OsFiles()
+
+
+def entry(zxid: int) -> bytes:
+    """A transaction that every database can apply."""
+    if zxid == 1:
+        return bytes(encode_entry(TxnHeader(7, 0, 1, 5, OpCode.CREATE_SESSION), CreateSessionTxn(4000), None))
+    if zxid == 2:
+        txn = CreateTxn("/a", b"first", list(OPEN_ACL), False, 1)
+        return bytes(encode_entry(TxnHeader(7, 1, 2, 5, OpCode.CREATE), txn, None))
+    txn = SetDataTxn("/a", b"data %d" % zxid, zxid - 2)
+    return bytes(encode_entry(TxnHeader(7, zxid, zxid, 5, OpCode.SET_DATA), txn, None))
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Storage]:
+    with_dirs = open_storage(tmp_path)
+    yield with_dirs
+    with_dirs.close()
+
+
+def open_storage(path: Path) -> Storage:
+    storage = Storage(FILES, str(path), str(path), preallocate_bytes=64 * 1024)
+    storage.open()
+    return storage
+
+
+def log_of(path: Path, first: int = 1) -> Path:
+    return path / "version-2" / f"log.{first:x}"
+
+
+def write(storage: Storage, first: int, last: int) -> None:
+    storage.log.append(first, [entry(zxid) for zxid in range(first, last + 1)])
+
+
+def data_of(database: Database) -> bytes | None:
+    node = database.tree.get("/a")
+    return None if node is None else node.data
+
+
+def test_what_was_appended_is_there_after_a_crash(tmp_path: Path, storage: Storage) -> None:
+    """The file is not closed, its reserved room is zeros; all transactions are replayed."""
+    write(storage, 1, 5)
+    write(storage, 6, 9)
+    assert log_of(tmp_path).stat().st_size == 64 * 1024
+    database, replayed = storage.load()
+    assert (database.last_zxid, replayed, data_of(database)) == (9, 9, b"data 9")
+    assert database.session_timeouts_ms == {7: 4000}
+
+
+def test_a_tail_cut_at_any_byte_leaves_the_longest_valid_prefix(tmp_path: Path, storage: Storage) -> None:
+    """Every length of the file gives the transactions that are whole in it."""
+    write(storage, 1, 4)
+    storage.log.close()
+    whole = log_of(tmp_path).read_bytes()
+    ends = [16]
+    for zxid in range(1, 5):
+        ends.append(ends[-1] + len(entry(zxid)))
+    assert ends[-1] == len(whole)
+    for size in range(16, len(whole) + 1):
+        for padding in (b"", bytes(100)):
+            log_of(tmp_path).write_bytes(whole[:size] + padding)
+            expected = sum(end <= size for end in ends) - 1
+            assert storage.load()[0].last_zxid == expected
+            assert log_of(tmp_path).stat().st_size == ends[expected], "the torn end is cut off"
+
+
+def test_a_log_shorter_than_its_header_is_removed(tmp_path: Path, storage: Storage) -> None:
+    """The crash came as the file was made; nothing in it was acknowledged."""
+    write(storage, 1, 3)
+    storage.log.close()
+    log_of(tmp_path, 4).write_bytes(b"ZKLG\0")
+    assert storage.load()[0].last_zxid == 3
+    write(storage, 4, 5)
+    assert storage.load()[0].last_zxid == 5
+
+
+def test_every_flipped_byte_before_the_last_transaction_is_refused(tmp_path: Path, storage: Storage) -> None:
+    """Damage with valid transactions behind it: the server must not start and forget them."""
+    write(storage, 1, 4)
+    storage.log.close()
+    whole = bytearray(log_of(tmp_path).read_bytes())
+    last_start = len(whole) - len(entry(4))
+    for position in range(16, last_start):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x40
+        log_of(tmp_path).write_bytes(damaged)
+        with pytest.raises(CorruptDataError, match="is damaged at byte"):
+            storage.load()
+
+
+def test_a_zeroed_block_in_the_middle_is_refused(tmp_path: Path, storage: Storage) -> None:
+    """Zeros are the reserved room only when nothing follows."""
+    write(storage, 1, 2)
+    storage.log.append(3, [entry(zxid) for zxid in range(3, 60)])
+    storage.log.close()
+    whole = bytearray(log_of(tmp_path).read_bytes())
+    whole[1024:1536] = bytes(512)
+    log_of(tmp_path).write_bytes(whole)
+    with pytest.raises(CorruptDataError, match="is damaged"):
+        storage.load()
+
+
+def test_damage_in_the_last_transaction_is_a_torn_tail(tmp_path: Path, storage: Storage) -> None:
+    """Nobody can tell it from a crash within the write."""
+    write(storage, 1, 4)
+    storage.log.close()
+    whole = bytearray(log_of(tmp_path).read_bytes())
+    whole[-10] ^= 1
+    log_of(tmp_path).write_bytes(whole)
+    assert storage.load()[0].last_zxid == 3
+
+
+def test_a_missing_log_file_is_refused(tmp_path: Path, storage: Storage) -> None:
+    """A gap in the zxids means lost transactions."""
+    for first, last in ((1, 3), (4, 6), (7, 9)):
+        write(storage, first, last)
+        storage.log.roll()
+    log_of(tmp_path, 4).unlink()
+    with pytest.raises(CorruptDataError, match="0x4 to 0x6 are missing"):
+        storage.load()
+
+
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path, storage: Storage) -> None:
+    """Its name says log, its first bytes do not."""
+    log_of(tmp_path).write_bytes(b"something else entirely")
+    with pytest.raises(CorruptDataError, match="not a transaction log"):
+        storage.load()
+
+
+def test_an_entry_larger_than_a_chunk_is_read(tmp_path: Path, storage: Storage) -> None:
+    """A node's data may exceed what is read at once."""
+    write(storage, 1, 2)
+    big = SetDataTxn("/a", b"x" * 3_000_000, 1)
+    storage.log.append(3, [bytes(encode_entry(TxnHeader(7, 3, 3, 5, OpCode.SET_DATA), big, None)), entry(4)])
+    database, replayed = storage.load()
+    assert (replayed, data_of(database)) == (4, b"data 4")
+    assert len(list(read_log(FILES, str(log_of(tmp_path)), repair=False))) == 4
+
+
+# Snapshots
+
+
+def filled() -> Database:
+    database = Database()
+    for zxid in range(1, 200):
+        txn = CreateTxn(f"/n{zxid}", b"x" * zxid, list(OPEN_ACL), zxid % 3 == 0, zxid)
+        database.replay(TxnHeader(9, zxid, zxid, 1000 + zxid, OpCode.CREATE), txn, None)
+    database.session_timeouts_ms[9] = 6000
+    return database
+
+
+def test_a_snapshot_holds_the_state_of_its_first_slice() -> None:
+    """What changes while it is written is not in it."""
+    database = filled()
+    slices = encode_snapshot(database)
+    data = next(slices)
+    digest, nodes = database.tree.digest, dict(database.tree.nodes)
+    for zxid in range(200, 900):
+        txn = CreateTxn(f"/later{zxid}", b"", list(OPEN_ACL), False, zxid)
+        database.replay(TxnHeader(9, zxid, zxid, 5, OpCode.CREATE), txn, None)
+    data += b"".join(slices)
+    loaded = read_snapshot(data, "test", 199)
+    assert loaded.tree.digest == digest
+    assert {path: repr(node) for path, node in loaded.tree.nodes.items()} == {
+        path: repr(node) for path, node in nodes.items()
+    }
+    assert loaded.session_timeouts_ms == {9: 6000}
+    assert loaded.tree.ephemerals == {9: {f"/n{zxid}" for zxid in range(1, 200) if zxid % 3 == 0}}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_damaged_snapshot_is_refused(data: st.DataObject) -> None:
+    """A flipped bit or a cut anywhere is noticed."""
+    whole = b"".join(encode_snapshot(filled()))
+    if data.draw(st.booleans()):
+        position = data.draw(st.integers(0, len(whole) - 1))
+        bad = bytearray(whole)
+        bad[position] ^= 1 << data.draw(st.integers(0, 7))
+    else:
+        bad = bytearray(whole[: data.draw(st.integers(0, len(whole) - 1))])
+        if len(bad) == len(whole) - 33:
+            return  # without the digest it is a snapshot as older versions write it
+    with pytest.raises(CorruptDataError):
+        read_snapshot(bytes(bad), "test", 199)
+
+
+def test_an_older_snapshot_serves_when_the_newest_is_damaged_and_the_log_is_whole(
+    tmp_path: Path, storage: Storage
+) -> None:
+    """All transactions are there, so nothing is lost."""
+    storage.save_snapshot(Database())
+    write(storage, 1, 5)
+    storage.save_snapshot(storage.load()[0])
+    write(storage, 6, 8)
+    newest = tmp_path / "version-2" / "snapshot.5"
+    newest.write_bytes(newest.read_bytes()[:-20])
+    assert data_of(storage.load()[0]) == b"data 8"
+    (tmp_path / "version-2" / "snapshot.0").unlink()
+    assert data_of(storage.load()[0]) == b"data 8", "the log begins with the first transaction"
+
+
+def test_a_damaged_snapshot_without_the_log_before_it_is_refused(tmp_path: Path, storage: Storage) -> None:
+    """The state before the log is known to nobody."""
+    write(storage, 1, 5)
+    storage.save_snapshot(storage.load()[0])
+    storage.log.roll()
+    write(storage, 6, 8)
+    log_of(tmp_path).unlink()
+    newest = tmp_path / "version-2" / "snapshot.5"
+    newest.write_bytes(newest.read_bytes()[:-20])
+    with pytest.raises(CorruptDataError, match="no snapshot"):
+        storage.load()
+
+
+def test_purging_keeps_what_the_kept_snapshots_need(tmp_path: Path, storage: Storage) -> None:
+    """Logs go when no snapshot that is left needs them."""
+    for start in range(1, 50, 10):
+        write(storage, start, start + 9)
+        storage.save_snapshot(storage.load()[0])
+        storage.log.roll()
+    removed = {Path(path).name for path in storage.purge(3)}
+    assert removed == {"snapshot.a", "snapshot.14", "log.1", "log.b", "log.15"}
+    assert data_of(storage.load()[0]) == b"data 50"
+    assert storage.purge(3) == []
+
+
+def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path, storage: Storage) -> None:
+    """Two writers would destroy the log."""
+    with pytest.raises(BlockingIOError):
+        open_storage(tmp_path)
+
+
+def test_an_unfinished_snapshot_is_forgotten(tmp_path: Path, storage: Storage) -> None:
+    """A crash while it was written leaves a temporary file."""
+    storage.save_snapshot(Database())
+    half = tmp_path / "version-2" / "snapshot.9.barnabas-tmp"
+    half.write_bytes(b"half")
+    assert storage.load()[0].last_zxid == 0
+    assert not half.exists()
