@@ -70,7 +70,8 @@ class World:
         self.held: list[tuple[Append, int]] | None = None
         """With `hold`, appends that are in the log and not committed."""
         self.refuse: ErrorCode | None = None
-        self.coordinator = GroupCoordinator(self.settings, Random(1))
+        self._rng = Random(1)
+        self.coordinator = GroupCoordinator(self.settings, self._rng)
         self.start()
 
     @property
@@ -96,7 +97,7 @@ class World:
         for partition in range(PARTITIONS):
             self.perform(self.coordinator.unload(partition, 1, self.now))
         self.held = None if self.held is None else []
-        self.coordinator = GroupCoordinator(self.settings, Random(len(self.log)))
+        self.coordinator = GroupCoordinator(self.settings, self._rng)
         self.start()
 
     def perform(self, effects: list[Effect]) -> None:

@@ -40,7 +40,6 @@ class GroupMachine(RuleBasedStateMachine):
         self.answers: list[Answer] = []
         self.assigners: dict[int, str] = {}
         self.assigned: dict[tuple[int, str], bytes] = {}
-        self.renamed: dict[str, str] = {}
         self.committed: dict[tuple[str, int], int] = {}
         self.generation = 0
         self.last_offset = 0
@@ -74,10 +73,11 @@ class GroupMachine(RuleBasedStateMachine):
             assignments = {
                 member.member_id: f"{joined.generation_id} {member.member_id}".encode() for member in joined.members
             }
-            for member_id, assignment in assignments.items():
-                self.assigned[joined.generation_id, member_id] = assignment
+            for member in joined.members:
+                who = member.group_instance_id or member.member_id
+                self.assigned[joined.generation_id, who] = assignments[member.member_id]
         client.sync_answer = self.world.sync(joined, assignments, instance=client.instance)
-        client.sync_of = (joined.generation_id, joined.member_id)
+        client.sync_of = (joined.generation_id, client.instance or joined.member_id)
         self.answers.append(client.sync_answer)
         self.hear()
 
@@ -193,22 +193,13 @@ class GroupMachine(RuleBasedStateMachine):
             if client.sync_answer is not None and not client.sync_answer.waits:
                 answer, client.sync_answer = client.sync_answer, None
                 if answer.error == E.NONE:
-                    generation, member_id = client.sync_of
-                    while (generation, member_id) not in self.assigned and member_id in self.renamed:
-                        member_id = self.renamed[member_id]
-                    assert answer.response.assignment == self.assigned.get((generation, member_id), b"")
+                    assert answer.response.assignment == self.assigned.get(client.sync_of, b"")
 
     def hear_joined(self, client: Client, answer: Answer) -> None:
         response = answer.response
         if answer.error == E.MEMBER_ID_REQUIRED:
             client.member_id = response.member_id
         elif answer.error == E.NONE:
-            group = self.world.coordinator.find("g")
-            if client.instance and group is not None:
-                old = next((id_ for id_ in self.seen_ids(client) if id_ != response.member_id), None)
-                if old is not None:
-                    self.renamed[response.member_id] = old
-            self.remember_id(client, response.member_id)
             client.member_id, client.joined = response.member_id, response
             if response.members and not response.skip_assignment:
                 known = self.assigners.setdefault(response.generation_id, response.member_id)
@@ -218,14 +209,6 @@ class GroupMachine(RuleBasedStateMachine):
             assert answer.error in JOIN_ERRORS
             if answer.error in FATAL:
                 self.forget(client)
-
-    def seen_ids(self, client: Client) -> list[str]:
-        return list(reversed(self.__dict__.setdefault("ids", {}).get(client.instance, [])))
-
-    def remember_id(self, client: Client, member_id: str) -> None:
-        ids = self.__dict__.setdefault("ids", {}).setdefault(client.instance, [])
-        if member_id not in ids:
-            ids.append(member_id)
 
     # What must hold
 

@@ -17,13 +17,10 @@ from typing import Any
 
 from barnabas.broker.groups.offsets import GroupOffsets
 from barnabas.broker.groups.records import GroupValue
-from barnabas.wire.kafka.codec import decode
-from barnabas.wire.kafka.consumer_protocol import PROTOCOL_TYPE, Subscription
+from barnabas.wire.kafka.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
 
 __all__ = ["TRANSITIONS", "Group", "GroupState", "Member", "Protocols"]
-
-_AFTER_VERSION = 2  # topics stand alike in all versions; some clients state one and write another
 
 Protocols = list[tuple[str, bytes]]
 """Names of assignment protocols with the member's metadata for each, the preferred first."""
@@ -295,7 +292,7 @@ class Group:
             return frozenset(
                 topic
                 for member in self.members.values()
-                for topic in decode(Subscription, 0, member.metadata(self.protocol_name), _AFTER_VERSION).topics
+                for topic in decode_subscription(member.metadata(self.protocol_name), as_version=0).topics
             )
         except MalformedMessageError:
             return None  # a client's own format under the consumers' name: it then owns all its topics
