@@ -124,6 +124,27 @@ def test_a_file_range_between_buffers_arrives_in_its_place(tmp_path) -> None:
     asyncio.run(run())
 
 
+def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    """Answers wait up to a bound; when the client reads again, all it asked for comes."""
+
+    async def run() -> None:
+        async with Pair() as pair:
+            payload = os.urandom(1_000_000)
+            pair.connection.pause()
+            for _ in range(40):
+                pair.connection.send([framed(payload)])
+            server = pair.servers
+            while not server or server[0].connection.unsent_bytes <= 1_000_000:  # noqa: ASYNC110  # nobody tells of it
+                await asyncio.sleep(0)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert server[0].connection.unsent_bytes < 5_000_000
+            pair.connection.resume()
+            await pair.clients[0].until(lambda r: len(r.frames) == 40)
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("length", [-(2**31), -1, LIMIT + 1, 2**31 - 1])
 def test_a_length_out_of_bounds_is_reported_and_never_allocated(length: int) -> None:
     """The handler sees the four bytes and decides; nothing is read as a frame."""

@@ -8,6 +8,7 @@ non-blocking socket with ``add_reader`` and ``add_writer``:
 - A frame larger than what has arrived gets its own buffer and the rest is received straight into it. That buffer grows
   with the bytes that really come: a length that lies costs the liar bandwidth, not our memory.
 - Sending tries the socket at once; what does not fit waits in a queue and goes when the socket is writable.
+- A client that sends requests and does not read the answers is not read from either, once a mebibyte waits for it.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import contextlib
 import os
 import socket
 import struct
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -27,6 +29,7 @@ _SCRATCH_BYTES = 256 * 1024
 _FIRST_GROWTH_BYTES = 1024 * 1024
 _SENDFILE_FROM_BYTES = 32 * 1024
 _IOV_MAX = 64
+_MAX_UNSENT_BYTES = 1024 * 1024
 _BACKLOG = 1024
 _ACCEPTS_A_TURN = 64
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
@@ -108,7 +111,7 @@ class SocketNetwork:
                 except BaseException:
                     connecting.close()
                     raise
-                return self._open(loop, connecting, accept, max_frame_bytes)
+                return self._open(loop, connecting, accept, max_frame_bytes, max_unsent_bytes=sys.maxsize)
             raise failure
 
     def _set_buffers(self, target: socket.socket) -> None:
@@ -123,9 +126,10 @@ class SocketNetwork:
         connected: socket.socket,
         accept: Callable[[Connection], FrameHandler],
         max_frame_bytes: int,
+        max_unsent_bytes: int,
     ) -> "_SocketConnection":
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = _SocketConnection(loop, connected, self._scratch, max_frame_bytes)
+        connection = _SocketConnection(loop, connected, self._scratch, max_frame_bytes, max_unsent_bytes)
         connection.start(accept(connection))
         return connection
 
@@ -165,7 +169,9 @@ class _SocketListener:
                 return
             connected.setblocking(False)
             try:
-                self._network._open(self._loop, connected, self._accept, self._max_frame_bytes)
+                self._network._open(
+                    self._loop, connected, self._accept, self._max_frame_bytes, max_unsent_bytes=_MAX_UNSENT_BYTES
+                )
             except OSError:
                 connected.close()  # reset before we looked at it
 
@@ -189,9 +195,11 @@ class _SocketConnection:
         "_frame",
         "_frame_bytes",
         "_handler",
+        "_held",
         "_local",
         "_loop",
         "_max_frame_bytes",
+        "_max_unsent_bytes",
         "_outgoing",
         "_partial",
         "_paused",
@@ -209,8 +217,10 @@ class _SocketConnection:
         connected: socket.socket,
         scratch: memoryview,
         max_frame_bytes: int,
+        max_unsent_bytes: int,
     ) -> None:
         self._loop = loop
+        self._max_unsent_bytes = max_unsent_bytes
         self._socket = connected
         self._descriptor = connected.fileno()
         self._scratch = scratch
@@ -224,6 +234,7 @@ class _SocketConnection:
         self._outgoing: deque[Part] = deque()
         self._unsent_bytes = 0
         self._paused = False
+        self._held = False  # not reading until what is unsent has left
         self._reading = False
         self._writing = False
         self._closing = False
@@ -270,15 +281,17 @@ class _SocketConnection:
             self._read(True)
 
     def _deliver_waiting(self) -> None:
-        if self._paused or self._closed or not self._partial:
+        if self._paused or self._closed:
             return
-        waiting, self._partial = self._partial, b""
-        self._deliver(memoryview(bytearray(waiting)))
-        if not self._paused and not self._closed:
+        if self._partial:
+            waiting, self._partial = self._partial, b""
+            self._deliver(memoryview(bytearray(waiting)))
+        if not self._paused and not self._held and not self._closed:
             self._read(True)
 
     def _readable(self) -> None:
-        if self._paused:
+        if self._paused or self._unsent_bytes > self._max_unsent_bytes:
+            self._held = not self._paused
             self._read(False)
             return
         frame = self._frame
@@ -317,6 +330,10 @@ class _SocketConnection:
         end = len(data)
         while end - position >= 4:
             if self._paused:
+                break
+            if self._unsent_bytes > self._max_unsent_bytes:
+                self._held = True
+                self._read(False)
                 break
             (frame_bytes,) = _LENGTH.unpack_from(data, position)
             if not 0 <= frame_bytes <= self._max_frame_bytes:
@@ -381,6 +398,9 @@ class _SocketConnection:
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._descriptor)
+            if self._held:
+                self._held = False
+                self._loop.call_soon(self._deliver_waiting)
         if self._closing:
             self._finish(None)
 
