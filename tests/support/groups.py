@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from barnabas.wire.kafka.consumer_protocol import Subscription, encode_subscription
-
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import delete_groups, delete_offsets
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Now, Reply
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.records import encode_record
+from barnabas.wire.kafka.consumer_protocol import Subscription, encode_subscription
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
