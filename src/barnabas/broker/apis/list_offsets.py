@@ -27,6 +27,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 _SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _CONSUMER, _DEBUGGING_REPLICA = -1, -2
 _READ_COMMITTED = 1
+_LEADER_EPOCHS_FROM = 4
 _OFFSET_NOT_AVAILABLE_FROM = 5
 
 
@@ -51,7 +52,9 @@ def handle(node: Node, request: Request) -> None:
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
                 found = _find(node, name, message, partition)
                 if found is not None:
-                    answer.timestamp, answer.offset, answer.leader_epoch = found
+                    answer.timestamp, answer.offset, epoch = found
+                    if request.version >= _LEADER_EPOCHS_FROM:
+                        answer.leader_epoch = epoch
             except KafkaError as error:
                 code = error.code
                 if code is ErrorCode.OFFSET_NOT_AVAILABLE and request.version < _OFFSET_NOT_AVAILABLE_FROM:
