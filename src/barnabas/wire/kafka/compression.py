@@ -35,6 +35,11 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _LENGTH = struct.Struct(">i")
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+"""A frame of independent blocks of up to 64 KiB, without checksums: Java's reader refuses blocks that depend on others."""
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_STORED = 0x80000000
+_LZ4_LENGTH = struct.Struct("<I")
 _FIRST_OUTPUT_BYTES = 64 * 1024
 _OUTPUT_FULL = "failed to write whole buffer"
 
@@ -50,7 +55,7 @@ def compress(kind: CompressionType, data: Buffer, *, level: int | None = None) -
         case CompressionType.SNAPPY:
             return _compress_xerial(memoryview(data))
         case CompressionType.LZ4:
-            return bytes(cramjam.lz4.compress(data, level=4 if level is None else max(1, level)))
+            return _compress_lz4(memoryview(data), level)
         case CompressionType.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
 
@@ -114,6 +119,24 @@ def _compress_xerial(data: memoryview) -> bytes:
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
         parts += [_LENGTH.pack(len(block)), block]
+    return b"".join(parts)
+
+
+def _compress_lz4(data: memoryview, level: int | None) -> bytes:
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        plain = data[start : start + _LZ4_BLOCK_BYTES]
+        if level is None:
+            block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        else:
+            block = bytes(
+                cramjam.lz4.compress_block(plain, mode="high_compression", compression=level, store_size=False)
+            )
+        if len(block) < len(plain):
+            parts += [_LZ4_LENGTH.pack(len(block)), block]
+        else:
+            parts += [_LZ4_LENGTH.pack(len(plain) | _LZ4_STORED), bytes(plain)]
+    parts.append(_LZ4_LENGTH.pack(0))
     return b"".join(parts)
 
 
