@@ -13,6 +13,7 @@ PACKAGE = ROOT / "src" / "barnabas"
 
 # The only places that may touch the event loop, sockets, clocks, threads and the process: docs/contributing/design.md.
 EDGES = (
+    "__main__.py",
     "net/",
     "client/",
     "cli/",
@@ -26,6 +27,7 @@ EDGES = (
     "coordination/client.py",
     "coordination/admin.py",
     "broker/server.py",
+    "broker/upkeep.py",
     "broker/channels.py",
     "broker/controller/runner.py",
     "broker/groups/service.py",
