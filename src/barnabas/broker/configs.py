@@ -339,8 +339,9 @@ class Configs:
             try:
                 texts = encode_config(change(_texts(path, data)))
             except ConfigError as error:
-                resource = f"ConfigResource(type={'TOPIC' if kind == 'topics' else 'BROKER'}, name='{_shown(name)}')"
-                message = f"Invalid config value for resource {resource}: {error}"
+                if kind == "brokers":
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+                message = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{name}'): {error}"
                 raise KafkaError(ErrorCode.INVALID_CONFIG, message) from error
             if validate_only:
                 return
@@ -356,10 +357,6 @@ class Configs:
             CreateMode.PERSISTENT_SEQUENTIAL,
         )
         await client.run(note, retry=True)  # a note twice does no harm, a missing one would
-
-
-def _shown(name: str) -> str:
-    return "" if name == DEFAULT_ENTITY else name
 
 
 def _texts(path: str, data: bytes | None) -> dict[str, str]:
