@@ -39,13 +39,13 @@ def check_batch(records: Buffer, config: LogConfig, origin: int, now_ms: int) ->
     size = length + LOG_OVERHEAD_BYTES
     if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch's length cannot be {length}")
+    if size != available:
+        _check_rest(records, size, available)
     if size > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"The record batch has {size} bytes, max.message.bytes allows {config.max_message_bytes}",
         )
-    if size != available:
-        _check_rest(records, size, available)
     with memoryview(records) as view:
         if crc32c(view[_CRC_START:size]) != crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {crc})")
