@@ -104,6 +104,9 @@ class RawClient:
     def close(self) -> None:
         self.socket.close()
 
+    def __del__(self) -> None:
+        self.close()  # servers that are killed leave their clients behind
+
 
 @dataclass
 class CoordinationProcess:

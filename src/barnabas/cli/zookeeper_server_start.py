@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import sys
@@ -78,6 +79,9 @@ async def _serve(settings: Values) -> int:
         loop.add_signal_handler(number, stop.set)
     server = CoordinationServer(settings)
     await server.start()
+    # The tree's nodes hold no cycles: to walk them all, again and again, would cost pauses and find nothing.
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
     stopped = asyncio.create_task(stop.wait())
     failed = asyncio.create_task(server.wait_failed())
     try:

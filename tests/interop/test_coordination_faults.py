@@ -1,0 +1,264 @@
+"""The coordination server killed, fed with hostile bytes, and on a disk that fails."""
+
+import contextlib
+import os
+import random
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from barnabas.wire.jute.codec import decode
+from barnabas.wire.jute.frames import encode_connect_request, encode_request
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import (
+    OPEN_ACL,
+    ConnectRequest,
+    CreateRequest,
+    GetChildrenRequest,
+    GetChildrenResponse,
+    GetDataRequest,
+    GetDataResponse,
+    SetDataRequest,
+)
+from support.coordination import CoordinationProcess, RawClient, coordination_server, four_letter_word
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop, pytest.mark.fault]
+
+OPEN = list(OPEN_ACL)
+TRIALS = int(os.environ.get("BARNABAS_KILL_TRIALS", "3"))
+
+
+class Writer(threading.Thread):
+    """Creates nodes and counts one up until the server dies; remembers what was acknowledged."""
+
+    def __init__(self, port: int, name: str) -> None:
+        super().__init__(daemon=True)
+        self.port = port
+        self.prefix = name
+        self.created: list[str] = []
+        self.version = -1
+        self.sent = 0
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, EOFError):
+            client = RawClient(self.port)
+            assert client.call(OpCode.CREATE, CreateRequest(f"/{self.prefix}", b"", OPEN, 0))[1] == 0
+            for number in range(1_000_000):
+                path = f"/{self.prefix}/n{number}"
+                client.send(OpCode.CREATE, CreateRequest(path, path.encode(), OPEN, 0))
+                client.send(OpCode.SET_DATA, SetDataRequest(f"/{self.prefix}", b"%d" % number, number))
+                self.sent = number + 1
+                assert client.receive()[2] == 0
+                self.created.append(path)
+                assert client.receive()[2] == 0
+                self.version = number + 1
+
+
+def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+    """kill -9 under load, again and again: every acknowledged node and version is there after the restart."""
+    rng = random.Random(7)
+    acknowledged = 0
+    with coordination_server(tmp_path, snapCount=500, preAllocSize=64) as server:
+        for trial in range(TRIALS):
+            writers = [Writer(server.port, f"t{trial}w{number}") for number in range(3)]
+            for writer in writers:
+                writer.start()
+            time.sleep(rng.uniform(0.3, 1.0))  # the moment of the kill is what varies
+            server.kill()
+            for writer in writers:
+                writer.join(10)
+            server.start()
+            client = RawClient(server.port)
+            for writer in writers:
+                acknowledged += check(client, writer)
+            client.close()
+    assert acknowledged > 100 * TRIALS
+
+
+def check(client: RawClient, writer: Writer) -> int:
+    for path in writer.created:
+        _, err, body = client.call(OpCode.GET_DATA, GetDataRequest(path, False))
+        assert err == 0, f"{path} was acknowledged and is lost"
+        assert decode(GetDataResponse, body).data == path.encode()
+    _, err, body = client.call(OpCode.GET_DATA, GetDataRequest(f"/{writer.prefix}", False))
+    stat = decode(GetDataResponse, body).stat
+    assert writer.version <= stat.version <= writer.sent
+    _, _, body = client.call(OpCode.GET_CHILDREN, GetChildrenRequest(f"/{writer.prefix}", False))
+    assert len(writer.created) <= len(decode(GetChildrenResponse, body).children) <= writer.sent
+    return len(writer.created)
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_a_failed_sync_stops_the_server_without_an_acknowledgement(tmp_path: Path) -> None:
+    """EIO from fdatasync: no reply, the process ends with 1 and says why; what was acknowledged is there."""
+    with coordination_server(tmp_path, start=False) as server:
+        plain = list(server.command)
+        server.command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"]
+        server.command += ["-e", "inject=fdatasync:error=EIO:when=8+", *plain]
+        server.start()
+        client = RawClient(server.port)
+        made = 0
+        with contextlib.suppress(EOFError, OSError):
+            while made < 100:
+                assert client.call(OpCode.CREATE, CreateRequest(f"/n{made}", b"", OPEN, 0))[1] == 0
+                made += 1
+        assert 0 < made < 10
+        assert server.process.wait(10) == 1
+        assert "cannot be written" in server.log
+        server.command = plain
+        server.start()
+        client = RawClient(server.port)
+        for number in range(made):
+            assert client.call(OpCode.GET_DATA, GetDataRequest(f"/n{number}", False))[1] == 0
+
+
+# Hostile bytes
+
+LIMIT = 1_048_575
+CONNECT = bytes(encode_connect_request(ConnectRequest(0, 0, 10_000, 0, bytes(16))))
+
+
+def resident_kb(server: CoordinationProcess) -> int:
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0])
+
+
+def is_closed_within(connection: socket.socket, seconds: float) -> bool:
+    connection.settimeout(seconds)
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def test_frames_that_cannot_be_are_answered_with_a_closed_connection(tmp_path: Path) -> None:
+    """Sizes below zero and beyond the limit, before and after the session is there; others are served on."""
+    with coordination_server(tmp_path) as server:
+        healthy = RawClient(server.port)
+        healthy.call(OpCode.CREATE, CreateRequest("/a", b"x", OPEN, 0))
+        before_kb = resident_kb(server)
+        for established in (False, True):
+            for size in (-(1 << 31), -1, LIMIT + 1, (1 << 31) - 1):
+                with socket.create_connection(("127.0.0.1", server.port)) as hostile:
+                    if established:
+                        hostile.sendall(CONNECT)
+                        assert hostile.recv(100)
+                    hostile.sendall(struct.pack(">i", size) + b"x" * 100)
+                    assert is_closed_within(hostile, 1), (established, size)
+                assert healthy.call(OpCode.GET_DATA, GetDataRequest("/a", False))[1] == 0
+        for body in (b"", b"\0", b"\0" * 3, b"\xff" * 44, b"\0" * 2000):
+            with socket.create_connection(("127.0.0.1", server.port)) as hostile:
+                hostile.sendall(struct.pack(">i", len(body)) + body)
+                assert is_closed_within(hostile, 1), body[:10]
+        assert resident_kb(server) - before_kb < 16 * 1024
+
+
+def test_lengths_inside_of_requests_cost_no_memory(tmp_path: Path) -> None:
+    """Counts of 20 million and the like in each field: an error, and the connection goes on or is closed."""
+    with coordination_server(tmp_path) as server:
+        before_kb = resident_kb(server)
+        for lie in (-2, -1, 1000, 20_000_000, (1 << 31) - 1):
+            count = struct.pack(">i", lie)
+            for opcode, head in (
+                (OpCode.GET_DATA, b""),
+                (OpCode.CREATE, b"\0\0\0\x02/a"),
+                (OpCode.CREATE, b"\0\0\0\x02/a\0\0\0\0"),
+                (OpCode.SET_WATCHES, bytes(8)),
+                (OpCode.SET_ACL, b"\0\0\0\x02/a"),
+                (OpCode.MULTI, b"\0\0\0\x01\0\xff\xff\xff\xff"),
+            ):
+                client = RawClient(server.port)
+                _, err, _ = client.call(opcode, head + count)
+                assert err < 0, (lie, opcode)
+                client.close()
+        assert resident_kb(server) - before_kb < 16 * 1024
+        assert four_letter_word(server.port, b"ruok") == b"imok"
+
+
+def test_connections_of_one_address_are_limited_and_silent_ones_closed(tmp_path: Path) -> None:
+    """maxClientCnxns, and the time a connection has to ask for a session."""
+    with coordination_server(tmp_path, maxClientCnxns=20, sessionlessConnectionTimeout=1500) as server:
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+        with socket.create_connection(("127.0.0.1", server.port)) as extra:
+            assert is_closed_within(extra, 1)
+        for each in silent:
+            assert is_closed_within(each, 5)
+            each.close()
+        eventually(lambda: four_letter_word(server.port, b"ruok") == b"imok")
+
+
+def test_a_client_that_asks_and_does_not_listen_costs_bounded_memory(tmp_path: Path) -> None:
+    """A megabyte per reply, a thousand requests, nothing read."""
+    with coordination_server(tmp_path) as server:
+        client = RawClient(server.port)
+        client.call(OpCode.CREATE, CreateRequest("/big", b"x" * 1_000_000, OPEN, 0))
+        before_kb = resident_kb(server)
+        for number in range(1000):
+            client.socket.sendall(encode_request(number, OpCode.GET_DATA, GetDataRequest("/big", False)))
+        assert four_letter_word(server.port, b"ruok") == b"imok"
+        time.sleep(0.3)  # let it fill what it would fill
+        assert resident_kb(server) - before_kb < 64 * 1024
+        with RawClient(server.port).socket:
+            assert four_letter_word(server.port, b"ruok") == b"imok"
+        client.close()
+
+
+def test_a_deep_tree_is_made_and_removed(tmp_path: Path) -> None:
+    """Five hundred levels; nothing recurses."""
+    with coordination_server(tmp_path) as server:
+        client = RawClient(server.port)
+        path = ""
+        for _ in range(500):
+            path += "/d"
+            assert client.call(OpCode.CREATE, CreateRequest(path, b"", OPEN, 0))[1] == 0
+        server.kill()
+        server.start()
+        client = RawClient(server.port)
+        assert client.call(OpCode.GET_DATA, GetDataRequest(path, False))[1] == 0
+
+
+# Wrong configurations
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"server.1": "a:1:2", "server.2": "b:1:2"}, "ensembles are not supported yet"),
+        ({"tickTime": "soon"}, "tickTime"),
+        ({"clientPort": "99999"}, "clientPort"),
+        ({"dataDir": "/proc/nowhere"}, "/proc/nowhere"),
+        ({"minSessionTimeout": "9000", "maxSessionTimeout": "100"}, "minSessionTimeout"),
+    ],
+    ids=["ensemble", "number", "port", "directory", "bounds"],
+)
+def test_a_configuration_that_cannot_be_used_is_explained(tmp_path: Path, change: dict[str, str], said: str) -> None:
+    """Exit code 1 and one line that names the setting, no traceback."""
+    with coordination_server(tmp_path, start=False, **change) as server:
+        done = subprocess.run(server.command, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_or_directory_in_use_is_explained(tmp_path: Path) -> None:
+    """A second server on the same settings ends at once."""
+    with coordination_server(tmp_path) as server:
+        done = subprocess.run(server.command, capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 1
+        assert "another server uses the data directory" in done.stderr
+        other = [*server.command, "--override", f"dataDir={tmp_path / 'other'}"]
+        done = subprocess.run(other, capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 1
+        assert f"{server.port} (clientPort)" in done.stderr
+        assert server.stop() == 0
