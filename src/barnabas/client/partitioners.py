@@ -12,6 +12,7 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.client.codecs import load_dotted
+from barnabas.client.errors import ClientError
 
 __all__ = ["Chooser", "chooser"]
 
@@ -38,7 +39,13 @@ class Chooser:
         known = self._counts.get(topic)
         now = time.monotonic()
         if known is None or now > known[1]:
-            known = self._counts[topic] = (self._count_partitions(topic), now + _COUNT_AGE_S)
+            try:
+                count = self._count_partitions(topic)
+            except ClientError:
+                if known is None:
+                    raise
+                count = known[0]  # the cluster does not answer now: go on with what was true
+            known = self._counts[topic] = (count, now + _COUNT_AGE_S)
         return known[0]
 
 

@@ -28,6 +28,8 @@ OnDelivery = Callable[[Delivery | None, ClientError | None], None]
 
 _POLL_S = 0.05  # another thread may serve the report we wait for, so look again this often
 _SENDS_A_POLL = 64
+_METADATA_S = 10.0
+_BEING_MADE = ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC")
 _NO_TIMESTAMP = 0  # confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 
 
@@ -293,13 +295,18 @@ class Producer:
         self._unseen.pop(id(receipt), None)
 
     def _count_partitions(self, topic: str) -> int:
-        try:
-            found = self.librdkafka.list_topics(topic, timeout=30).topics[topic]
-        except confluent_kafka.KafkaException as error:
-            raise from_librdkafka(error.args[0], f"cannot learn the partitions of {topic}") from error
-        if found.error is not None:
-            raise from_librdkafka(found.error, f"cannot learn the partitions of {topic}")
-        return len(found.partitions)
+        """Asks the cluster, which may be making the topic this moment because it was asked for."""
+        end = time.monotonic() + _METADATA_S
+        while True:
+            try:
+                found = self.librdkafka.list_topics(topic, timeout=_METADATA_S).topics[topic]
+            except confluent_kafka.KafkaException as error:
+                raise from_librdkafka(error.args[0], f"cannot learn the partitions of {topic}") from error
+            if found.error is None and found.partitions:
+                return len(found.partitions)
+            if found.error is not None and (time.monotonic() >= end or found.error.name() not in _BEING_MADE):
+                raise from_librdkafka(found.error, f"cannot learn the partitions of {topic}")
+            time.sleep(_POLL_S)
 
 
 def _reason(error: Exception) -> str:
