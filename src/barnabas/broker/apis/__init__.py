@@ -16,7 +16,9 @@ from barnabas.wire.kafka.errors import ErrorCode
 __all__ = ["MODULES", "ApiHandler", "load_handlers"]
 
 MODULES = (
+    "allocate_producer_ids",
     "alter_configs",
+    "alter_partition",
     "api_versions",
     "controlled_shutdown",
     "create_partitions",

@@ -1,0 +1,37 @@
+"""AllocateProducerIds (API key 67, KIP-730): a broker asks the controller for its next block of producer ids.
+
+Our own brokers claim their blocks themselves; Apache's brokers beside them ask.
+"""
+
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.later import answer_later
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+__all__ = ["API"]
+
+
+def _handle(node: Node, request: Request) -> None:
+    message: AllocateProducerIdsRequest = request.message
+    if not node.controller.is_active:
+        request.fail(ErrorCode.NOT_CONTROLLER)
+        return
+    broker = node.controller.state.brokers.get(message.broker_id)
+    if broker is None:
+        request.fail(ErrorCode.BROKER_ID_NOT_REGISTERED)
+    elif broker.epoch != message.broker_epoch:
+        request.fail(ErrorCode.STALE_BROKER_EPOCH)
+    else:
+        answer_later(node, request, _allocate(node, request, message.broker_id))
+
+
+async def _allocate(node: Node, request: Request, broker: int) -> None:
+    block = await node.controller.allocate_producer_ids(broker)
+    request.reply(
+        AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.last - block.first + 1)
+    )
+
+
+API = ApiHandler(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, _handle, inter_broker=True)

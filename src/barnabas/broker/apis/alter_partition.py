@@ -1,0 +1,92 @@
+"""AlterPartition (API key 56, KIP-497): leaders tell the controller how their in-sync sets changed.
+
+Versions 0 to 3, by topic id from 2 on. The controller writes each change under the partition epoch it was based on.
+"""
+
+from collections.abc import Mapping
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.later import answer_later
+from barnabas.broker.controller.decisions import IsrChange
+from barnabas.broker.node import Node, Request
+from barnabas.broker.znodes import LeaderAndIsr
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestTopicData,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+
+__all__ = ["API"]
+
+_IDS_FROM_VERSION = 2
+_EPOCHS_FROM_VERSION = 3
+
+
+def _handle(node: Node, request: Request) -> None:
+    if not node.controller.is_active:
+        request.fail(ErrorCode.NOT_CONTROLLER)
+        return
+    answer_later(node, request, _alter(node, request, request.message))
+
+
+async def _alter(node: Node, request: Request, message: AlterPartitionRequest) -> None:
+    names = {topic_id: name for name, topic_id in node.controller.state.topic_ids.items()}
+    changes: list[IsrChange] = []
+    asked: list[tuple[AlterPartitionRequestTopicData, str | None]] = []
+    for topic in message.topics:
+        name = names.get(topic.topic_id) if request.version >= _IDS_FROM_VERSION else topic.topic_name
+        asked.append((topic, name))
+        if name is None:
+            continue
+        for entry in topic.partitions:
+            if request.version >= _EPOCHS_FROM_VERSION:
+                isr = tuple(member.broker_id for member in entry.new_isr_with_epochs)
+            else:
+                isr = tuple(entry.new_isr)
+            changes.append(
+                IsrChange(
+                    TopicPartition(name, entry.partition_index),
+                    entry.leader_epoch,
+                    isr,
+                    entry.leader_recovery_state,
+                    entry.partition_epoch,
+                )
+            )
+    answers = await node.controller.alter_isr(message.broker_id, message.broker_epoch, changes)
+    request.reply(AlterPartitionResponse(topics=[_answer(topic, name, answers) for topic, name in asked]))
+
+
+def _answer(
+    topic: AlterPartitionRequestTopicData,
+    name: str | None,
+    answers: Mapping[TopicPartition, LeaderAndIsr | ErrorCode],
+) -> AlterPartitionResponseTopicData:
+    partitions = []
+    for entry in topic.partitions:
+        answer: LeaderAndIsr | ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
+        if name is not None:
+            answer = answers[TopicPartition(name, entry.partition_index)]
+        if isinstance(answer, ErrorCode):
+            partitions.append(
+                AlterPartitionResponsePartitionData(partition_index=entry.partition_index, error_code=answer)
+            )
+        else:
+            partitions.append(
+                AlterPartitionResponsePartitionData(
+                    partition_index=entry.partition_index,
+                    leader_id=answer.leader,
+                    leader_epoch=answer.leader_epoch,
+                    isr=list(answer.isr),
+                    leader_recovery_state=answer.recovery_state,
+                    partition_epoch=answer.version,
+                )
+            )
+    return AlterPartitionResponseTopicData(topic_name=topic.topic_name, topic_id=topic.topic_id, partitions=partitions)
+
+
+API = ApiHandler(ApiKey.ALTER_PARTITION, 0, 3, _handle, inter_broker=True)
