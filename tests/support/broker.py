@@ -1,0 +1,205 @@
+"""A broker's data path without sockets: real logs, real codecs, manual time; frames in, frames out."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from barnabas.base.files import FileSlice, OsFiles
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.broker import settings as broker_settings
+from barnabas.broker.apis import load_handlers
+from barnabas.broker.apis.api_versions import advertised
+from barnabas.broker.apis.fetch_sessions import FetchSessions
+from barnabas.broker.dispatch import ClientConnection, Dispatcher
+from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.node import Node
+from barnabas.broker.parked import Parked
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.replication.manager import LeadershipOutcome, ReplicaManager
+from barnabas.broker.replication.partition import Partition, StateChange
+from barnabas.log.log_dirs import LogDirs
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.api import api
+from barnabas.wire.kafka.batch import Record, build_batch
+from barnabas.wire.kafka.codec import decode
+from barnabas.wire.kafka.frames import decode_response_header, encode_request
+
+DATA_PATH_APIS = (
+    "api_versions",
+    "delete_records",
+    "describe_log_dirs",
+    "fetch",
+    "init_producer_id",
+    "leader_and_isr",
+    "list_offsets",
+    "offset_for_leader_epoch",
+    "produce",
+    "stop_replica",
+    "update_metadata",
+)
+START_MS = 1_700_000_000_000
+
+
+def batch(*values: bytes, timestamp_ms: int = START_MS, **options: Any) -> bytearray:
+    """A record batch of values without keys."""
+    return build_batch([Record(n, timestamp_ms, None, value, []) for n, value in enumerate(values)], **options)
+
+
+class ManualClock:
+    """Both clocks advance when the test says so."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def wall_ms(self) -> int:
+        return START_MS + self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+class ManualTimers:
+    """A `CallLater` that fires when the clock is moved."""
+
+    class Timer:
+        """One call to come."""
+
+        def __init__(self, due_ms: int, callback: Callable[[], object]) -> None:
+            self.due_ms = due_ms
+            self.callback: Callable[[], object] | None = callback
+
+        def cancel(self) -> None:
+            self.callback = None
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.pending: list[ManualTimers.Timer] = []
+
+    def __call__(self, delay_ms: int, callback: Callable[[], object]) -> "ManualTimers.Timer":
+        timer = ManualTimers.Timer(self.clock.now_ms + delay_ms, callback)
+        self.pending.append(timer)
+        return timer
+
+    def advance(self, by_ms: int) -> None:
+        self.clock.now_ms += by_ms
+        due = [timer for timer in self.pending if timer.due_ms <= self.clock.now_ms]
+        self.pending = [timer for timer in self.pending if timer.due_ms > self.clock.now_ms]
+        for timer in due:
+            if timer.callback is not None:
+                timer.callback()
+
+
+class Wire:
+    """A client's connection: requests as messages in, responses as messages out."""
+
+    peer = ("127.0.0.1", 50000)
+    local = ("127.0.0.1", 9092)
+    unsent_bytes = 0
+
+    def __init__(self) -> None:
+        self.handler: ClientConnection
+        self.sent: list[bytes] = []
+        self.is_closed = False
+        self.is_paused = False
+        self.asked: list[tuple[int, int]] = []
+        self.correlation_id = 0
+
+    # The Connection protocol
+
+    def send(self, parts: Sequence[Any]) -> None:
+        self.sent.append(b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts))
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+
+    def close(self, *, after_sending: bool = False) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self.handler.closed(None)
+
+    # For tests
+
+    def post(self, message: Any, version: int) -> None:
+        """Hand a request in."""
+        self.correlation_id += 1
+        frame = b"".join(bytes(part) for part in encode_request(message, version, self.correlation_id, "test"))
+        self.asked.append((message.API_KEY, version))
+        self.handler.frame(memoryview(bytearray(frame[4:])))
+
+    def answer(self) -> Any:
+        """The oldest response that was not taken yet; None when there is none."""
+        if not self.sent:
+            return None
+        frame = self.sent.pop(0)
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        api_key, version = self.asked.pop(0)
+        header = decode_response_header(frame[4:], api_key, version)
+        return decode(api(api_key).response, version, memoryview(frame), 4 + header.body_offset)
+
+    def ask(self, message: Any, version: int) -> Any:
+        """A request and its response, which must come at once."""
+        self.post(message, version)
+        response = self.answer()
+        assert response is not None, "no answer yet"
+        return response
+
+
+class DataPath:
+    """A node of one broker (id 0) with real log dirs."""
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+        node = self.node = Node()
+        node.broker_id = 0
+        node.settings = broker_settings.DEFINITIONS.parse({"zookeeper.connect": "nowhere:1", **(settings or {})})
+        self.clock = ManualClock()
+        node.clock = self.clock
+        node.rng = Random(7)
+        node.files = OsFiles()
+        self.timers = ManualTimers(self.clock)
+        node.call_later = self.timers
+        node.parked = Parked(self.timers)
+        node.metadata = MetadataCache("cluster")
+        self.configs: dict[str, LogConfig] = {}
+        node.log_dirs = LogDirs(node.files, [str(directory)], LogConfig(), broker_id=0, cluster_id="cluster")
+        node.log_dirs.load(self.clock.wall_ms(), self.configs)
+        node.replicas = ReplicaManager(
+            0,
+            node.log_dirs,
+            node.parked,
+            log_config=lambda topic: self.configs.get(topic, LogConfig()),
+            is_known=lambda name: node.metadata.partition(name) is not None,
+            lag_time_max_ms=30_000,
+        )
+        node.fetch_sessions = FetchSessions(10, node.rng)
+        node.producer_ids = ProducerIds(node)
+        self.dispatcher = Dispatcher(node, load_handlers(DATA_PATH_APIS))
+        node.api_versions = advertised(self.dispatcher.handlers)
+
+    def connect(self) -> Wire:
+        wire = Wire()
+        wire.handler = self.dispatcher.accept("PLAINTEXT", wire)
+        return wire
+
+    def lead(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        epoch: int = 0,
+        leader: int = 0,
+        replicas: tuple[int, ...] = (0,),
+        isr: tuple[int, ...] | None = None,
+        topic_id: Uuid = ZERO_UUID,
+    ) -> Partition:
+        """Give a partition its leader, as the controller would."""
+        change = StateChange(leader, epoch, epoch, 1, replicas, replicas if isr is None else isr)
+        outcome = LeadershipOutcome()
+        name = TopicPartition(topic, partition)
+        code = self.node.replicas.change_state(name, topic_id, change, self.clock.wall_ms(), outcome)
+        assert not code, code
+        self.node.replicas.announce(outcome)
+        return self.node.replicas.partition(name)
