@@ -98,7 +98,7 @@ class Wire:
     unsent_bytes = 0
 
     def __init__(self) -> None:
-        self.handler: ClientConnection
+        self.handler: ClientConnection | None = None
         self.sent: list[bytes] = []
         self.is_closed = False
         self.is_paused = False
@@ -119,7 +119,8 @@ class Wire:
     def close(self, *, after_sending: bool = False) -> None:
         if not self.is_closed:
             self.is_closed = True
-            self.handler.closed(None)
+            if self.handler is not None:
+                self.handler.closed(None)
 
     # For tests
 
@@ -182,6 +183,8 @@ class DataPath:
     def connect(self) -> Wire:
         wire = Wire()
         wire.handler = self.dispatcher.accept("PLAINTEXT", wire)
+        if wire.is_closed:  # refused while it was being accepted; a real connection tells of it later
+            wire.handler.closed(None)
         return wire
 
     def lead(

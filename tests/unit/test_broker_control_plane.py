@@ -1,0 +1,237 @@
+"""LeaderAndIsr, StopReplica and UpdateMetadata: epochs, roles, deletion; and what dispatch does with bad requests."""
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.replication.partition import Follower, FollowerProgress, Leader, Partition
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.kafka.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.wire.kafka.messages.metadata import MetadataRequest
+from barnabas.wire.kafka.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
+from support.broker import DataPath, Wire, batch
+
+T0 = TopicPartition("t", 0)
+TOPIC_ID = Uuid(bytes(range(16)))
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> DataPath:
+    return DataPath(tmp_path)
+
+
+def leader_and_isr(
+    wire: Wire,
+    leader_epoch: int,
+    *,
+    leader: int = 0,
+    replicas: tuple[int, ...] = (0, 1),
+    controller_epoch: int = 1,
+    broker_epoch: int = -1,
+    topic_id: Uuid = TOPIC_ID,
+    version: int = 7,
+) -> ErrorCode:
+    state = LeaderAndIsrPartitionState(
+        partition_index=0,
+        controller_epoch=controller_epoch,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=list(replicas),
+        partition_epoch=leader_epoch,
+        replicas=list(replicas),
+    )
+    request = LeaderAndIsrRequest(
+        controller_id=0,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker_epoch,
+        topic_states=[LeaderAndIsrTopicState(topic_name="t", topic_id=topic_id, partition_states=[state])],
+    )
+    response = wire.ask(request, version)
+    if response.error_code:
+        return ErrorCode(response.error_code)
+    errors = response.partition_errors or response.topics[0].partition_errors
+    return ErrorCode(errors[0].error_code)
+
+
+def stop_replica(wire: Wire, leader_epoch: int, *, delete: bool, controller_epoch: int = 1) -> ErrorCode:
+    state = StopReplicaPartitionState(partition_index=0, leader_epoch=leader_epoch, delete_partition=delete)
+    request = StopReplicaRequest(
+        controller_id=0,
+        controller_epoch=controller_epoch,
+        topic_states=[StopReplicaTopicState(topic_name="t", partition_states=[state])],
+    )
+    response = wire.ask(request, 4)
+    return ErrorCode(response.error_code or response.partition_errors[0].error_code)
+
+
+def test_roles_follow_rising_leader_epochs(broker: DataPath) -> None:
+    """A later epoch changes the role; the same or an earlier one is old news."""
+    wire = broker.connect()
+    assert leader_and_isr(wire, 0) is ErrorCode.NONE
+    partition = broker.node.replicas.partition(T0)
+    assert isinstance(partition.role, Leader)
+    assert leader_and_isr(wire, 0) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert leader_and_isr(wire, 2, leader=1) is ErrorCode.NONE
+    assert isinstance(partition.role, Follower)
+    assert leader_and_isr(wire, 1) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert partition.leader_id == 1
+
+
+@pytest.mark.parametrize("version", [2, 4, 5, 7])
+def test_versions_answer_by_name_or_by_topic_id(broker: DataPath, version: int) -> None:
+    """From 5 on by topic id."""
+    assert leader_and_isr(broker.connect(), 0, version=version) is ErrorCode.NONE
+
+
+def test_an_old_controller_and_news_for_an_earlier_life_are_refused(broker: DataPath) -> None:
+    """Neither may change anything."""
+    wire = broker.connect()
+    broker.node.broker_epoch = 50
+    assert leader_and_isr(wire, 0, controller_epoch=5, broker_epoch=50) is ErrorCode.NONE
+    assert leader_and_isr(wire, 1, controller_epoch=4, broker_epoch=50) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert leader_and_isr(wire, 1, controller_epoch=5, broker_epoch=49) is ErrorCode.STALE_BROKER_EPOCH
+    assert stop_replica(wire, 9, delete=True, controller_epoch=4) is ErrorCode.STALE_CONTROLLER_EPOCH
+    update = UpdateMetadataRequest(controller_id=0, controller_epoch=4, broker_epoch=50)
+    assert wire.ask(update, 8).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert broker.node.replicas.partition(T0).leader_epoch == 0
+
+
+def test_another_topic_of_the_same_name_is_refused(broker: DataPath) -> None:
+    """A recreated topic has another id; its data must not mix with the old one's."""
+    wire = broker.connect()
+    leader_and_isr(wire, 0)
+    assert leader_and_isr(wire, 1, topic_id=Uuid(bytes(16)[:15] + b"\7")) is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_partition_that_is_not_ours_is_refused(broker: DataPath) -> None:
+    """The controller's list of replicas must name this broker."""
+    assert leader_and_isr(broker.connect(), 0, replicas=(1, 2), leader=1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.node.replicas.get(T0) is None
+
+
+def test_gained_and_lost_leadership_is_announced(broker: DataPath) -> None:
+    """Once for each change, with the partitions of one request together."""
+    heard: list[tuple[list[TopicPartition], list[TopicPartition]]] = []
+
+    def told(gained: list[Partition], lost: list[Partition]) -> None:
+        heard.append(([partition.name for partition in gained], [partition.name for partition in lost]))
+
+    broker.node.replicas.on_leadership(told)
+    wire = broker.connect()
+    leader_and_isr(wire, 0)
+    leader_and_isr(wire, 1)
+    leader_and_isr(wire, 2, leader=1)
+    leader_and_isr(wire, 3)
+    stop_replica(wire, -2, delete=True)
+    assert heard == [([T0], []), ([], [T0]), ([T0], []), ([], [T0])]
+
+
+def test_a_deleted_partition_is_gone_with_its_folder(broker: DataPath, tmp_path: Path) -> None:
+    """The folder is renamed at once; a new topic of that name starts empty."""
+    wire = broker.connect()
+    leader_and_isr(wire, 3, replicas=(0,))
+    broker.node.replicas.append(T0, batch(b"a"), acks=1, now_ms=0)
+    assert stop_replica(wire, 2, delete=True) is ErrorCode.FENCED_LEADER_EPOCH
+    assert stop_replica(wire, -2, delete=True) is ErrorCode.NONE
+    assert broker.node.replicas.get(T0) is None
+    assert not (tmp_path / "t-0").exists()
+    assert leader_and_isr(wire, 0, topic_id=Uuid(bytes(15) + b"\3"), replicas=(0,)) is ErrorCode.NONE
+    assert broker.node.replicas.partition(T0).log.log_end_offset == 0
+
+
+def test_a_stopped_replica_keeps_its_data(broker: DataPath, tmp_path: Path) -> None:
+    """Without the word delete nothing is removed."""
+    wire = broker.connect()
+    leader_and_isr(wire, 0, replicas=(0,))
+    assert stop_replica(wire, 0, delete=False) is ErrorCode.NONE
+    assert (tmp_path / "t-0").exists()
+
+
+def test_the_committable_offset_is_the_least_of_the_replicas_that_count() -> None:
+    """ISR members count, and others while they are caught up; a laggard outside does not."""
+    leader = Leader(0, frozenset({0, 1}))
+    leader.followers = {
+        1: FollowerProgress(log_end_offset=7, last_caught_up_ms=0),
+        2: FollowerProgress(log_end_offset=3, last_caught_up_ms=0),
+    }
+    assert leader.committable_offset(10, 100_000, 30_000) == 7
+    assert leader.committable_offset(10, 20_000, 30_000) == 3
+    leader.pending_isr = frozenset({0, 1, 2})
+    assert leader.committable_offset(10, 100_000, 30_000) == 3
+
+
+def test_a_follower_counts_as_caught_up_at_the_time_of_the_fetch_it_kept_up_with() -> None:
+    """A follower that always lags by one fetch under a steady load is in sync all the same."""
+    progress = FollowerProgress()
+    progress.fetched(0, 0, 10, 1000)
+    assert progress.last_caught_up_ms == 0
+    progress.fetched(10, 0, 20, 2000)
+    assert progress.last_caught_up_ms == 1000
+    progress.fetched(20, 0, 20, 3000)
+    assert progress.last_caught_up_ms == 3000
+
+
+def test_the_high_watermark_never_falls_while_a_leader_leads(broker: DataPath) -> None:
+    """A replica that joins the ISR behind the watermark does not pull it back."""
+    partition = broker.lead("t", replicas=(0, 1), isr=(0,))
+    partition.role.followers[1].last_caught_up_ms = -(10**12)
+    broker.node.replicas.append(T0, batch(b"a"), acks=1, now_ms=broker.clock.wall_ms())
+    assert partition.log.high_watermark == 1
+    broker.node.replicas.follower_fetched(T0, 1, 0, 0, broker.clock.wall_ms())
+    assert partition.log.high_watermark == 1
+
+
+def test_bytes_that_are_no_request_close_the_connection(broker: DataPath) -> None:
+    """Header or body, cut or lying: no answer, no exception."""
+    for data in (b"", b"\0", b"\0\0\0\x09\0\0\0\1\0\4ab", b"\0\1\0\x0c\0\0\0\1\xff\xff\0" + b"\xff" * 40):
+        wire = broker.connect()
+        wire.handler.frame(memoryview(bytearray(data)))
+        assert (wire.is_closed, wire.sent) == (True, [])
+    assert not broker.dispatcher.connections
+
+
+def test_unknown_apis_and_versions_close_the_connection(broker: DataPath) -> None:
+    """As Apache's brokers do: what is not advertised is not answered."""
+    wire = broker.connect()
+    wire.post(MetadataRequest(), 9)  # not among this node's handlers
+    assert (wire.is_closed, wire.sent) == (True, [])
+    wire = broker.connect()
+    wire.handler.frame(memoryview(bytearray(b"\x03\xe7\0\0\0\0\0\1\xff\xff")))
+    assert wire.is_closed
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(broker: DataPath) -> None:
+    """So that newer clients can step down (KIP-511)."""
+    wire = broker.connect()
+    wire.handler.frame(memoryview(bytearray(b"\0\x12\0\x63\0\0\0\5\0\1x\0")))
+    wire.asked.append((18, 0))
+    answer = wire.answer()
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(entry.api_key, entry.min_version, entry.max_version) for entry in answer.api_keys] == [(18, 0, 4)]
+    assert not wire.is_closed
+
+
+def test_a_client_name_that_is_no_word_is_an_invalid_request(broker: DataPath) -> None:
+    """KIP-511's rule for names and versions."""
+    answer = broker.connect().ask(ApiVersionsRequest(client_software_name="no good", client_software_version="1"), 3)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_connections_of_one_address_are_capped(tmp_path: Path) -> None:
+    """The one too many is closed at once; when another goes there is room again."""
+    broker = DataPath(tmp_path, {"max.connections.per.ip": "2"})
+    first, second, third = broker.connect(), broker.connect(), broker.connect()
+    assert (first.is_closed, second.is_closed, third.is_closed) == (False, False, True)
+    first.close()
+    assert not broker.connect().is_closed
