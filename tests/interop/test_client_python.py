@@ -1,0 +1,242 @@
+"""The Python clients on our broker and on Apache's."""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.base.ids import TopicPartition
+from barnabas.client import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    Producer,
+)
+from barnabas.client.consumer import DeserializationError
+from support.reference import apache_cluster, apache_tool, needs_reference
+from support.servers import up
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module", params=["ours", pytest.param("apache", marks=[pytest.mark.java, needs_reference])])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A cluster of one broker."""
+    directory = tmp_path_factory.mktemp(request.param)
+    with up(directory) if request.param == "ours" else apache_cluster(directory) as cluster:
+        yield cluster.bootstrap
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    """A new topic of three partitions."""
+    name = f"topic-{next(_numbers)}"
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        assert admin.create_topic(name, partitions=3, replication_factor=1)
+        assert not admin.create_topic(name, if_not_exists=True)
+    return name
+
+
+class Lines:
+    """The notes' batch by hand: lines joined to one message, and taken apart."""
+
+    def encode(self, lines: list[str]) -> bytes:
+        return "\n".join(lines).encode()
+
+    def decode(self, data: bytes) -> list[str]:
+        return data.decode().split("\n")
+
+
+def read(bootstrap: str, topic: str, count: int, **options: object) -> list[object]:
+    """``count`` records of all partitions, by partition and offset."""
+    properties = {"bootstrap.servers": bootstrap, "auto.offset.reset": "smallest", "consumer.timeout.ms": 10_000}
+    with Consumer(properties, **options) as consumer:
+        consumer.assign([TopicPartition(topic, partition) for partition in range(3)])
+        records = list(itertools.islice(consumer, count))
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_a_producer_of_the_notes_delivers(bootstrap: str, topic: str, kind: str, acks: int) -> None:
+    """Old property names, each kind of producer and of acknowledgement."""
+    properties = {
+        "metadata.broker.list": bootstrap,
+        "producer.type": kind,
+        "request.required.acks": acks,
+        "compression.codec": 1,
+        "batch.num.messages": 200,
+        "queue.buffering.max.ms": 5,
+        "serializer.class": "kafka.serializer.StringEncoder",
+    }
+    with Producer(properties) as producer:
+        receipts = [producer.send(topic, f"value {n}", key=f"key {n}") for n in range(20)]
+        deliveries = [receipt.result(10) for receipt in receipts]
+    assert {delivery.topic for delivery in deliveries} == {topic}
+    assert sorted(record.value for record in read(bootstrap, topic, 20)) == sorted(b"value %d" % n for n in range(20))
+    if acks:
+        places = {(record.partition, record.offset) for record in read(bootstrap, topic, 20)}
+        assert {(delivery.partition, delivery.offset) for delivery in deliveries} == places
+
+
+def test_ten_lines_travel_as_one_message(bootstrap: str, topic: str) -> None:
+    """An own encoder and its decoder, by object and by dotted path."""
+    lines = [f"line {n}" for n in range(10)]
+    with Producer({"bootstrap.servers": bootstrap, "producer.type": "sync", "serializer.class": Lines}) as producer:
+        producer.send(topic, lines)
+    (record,) = read(bootstrap, topic, 1, deserializer=Lines)
+    assert record.value == lines
+
+
+def test_bytes_that_the_deserializer_cannot_read_are_named(bootstrap: str, topic: str) -> None:
+    """The error has the record's place and its bytes."""
+    with Producer({"bootstrap.servers": bootstrap}) as producer:
+        producer.send(topic, b"\xff", partition=1)
+    with pytest.raises(DeserializationError, match=f"the value of {topic}-1 offset 0 cannot be read") as caught:
+        read(bootstrap, topic, 1, deserializer="string")
+    assert caught.value.record.value == b"\xff"
+
+
+def test_everything_of_a_record_comes_back(bootstrap: str, topic: str) -> None:
+    """Key, value, headers that repeat, timestamp, partition; nulls stay nulls."""
+    headers = [("a", b"1"), ("a", None), ("b", b"")]
+    with Producer({"bootstrap.servers": bootstrap}) as producer:
+        producer.send(topic, None, "k", partition=2, timestamp_ms=12_345, headers=headers)
+    (record,) = read(bootstrap, topic, 1)
+    assert (record.key, record.value, record.partition, record.timestamp_ms) == (b"k", None, 2, 12_345)
+    assert list(record.headers) == headers
+
+
+def test_an_own_partitioner_decides(bootstrap: str, topic: str) -> None:
+    """partitioner.class as a callable, and Java's round robin by name."""
+    with Producer({"bootstrap.servers": bootstrap}, partitioner=lambda key, count: int(key) % count) as producer:
+        for number in range(6):
+            producer.send(topic, "v", key=str(number))
+    assert [(record.partition, record.key) for record in read(bootstrap, topic, 6)] == [
+        (number % 3, str(number).encode()) for number in (0, 3, 1, 4, 2, 5)
+    ]
+
+
+@pytest.mark.java
+@needs_reference
+def test_keys_go_where_javas_producer_sends_them(bootstrap: str, topic: str) -> None:
+    """The same keys through both producers end in the same partitions."""
+    keys = [f"key-{n}" for n in range(60)] + ["", "ä", "x" * 300]
+    apache_tool(
+        "kafka.tools.ConsoleProducer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--property", "parse.key=true"),
+        *("--property", "key.separator=|"),
+        text="".join(f"{key}|java\n" for key in keys),
+    )
+    with Producer({"bootstrap.servers": bootstrap}) as producer:
+        for key in keys:
+            producer.send(topic, "python", key=key)
+    where: dict[bytes, set[int]] = {}
+    for record in read(bootstrap, topic, 2 * len(keys)):
+        where.setdefault(record.key, set()).add(record.partition)
+    assert len(where) == len(keys)
+    assert all(len(partitions) == 1 for partitions in where.values())
+
+
+def test_only_what_was_handed_out_and_processed_is_committed(bootstrap: str, topic: str) -> None:
+    """A consumer that fails in the middle of a record sees it again, and those behind it."""
+    with Producer({"bootstrap.servers": bootstrap}) as producer:
+        for number in range(10):
+            producer.send(topic, str(number), partition=0)
+    properties = {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+
+    def fail_at_4() -> None:
+        with Consumer({**properties, "enable.auto.commit": "false"}) as consumer:
+            consumer.subscribe([topic])
+            for record in consumer:
+                if record.offset == 4:
+                    raise ArithmeticError
+                consumer.commit()
+
+    with pytest.raises(ArithmeticError):
+        fail_at_4()
+    with Consumer({**properties, "consumer.timeout.ms": 10_000}) as consumer:
+        consumer.subscribe([topic])
+        assert [record.offset for record in itertools.islice(consumer, 2)] == [4, 5]
+        # Leaving the block commits automatically what was handed out.
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        assert admin.group_offsets(topic) == {TopicPartition(topic, 0): 6}
+        assert admin.group_lag(topic) == {TopicPartition(topic, 0): 4}
+
+
+def test_a_rebalance_gives_no_record_to_two_members(bootstrap: str, topic: str) -> None:
+    """A second member joins while the first holds fetched records: each record is processed once."""
+    total = 3000
+    with Producer({"bootstrap.servers": bootstrap, "partitioner.class": "round_robin"}) as producer:
+        for number in range(total):
+            producer.send(topic, str(number))
+    properties = {
+        "bootstrap.servers": bootstrap,
+        "group.id": topic,
+        "auto.offset.reset": "earliest",
+        "heartbeat.interval.ms": 100,
+    }
+    seen: list[bytes] = []
+    with Consumer(properties) as first, Consumer(properties) as second:
+        first.subscribe([topic])
+        while len(seen) < 700:
+            record = first.poll(1)
+            seen += [record.value] if record else []
+        second.subscribe([topic])
+
+        def shared() -> bool:
+            # A few records at a time, so that much is left when the second member gets its partitions.
+            for member in (first, second):
+                seen.extend(record.value for record in member.consume(5, 0.01))
+            return len(second.assignment()) in (1, 2)
+
+        eventually(shared, what="the second member has partitions")
+        assert len(seen) < total
+
+        def everything() -> bool:
+            for member in (first, second):
+                seen.extend(record.value for record in member.consume(200, 0.05))
+            return len(seen) >= total
+
+        eventually(everything, what="all records are read")
+    assert sorted(seen, key=int) == [str(number).encode() for number in range(total)]
+
+
+def test_the_asyncio_clients_do_the_same(bootstrap: str) -> None:
+    """Create, send, consume, commit, all awaited."""
+
+    async def scenario() -> None:
+        name = f"aio-{next(_numbers)}"
+        async with AsyncAdmin({"bootstrap.servers": bootstrap}) as admin:
+            await admin.create_topic(name, partitions=3, replication_factor=1)
+            async with AsyncProducer({"bootstrap.servers": bootstrap}) as producer:
+                delivery = await producer.send(name, "first", partition=0)
+                assert (delivery.partition, delivery.offset) == (0, 0)
+                waiting = [await producer.submit(name, str(number)) for number in range(500)]
+                await asyncio.gather(*waiting)
+            properties = {"bootstrap.servers": bootstrap, "group.id": name, "auto.offset.reset": "earliest"}
+            async with AsyncConsumer(properties, deserializer="string") as consumer:
+                consumer.subscribe([name])
+                values = []
+                async for record in consumer:
+                    values.append(record.value)
+                    if len(values) == 501:
+                        break
+                await consumer.commit()
+            assert sorted(values) == sorted(["first", *map(str, range(500))])
+            assert sum((await admin.group_offsets(name)).values()) == 501
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_iteration_ends_when_nothing_comes_for_the_notes_timeout(bootstrap: str, topic: str) -> None:
+    """consumer.timeout.ms."""
+    with Consumer({"bootstrap.servers": bootstrap, "consumer.timeout.ms": 300}) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        assert list(consumer) == []

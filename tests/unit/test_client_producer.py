@@ -1,0 +1,134 @@
+"""What a producer does when its queue is full and nobody answers: no broker is needed to see it."""
+
+import asyncio
+import time
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.client import (
+    AsyncProducer,
+    BufferFullError,
+    ClientError,
+    Consumer,
+    DeliveryError,
+    DroppedError,
+    Producer,
+)
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 3, "delivery.timeout.ms": 300}
+
+
+def fill(producer: Producer) -> list[object]:
+    """Three records, which fill the queue."""
+    return [producer.send("t", "x") for _ in range(3)]
+
+
+def abandon(producer: Producer) -> None:
+    """Forget what waits, so that the test need not."""
+    producer.librdkafka.purge()
+    producer.librdkafka.flush(1)
+
+
+def test_a_full_queue_drops_at_once_and_counts_with_0() -> None:
+    """queue.enqueue.timeout.ms=0: no waiting, no exception, a number."""
+    producer = Producer({**NOBODY, "queue.enqueue.timeout.ms": 0})
+    fill(producer)
+    started = time.monotonic()
+    receipts = [producer.send("t", "x") for _ in range(4)]
+    assert time.monotonic() - started < 0.2
+    assert producer.dropped == 4
+    assert all(receipt.done for receipt in receipts)
+    with pytest.raises(DroppedError, match="the queue was full for 0 ms"):
+        receipts[0].result()
+    abandon(producer)
+
+
+def test_a_full_queue_waits_and_then_drops_with_n() -> None:
+    """queue.enqueue.timeout.ms=N: N milliseconds of patience."""
+    producer = Producer({**NOBODY, "delivery.timeout.ms": 60_000, "queue.enqueue.timeout.ms": 150})
+    fill(producer)
+    started = time.monotonic()
+    producer.send("t", "x")
+    assert 0.14 < time.monotonic() - started < 1.0
+    assert producer.dropped == 1
+    abandon(producer)
+
+
+def test_a_full_queue_waits_for_room_with_minus_1() -> None:
+    """queue.enqueue.timeout.ms=-1: the send comes back when there is room, here because records timed out."""
+    producer = Producer({**NOBODY, "queue.enqueue.timeout.ms": -1})
+    fill(producer)
+    producer.send("t", "x")
+    assert producer.dropped == 0
+    abandon(producer)
+
+
+def test_a_full_buffer_fails_after_max_block_ms() -> None:
+    """Today's semantics: wait, then raise, and the record was not taken."""
+    producer = Producer({**NOBODY, "delivery.timeout.ms": 60_000, "max.block.ms": 100})
+    fill(producer)
+    with pytest.raises(BufferFullError, match="max.block.ms"):
+        producer.send("t", "x")
+    assert len(producer) == 3
+    abandon(producer)
+
+
+def test_a_failure_that_nobody_heard_of_is_raised_by_flush() -> None:
+    """Lost records do not go by in silence; those whose receipt was looked at do not come twice."""
+    producer = Producer(NOBODY)
+    first, *_ = fill(producer)
+    with pytest.raises(DeliveryError, match="delivery.timeout.ms"):
+        first.result(timeout_s=10)
+    with pytest.raises(DeliveryError, match=r"\(1 more failed\)"):
+        producer.flush()
+    producer.close()
+    with pytest.raises(ClientError, match="closed"):
+        producer.send("t", "x")
+
+
+def test_a_callback_hears_of_the_failure_instead() -> None:
+    """With a callback for each record flush has nothing to tell."""
+    heard = []
+    with Producer(NOBODY) as producer:
+        producer.send("t", "x", on_delivery=lambda delivery, error: heard.append((delivery, error)))
+    ((delivery, error),) = heard
+    assert delivery is None
+    assert error.name == "_MSG_TIMED_OUT"
+
+
+def test_a_sync_producer_raises_from_send() -> None:
+    """producer.type=sync: the answer, or the failure, of each record."""
+    with Producer({**NOBODY, "producer.type": "sync"}) as producer, pytest.raises(DeliveryError):
+        producer.send("t", "x")
+
+
+def test_an_asyncio_producer_drops_and_fails_alike() -> None:
+    """The same policies, without blocking the loop."""
+
+    async def scenario() -> None:
+        producer = AsyncProducer({**NOBODY, "queue.enqueue.timeout.ms": 50})
+        waiting = [await producer.submit("t", "x") for _ in range(4)]
+        assert producer.dropped == 1
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert sorted(type(result).__name__ for result in results) == ["DeliveryError"] * 3 + ["DroppedError"]
+        await producer.close()
+
+    asyncio.run(scenario())
+
+
+def test_properties_that_librdkafka_refuses_are_a_config_error() -> None:
+    """The name that is wrong is in the message."""
+    with pytest.raises(ConfigError, match=r'"no\.such\.property"'):
+        Producer({**NOBODY, "no.such.property": 1})
+    with pytest.raises(ConfigError, match=r'"no\.such\.property"'):
+        Consumer({"bootstrap.servers": "127.0.0.1:1", "no.such.property": 1})
+
+
+def test_a_consumer_without_a_group_cannot_subscribe() -> None:
+    """It may assign."""
+    with (
+        Consumer({"bootstrap.servers": "127.0.0.1:1"}) as consumer,
+        pytest.raises(ConfigError, match="group.id is missing"),
+    ):
+        consumer.subscribe(["t"])
