@@ -102,7 +102,7 @@ class PartitionData(Struct):
     acknowledge_error_code: int = int16()
     acknowledge_error_message: str | None = string(nullable="0+", default=None)
     current_leader: LeaderIdAndEpoch = struct_of(LeaderIdAndEpoch, default=LeaderIdAndEpoch)
-    records: Records = record_data(nullable="0+")
+    records: Records = record_data()
     acquired_records: list[AcquiredRecords] = array_of(AcquiredRecords)
 
 
