@@ -176,6 +176,8 @@ def plan_growth(
 ) -> dict[int, Assignment]:
     """The new partitions of a topic that is to have ``count``; raises `KafkaError` with Kafka's words."""
     current = len(existing)
+    if not existing:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if any(assignment.is_reassigning for assignment in existing.values()):
         raise KafkaError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS, f"A partition reassignment is in progress for the topic '{name}'."
@@ -346,11 +348,11 @@ class Topics:
                         log.warning("Topic %s could not be created automatically: %s", topic.name, error)
                 for name, failure in (await self.create(plans)).items():
                     log.warning("Topic %s could not be created automatically: %s", name, failure)
-            elif node.metadata.controller_id >= 0:
+            elif node.controller.controller_id >= 0:
                 request = CreateTopicsRequest(
                     topics=topics, timeout_ms=node.settings["request.timeout.ms"], validate_only=False
                 )
-                response = await node.channels.send(node.metadata.controller_id, request)
+                response = await node.channels.send(node.controller.controller_id, request)
                 for result in response.topics:
                     if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                         log.warning("Topic %s could not be created automatically: %s %s", result.name,

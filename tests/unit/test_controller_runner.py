@@ -1,0 +1,338 @@
+"""Controllers on our coordination server: election, hand-over, fencing, requests to brokers."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.clock import SystemClock
+from barnabas.base.ids import TopicPartition
+from barnabas.base.randomness import random_uuid
+from barnabas.broker.controller.runner import Controller, ControllerSettings
+from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.registration import (
+    BrokerIdTakenError,
+    Registration,
+    ensure_cluster_id,
+    ensure_top_level_paths,
+)
+from barnabas.broker.znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    Assignment,
+    BrokerInfo,
+    Endpoint,
+    TopicAssignment,
+    delete_topic_path,
+    encode_topic,
+    topic_path,
+)
+from barnabas.coordination.client import CoordinationClient
+from barnabas.net.sockets import SocketNetwork
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from support.coordination_in_process import running_server
+
+RNG = random.Random(1)
+
+
+class Brokers:
+    """The far side of all channels: brokers that do as they are told and remember it."""
+
+    def __init__(self) -> None:
+        self.caches: dict[int, MetadataCache] = {}
+        self.received: list[tuple[int, Any]] = []
+        self.refuse: set[int] = set()
+
+    def set_brokers(self, endpoints: Mapping[int, tuple[str, int]]) -> None:
+        self.endpoints = dict(endpoints)
+
+    async def send(self, broker_id: int, message: Any, *, timeout_ms: int | None = None) -> Any:
+        await asyncio.sleep(0)
+        if broker_id in self.refuse:
+            raise OSError("no connection")
+        self.received.append((broker_id, message))
+        if isinstance(message, UpdateMetadataRequest):
+            self.caches.setdefault(broker_id, MetadataCache()).update(message)
+            return UpdateMetadataResponse()
+        if isinstance(message, LeaderAndIsrRequest):
+            topics = [
+                LeaderAndIsrTopicError(
+                    topic_id=topic.topic_id,
+                    partition_errors=[
+                        LeaderAndIsrPartitionError(partition_index=state.partition_index)
+                        for state in topic.partition_states
+                    ],
+                )
+                for topic in message.topic_states
+            ]
+            return LeaderAndIsrResponse(topics=topics)
+        assert isinstance(message, StopReplicaRequest)
+        errors = [
+            StopReplicaPartitionError(topic_name=topic.topic_name, partition_index=state.partition_index)
+            for topic in message.topic_states
+            for state in topic.partition_states
+        ]
+        return StopReplicaResponse(partition_errors=errors)
+
+    def leader(self, broker: int, topic: str, partition: int = 0) -> int | None:
+        cache = self.caches.get(broker)
+        state = cache.partition(TopicPartition(topic, partition)) if cache else None
+        return state.leader if state else None
+
+
+class Member:
+    """One broker's client, registration and controller."""
+
+    def __init__(self, address: str, broker: int, brokers: Brokers, port: int | None = None) -> None:
+        self.client = CoordinationClient(SocketNetwork(), address, rng=RNG, session_timeout_ms=4000)
+        info = BrokerInfo(broker, (Endpoint("h", port or 9000 + broker, "PLAINTEXT", "PLAINTEXT"),))
+        self.registration = Registration(self.client, info, SystemClock())
+        self.brokers = brokers
+
+    async def start(self) -> "Member":
+        await self.client.start(5000)
+        await ensure_top_level_paths(self.client)
+        self.controller = Controller(
+            self.registration.info.id,
+            self.client,
+            self.brokers,
+            self.registration.register,
+            clock=SystemClock(),
+            rng=RNG,
+            settings=ControllerSettings,
+        )
+        await self.controller.start()
+        return self
+
+    async def close(self) -> None:
+        if hasattr(self, "controller"):
+            await self.controller.close()
+        await self.client.close()
+
+
+@contextlib.asynccontextmanager
+async def members(tmp_path: Path, count: int) -> AsyncIterator[tuple[Brokers, list[Member], str]]:
+    """Brokers 0 to count - 1, started in order."""
+    brokers = Brokers()
+    async with running_server(tmp_path) as server:
+        address = f"127.0.0.1:{server.port}"
+        started: list[Member] = []
+        try:
+            for broker in range(count):
+                member = Member(address, broker, brokers)
+                started.append(member)
+                await member.start()
+            yield brokers, started, address
+        finally:
+            for member in started:
+                await member.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # any condition, also of code that sets no event
+            await asyncio.sleep(0.005)
+
+
+def assigned(*replicas: tuple[int, ...]) -> TopicAssignment:
+    return TopicAssignment(random_uuid(RNG), {index: Assignment(each) for index, each in enumerate(replicas)})
+
+
+def test_the_first_broker_is_controller_and_the_others_know_it(tmp_path: Path) -> None:
+    """The epoch is one more than the znode said."""
+
+    async def run() -> None:
+        async with members(tmp_path, 3) as (brokers, started, _):
+            assert [member.controller.controller_id for member in started] == [0, 0, 0]
+            assert [member.controller.is_active for member in started] == [True, False, False]
+            assert (await started[0].client.get(CONTROLLER_EPOCH))[0] == b"1"
+            await until(lambda: len(tuple(brokers.caches.get(2, MetadataCache()).alive_brokers())) == 3)
+            assert set(brokers.endpoints) == {0, 1, 2}
+
+    asyncio.run(run())
+
+
+def test_when_the_controller_goes_another_takes_over_and_elects_leaders(tmp_path: Path) -> None:
+    """From the znodes alone, under the next epoch."""
+
+    async def run() -> None:
+        async with members(tmp_path, 3) as (brokers, started, _):
+            await started[1].client.create(topic_path("t"), encode_topic(*assigned((0, 1, 2), (1, 2, 0))))
+            await until(lambda: brokers.leader(2, "t") == 0)
+            await started[0].close()
+            await until(lambda: brokers.leader(2, "t") in (1, 2))
+            active = [member for member in started[1:] if member.controller.is_active]
+            assert [member.controller.epoch for member in active] == [2]
+            state = brokers.caches[2].partition(TopicPartition("t", 1))
+            assert state is not None
+            assert (state.leader, sorted(state.isr)) == (1, [1, 2])
+            await until(lambda: started[1].controller.controller_id == started[2].controller.controller_id)
+
+    asyncio.run(run())
+
+
+def test_topics_that_the_controllers_broker_wrote_need_no_watch(tmp_path: Path) -> None:
+    """The command returns when they have leaders; many commands at once are one step."""
+
+    async def run() -> None:
+        async with members(tmp_path, 1) as (brokers, (member,), _):
+            topics = {f"t{n}": assigned((0,), (0,)) for n in range(30)}
+            for name, topic in topics.items():
+                await member.client.create(topic_path(name), encode_topic(*topic))
+            await asyncio.gather(*(member.controller.topics_created({n: t}) for n, t in topics.items()))
+            assert len(member.controller.state.leadership) == 60
+            await until(lambda: brokers.leader(0, "t29", 1) == 0)
+            await member.client.set_data(topic_path("t0"), encode_topic(*assigned((0,), (0,), (0,))))
+            await until(lambda: brokers.leader(0, "t0", 2) == 0)
+
+    asyncio.run(run())
+
+
+def test_a_deletion_runs_to_its_end(tmp_path: Path) -> None:
+    """Ordered by a znode, as tools and other brokers do it."""
+
+    async def run() -> None:
+        async with members(tmp_path, 2) as (brokers, started, _):
+            client = started[1].client
+            await client.create(topic_path("t"), encode_topic(*assigned((0, 1))))
+            await until(lambda: brokers.leader(1, "t") == 0)
+            await client.create(delete_topic_path("t"))
+            await until(lambda: not started[0].controller.state.topics)
+            assert await client.exists(topic_path("t")) is None
+            assert await client.exists(delete_topic_path("t")) is None
+            assert brokers.leader(1, "t") is None
+
+    asyncio.run(run())
+
+
+def test_a_controller_that_was_deposed_writes_nothing_more(tmp_path: Path) -> None:
+    """Its epoch's znode has another version: the write is refused, and it resigns."""
+
+    async def run() -> None:
+        async with members(tmp_path, 1) as (_, (member,), _):
+            await member.client.set_data(CONTROLLER_EPOCH, b"7")
+            topic = assigned((0,))
+            await member.client.create(topic_path("t"), encode_topic(*topic))
+            with pytest.raises(KafkaError) as refused:
+                await member.controller.topics_created({"t": topic})
+            assert refused.value.code is ErrorCode.NOT_CONTROLLER
+            # The office is its own all the same, so it takes it again, above the epoch that was written.
+            await until(lambda: member.controller.is_active)
+            assert member.controller.epoch == 8
+            await until(lambda: "t" in member.controller.state.topics)
+
+    asyncio.run(run())
+
+
+def test_commands_elsewhere_are_refused(tmp_path: Path) -> None:
+    """Clients look for the controller then."""
+
+    async def run() -> None:
+        async with members(tmp_path, 2) as (_, started, _):
+            for command in (
+                started[1].controller.topics_deleted(),
+                started[1].controller.shut_down_broker(1, 0),
+                started[1].controller.allocate_producer_ids(1),
+            ):
+                with pytest.raises(KafkaError) as refused:
+                    await command
+                assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+    asyncio.run(run())
+
+
+def test_requests_wait_for_a_broker_that_cannot_be_reached(tmp_path: Path) -> None:
+    """In their order, as long as it is registered."""
+
+    async def run() -> None:
+        async with members(tmp_path, 2) as (brokers, started, _):
+            brokers.refuse.add(1)
+            await started[0].client.create(topic_path("t"), encode_topic(*assigned((1, 0))))
+            await until(lambda: brokers.leader(0, "t") == 1)
+            brokers.received.clear()
+            brokers.refuse.clear()
+            await until(lambda: brokers.leader(1, "t") == 1)
+            kinds = [type(message) for broker, message in brokers.received if broker == 1]
+            assert kinds.index(LeaderAndIsrRequest) < len(kinds) - 1
+
+    asyncio.run(run())
+
+
+def test_after_an_expired_session_the_broker_is_registered_and_elected_again(tmp_path: Path) -> None:
+    """Under a new broker epoch and the next controller epoch."""
+
+    async def run() -> None:
+        async with members(tmp_path, 1) as (_, (member,), _):
+            epoch = member.registration.info.epoch
+            member.client._password = b"x" * 16  # what a server says to this is what it says to a forgotten session
+            assert member.client._link is not None
+            member.client._link.drop()
+            await until(lambda: member.controller.epoch == 2 and member.controller.is_active)
+            assert member.registration.info.epoch > epoch
+
+    asyncio.run(run())
+
+
+def test_a_broker_replaces_what_its_dead_predecessor_left(tmp_path: Path) -> None:
+    """Same id, same endpoints: registration and office of the dead session go at once."""
+
+    async def run() -> None:
+        async with members(tmp_path, 1) as (brokers, (dead,), address):
+            await dead.controller.close()  # the session and its znodes stay, as after kill -9
+            reborn = await Member(address, 0, brokers).start()
+            assert reborn.controller.is_active
+            assert reborn.controller.epoch == 2
+            stat = await reborn.client.exists(CONTROLLER)
+            assert stat is not None
+            assert stat.ephemeral_owner == reborn.client.session_id
+            await reborn.close()
+
+    asyncio.run(run())
+
+
+def test_another_brokers_id_is_not_taken(tmp_path: Path) -> None:
+    """Same id, other endpoints: the error says what to do."""
+
+    async def run() -> None:
+        async with members(tmp_path, 1) as (brokers, _, address):
+            second = Member(address, 0, brokers, port=7777)
+            with pytest.raises(BrokerIdTakenError, match=r"PLAINTEXT://h:9000.*broker\.id"):
+                await second.start()
+            await second.close()
+
+    asyncio.run(run())
+
+
+def test_brokers_agree_on_the_clusters_id(tmp_path: Path) -> None:
+    """The first one draws it."""
+
+    async def run() -> None:
+        async with members(tmp_path, 2) as (_, started, _):
+            ids = await asyncio.gather(*(ensure_cluster_id(member.client, RNG) for member in started))
+            assert len(set(ids)) == 1
+            assert len(ids[0]) == 22
+
+    asyncio.run(run())
+
+
+def test_producer_ids_are_given_out_once(tmp_path: Path) -> None:
+    """In blocks of a thousand, also to several at once."""
+
+    async def run() -> None:
+        async with members(tmp_path, 1) as (_, (member,), _):
+            blocks = await asyncio.gather(*(member.controller.allocate_producer_ids(n) for n in range(5)))
+            assert sorted(block.first for block in blocks) == [0, 1000, 2000, 3000, 4000]
+
+    asyncio.run(run())
