@@ -49,7 +49,10 @@ class Connection(Protocol):
     def resume(self) -> None: ...
 
     def close(self, *, after_sending: bool = False) -> None:
-        """Close now, or when all that was given to `send` has left. `FrameHandler.closed` follows, once."""
+        """Close now, or when all that was given to `send` has left. `FrameHandler.closed` follows, once.
+
+        A second call without ``after_sending`` ends the waiting for a peer that does not read.
+        """
         ...
 
 

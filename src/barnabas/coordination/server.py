@@ -32,18 +32,21 @@ _CONTAINER_CHECK_MS = 60_000
 _CONTAINERS_A_CHECK = 10_000
 _MAX_CONNECT_BYTES = 1024
 _MAX_UNSENT_BYTES = 4 << 20
+_GATHER_BYTES = 256 << 10
 _DRAIN_CHECK_S = 0.01
+_CLOSE_PATIENCE_S = 1.0  # for a peer to read what stands before the end
 
 
 class _Peer:
     """One accepted connection: hears frames, sends replies."""
 
-    __slots__ = ("_connection", "_holds", "_outgoing", "_server", "client")
+    __slots__ = ("_connection", "_gathered_bytes", "_holds", "_outgoing", "_server", "client")
 
     def __init__(self, server: "CoordinationServer", connection: Connection, now_ms: int) -> None:
         self._server = server
         self._connection = connection
         self._outgoing: list[bytearray] = []
+        self._gathered_bytes = 0
         self._holds = 0
         address, port = connection.peer
         self.client = ClientConnection(self, address, port, now_ms)
@@ -76,9 +79,13 @@ class _Peer:
         if not self._outgoing:
             self._server._to_flush(self)
         self._outgoing.append(frame)
+        self._gathered_bytes += len(frame)
+        if self._gathered_bytes > _GATHER_BYTES:
+            self.flush()  # so that what it asks for and does not read is noticed before the next request
 
     def flush(self) -> None:
         frames, self._outgoing = self._outgoing, []
+        self._gathered_bytes = 0
         if frames:
             self._connection.send(frames)
             if self._connection.unsent_bytes > _MAX_UNSENT_BYTES:
@@ -104,6 +111,11 @@ class _Peer:
     def close(self) -> None:
         self.flush()
         self._connection.close(after_sending=True)
+        self._server._later(_CLOSE_PATIENCE_S, self.abort)
+
+    def abort(self) -> None:
+        if not self.client.is_closed:
+            self._connection.close()
 
 
 class CoordinationServer:
@@ -246,11 +258,20 @@ class CoordinationServer:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._snapshotting
         self._flush()
-        for peer in list(self._peers):
-            peer.close()
-        await asyncio.sleep(0)
+        await self._close_connections()
         self._storage.close()
         self._shut_executor()
+
+    async def _close_connections(self) -> None:
+        for peer in list(self._peers):
+            peer.close()
+        for _ in range(20):
+            if not self._peers:
+                return
+            await asyncio.sleep(0.001)
+        for peer in list(self._peers):
+            peer.abort()
+        await asyncio.sleep(0)
 
     def _shut_executor(self) -> None:
         if self._own_executor is not None:

@@ -56,7 +56,8 @@ _END = b"B"
 _CHUNK_BYTES = 1 << 20
 _RESERVE_BEFORE_END_BYTES = 4096
 _TXN_HEADER_BYTES = 32
-_POSSIBLE_ENTRY = re.compile(rb"(?s)(?=\0{4}.{4}[\0-\x3f].{3})")  # the checksum fills half of its Long
+_POSSIBLE_ENTRY = re.compile(rb"(?s)(?=\0{4}.{4}(?!\0{3}[\0-\x1f])[\0-\x3f].{3})")
+"""The checksum fills half of its Long, and a payload has more than 31 bytes; zeros are none."""
 
 LogEntry = tuple[TxnHeader, Transaction | None, TxnDigest | None]
 

@@ -450,7 +450,11 @@ class _SocketConnection:
     # Closing
 
     def close(self, *, after_sending: bool = False) -> None:
-        if self._closed or self._closing:
+        if self._closed:
+            return
+        if self._closing:
+            if not after_sending:  # it was to wait for a peer that does not read
+                self._loop.call_soon(self._finish, None)
             return
         self._closing = True
         self._paused = True
