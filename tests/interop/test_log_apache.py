@@ -114,6 +114,15 @@ def dumpable(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix in suffixes)
 
 
+def commit_as_a_group(bootstrap: str, topic: str) -> None:
+    """A consumer joins a group, reads a little and commits."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    message = eventually(lambda: consumer.poll(1), timeout_s=60)
+    consumer.commit(message, asynchronous=False)
+    consumer.close()
+
+
 @pytest.mark.parametrize(
     "options",
     [["--deep-iteration"], ["--print-data-log"], ["--verify-index-only"], ["--index-sanity-check"],
@@ -235,7 +244,14 @@ def test_apaches_broker_and_ours_take_over_each_others_log_dirs(tmp_path: Path) 
         for future in admin.create_topics([NewTopic("mixed", 1, 1)]).values():
             future.result(20)
         expected = produce_with_librdkafka(cluster.bootstrap, "mixed")
+        commit_as_a_group(cluster.bootstrap, "mixed")
         stop_broker(cluster, signal.SIGTERM)
+    for folder, option in (("__consumer_offsets-0", "--offsets-decoder"),
+                           ("__transaction_state-0", "--transaction-log-decoder")):  # fmt: skip
+        files = [path for path in dumpable(logs / folder) if path.suffix == ".log"]
+        printed, complaints = java_dump(files, option)
+        assert (our_dump(files, option), complaints) == (printed, "")
+        assert len(printed) > 5
     cluster_id = re.search(r"cluster.id=(\S+)", (logs / "meta.properties").read_text())
     assert cluster_id
     files = dumpable(logs / "mixed-0")

@@ -92,10 +92,11 @@ class LogMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, 12))
     def truncate(self, back: int) -> None:
         offset = max(0, self.end - back)
+        first_segment = self.log.segments[0].base_offset
         self.dirs.truncate({TP: offset})
         if offset < self.end:
             self.end = min(offset, self.batch_of.get(offset, offset))
-            if offset < self.start:
+            if offset < first_segment:
                 self.end = offset
         self.records = [record for record in self.records if record[0] < self.end]
         self.start = min(self.start, self.end)

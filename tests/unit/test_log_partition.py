@@ -329,6 +329,62 @@ def test_open_transactions_hold_the_last_stable_offset_back(tmp_path: Path) -> N
     assert reloaded.aborted_transactions(0, 6) == aborted
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_damaged_transaction_index_is_made_again_from_the_log(tmp_path: Path, clean: bool) -> None:
+    """In a closed segment and in the active one; else aborted records would be taken for committed ones."""
+    dirs = open_dirs(tmp_path)
+    log = dirs.get_or_create(TP, TOPIC_ID, LogConfig({"segment.bytes": "700"}), NOW)
+    for number in range(12):
+        append(log, from_producer(number, is_transactional=True))
+        end_transaction(log, abort=number % 2 == 0)
+    assert len(log.segments) > 2
+    expected = log.aborted_transactions(0, log.log_end_offset)
+    assert len(expected) == 6
+    log.flush()
+    dirs.checkpoint_recovery_points()
+    paths = [Path(log.segments[0].transactions.path), Path(log.segments[-1].transactions.path)]
+    dirs.close(clean)
+    for path in paths:
+        data = bytearray(path.read_bytes())
+        data[1] = 9
+        path.write_bytes(data)
+    reloaded = open_dirs(tmp_path).get(TP)
+    assert reloaded is not None
+    assert reloaded.aborted_transactions(0, reloaded.log_end_offset) == expected
+
+
+@pytest.mark.parametrize("how", ["remove", "cut", "zeros", "positions", "times"])
+def test_damaged_indexes_of_closed_segments_are_made_again_when_they_are_used(tmp_path: Path, how: str) -> None:
+    """Below the recovery point nothing is scanned at a start; look-ups by offset and time must still be right."""
+    dirs = open_dirs(tmp_path)
+    config = LogConfig({"segment.bytes": "2000", "index.interval.bytes": "150"})
+    log = dirs.get_or_create(TP, TOPIC_ID, config, NOW)
+    for number in range(60):
+        append(log, batch(timestamp=NOW + number))
+    dirs.close(clean=True)
+    for path in sorted((tmp_path / "topic-0").iterdir()):
+        if path.suffix not in (".index", ".timeindex"):
+            continue
+        data = bytearray(path.read_bytes())
+        if how == "remove":
+            path.unlink()
+        elif how == "cut":
+            path.write_bytes(data[: len(data) // 2])
+        elif how == "zeros":
+            path.write_bytes(data + bytes(240))
+        elif path.suffix == ".index" and how == "positions":
+            for at in range(7, len(data) - 8, 8):
+                data[at] ^= 1
+            path.write_bytes(data)
+        elif path.suffix == ".timeindex" and how == "times":
+            path.write_bytes(data[:12])
+    reloaded = open_dirs(tmp_path).get(TP)
+    assert reloaded is not None
+    for offset in range(60):
+        assert offsets(reloaded, offset)[:1] == [offset]
+        assert reloaded.offset_for_timestamp(NOW + offset) == (NOW + offset, offset, 0)
+
+
 def test_a_marker_of_a_fenced_coordinator_is_refused(tmp_path: Path) -> None:
     """TRANSACTION_COORDINATOR_FENCED for an older coordinator epoch; clients may not mix in plain batches."""
     log = new_log(tmp_path)

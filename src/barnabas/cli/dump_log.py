@@ -129,6 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--skip-record-metadata", action="store_true", help="print keys and values only")
     parser.add_argument("--key-decoder-class", nargs="?", const="", metavar="CLASS", help="StringDecoder by default")
     parser.add_argument("--value-decoder-class", nargs="?", const="", metavar="CLASS", help="StringDecoder by default")
+    parser.add_argument("--offsets-decoder", action="store_true", help="the records are __consumer_offsets'")
+    parser.add_argument("--transaction-log-decoder", action="store_true", help="the records are __transaction_state's")
     return parser
 
 
@@ -137,6 +139,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _decoder(arguments: argparse.Namespace) -> Decoder | None:
     """How keys and values are printed; None when they are not."""
+    if arguments.offsets_decoder:
+        from barnabas.cli.dump_log_decoders import decode_offsets_record
+
+        return decode_offsets_record
+    if arguments.transaction_log_decoder:
+        from barnabas.cli.dump_log_decoders import decode_transaction_record
+
+        return decode_transaction_record
     is_wanted = arguments.print_data_log or arguments.key_decoder_class is not None
     if not (is_wanted or arguments.value_decoder_class is not None):
         return None

@@ -14,7 +14,7 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File
 from barnabas.wire.kafka.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_header
 
-__all__ = ["LOCATOR", "Located", "locate", "scan_headers", "scan_valid"]
+__all__ = ["LOCATOR", "Located", "MisplacedEntryError", "locate", "scan_headers", "scan_valid"]
 
 LOCATOR = struct.Struct(">qi11xi")
 """What finding a batch needs of its header: base offset, length, last offset delta."""
@@ -33,8 +33,17 @@ class Located(NamedTuple):
     base_offset: int
 
 
-def locate(file: File, position: int, end: int, offset: int) -> Located | None:
-    """The first batch from a position on whose last offset is ``offset`` or later; None when there is none up to ``end``."""
+class MisplacedEntryError(CorruptDataError):
+    """An index entry points to a place where its batch is not."""
+
+
+def locate(file: File, position: int, end: int, offset: int, *, entry_offset: int | None = None) -> Located | None:
+    """The first batch from a position on whose last offset is ``offset`` or later; None when there is none up to ``end``.
+
+    With ``entry_offset`` the batch at the position must have that last offset, as an index says; raises
+    `MisplacedEntryError` when it has not.
+    """
+    start_position = position
     unpack = LOCATOR.unpack_from
     need = LOCATOR.size
     chunk = b""
@@ -46,6 +55,8 @@ def locate(file: File, position: int, end: int, offset: int) -> Located | None:
             if len(chunk) < need:
                 return None
         base_offset, length, delta = unpack(chunk, position - start)
+        if position == start_position and entry_offset is not None and base_offset + delta != entry_offset:
+            raise MisplacedEntryError(f"no batch that ends with offset {entry_offset} begins at {position}")
         size = length + LOG_OVERHEAD_BYTES
         if length <= 0 or position + size > end:
             return None

@@ -12,6 +12,7 @@ whole log dir, offline: the call and all later ones raise `KafkaError` KAFKA_STO
 from collections.abc import Callable
 from typing import NamedTuple
 
+from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files, FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random
@@ -160,11 +161,18 @@ class PartitionLog(Appends):
         return located.size if located else 0
 
     def aborted_transactions(self, from_offset: int, upto_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions that touch a range of offsets (``upto_offset`` exclusive), by their markers."""
+        """The aborted transactions that touch a range of offsets (``upto_offset`` exclusive), by their markers.
+
+        Raises `KafkaError` UNKNOWN_SERVER_ERROR when an index was damaged since the start: without it aborted records
+        would be taken for committed ones.
+        """
         found: list[AbortedTransaction] = []
         with self.disk("reading the transaction index of"):
             for segment in self.segments[self.segment_index(from_offset) :]:
-                entries, done = segment.transactions.collect(from_offset, upto_offset)
+                try:
+                    entries, done = segment.transactions.collect(from_offset, upto_offset)
+                except CorruptDataError as error:
+                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
                 found += entries
                 if done:
                     break

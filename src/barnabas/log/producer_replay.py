@@ -2,12 +2,12 @@
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files
-from barnabas.log.names import SNAPSHOT, file_name
+from barnabas.log.names import SNAPSHOT, TXN_INDEX, file_name
 from barnabas.log.producer_state import AbortedTransaction, ProducerState, decode_snapshot
 from barnabas.log.segment import Segment
 from barnabas.wire.kafka.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_end_marker
 
-__all__ = ["load_producers"]
+__all__ = ["load_producers", "rebuild_transaction_indexes"]
 
 
 def load_producers(
@@ -34,6 +34,37 @@ def load_producers(
             _replay(producers, segment, start)
     producers.end_offset = end_offset
     return True
+
+
+def rebuild_transaction_indexes(
+    files: Files, directory: str, snapshots: list[int], segments: list[Segment], names: list[str]
+) -> None:
+    """Make the transaction indexes again that cannot be read, from the batches. Raises `OSError`."""
+    for at, segment in enumerate(segments):
+        if file_name(segment.base_offset, TXN_INDEX) not in names:
+            continue
+        try:
+            segment.transactions.entries  # noqa: B018  # reading is the check
+        except CorruptDataError:
+            _rebuild_transactions(files, directory, snapshots, segments[: at + 1])
+
+
+def _rebuild_transactions(files: Files, directory: str, snapshots: list[int], segments: list[Segment]) -> None:
+    """The last segment's index, with the producers as of its first record."""
+    producers = ProducerState()
+    start = segments[0].base_offset
+    for offset in sorted(snapshots, reverse=True):
+        if start < offset <= segments[-1].base_offset:
+            try:
+                producers.reset(offset, decode_snapshot(files.read(f"{directory}/{file_name(offset, SNAPSHOT)}")))
+            except (CorruptDataError, FileNotFoundError):
+                continue  # an older one covers less, and the log has the rest
+            start = offset
+            break
+    for at, segment in enumerate(segments):
+        is_last = at + 1 == len(segments)
+        if segment.size and (is_last or segments[at + 1].base_offset > start):
+            _replay(producers, segment, start)
 
 
 def _load_snapshot(

@@ -33,7 +33,7 @@ from barnabas.log.names import (
     file_name,
 )
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.producer_replay import load_producers
+from barnabas.log.producer_replay import load_producers, rebuild_transaction_indexes
 from barnabas.log.producer_state import ProducerState
 from barnabas.log.segment import Segment
 from barnabas.log.settings import LogConfig
@@ -91,6 +91,7 @@ def load_log(
     epochs_changed |= _fit_epochs(epochs, segments, start_offset, end_offset)
     if epochs_changed:
         write_epochs(files, f"{directory}/{LEADER_EPOCHS}", epochs.entries, sync=False)
+    rebuild_transaction_indexes(files, directory, snapshots, segments, names)
     producers = ProducerState()
     has_replayed = load_producers(files, directory, producers, snapshots, segments, start_offset, end_offset)
     producers.remove_expired(now_ms, producer_expiration_ms)

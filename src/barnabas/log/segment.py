@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from barnabas.base.files import Buffer, File, Files
-from barnabas.log.batches import LOCATOR, Located, locate, scan_headers
+from barnabas.log.batches import LOCATOR, Located, MisplacedEntryError, locate, scan_headers
 from barnabas.log.handles import OpenFiles
 from barnabas.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from barnabas.log.names import INDEX, LOG, TIME_INDEX, file_name
@@ -149,7 +149,7 @@ class Segment:
         index.append(last_offset - self.base_offset, position)
         timestamp_ms, offset = self.max_timestamp
         time_index.append(timestamp_ms, offset - self.base_offset)
-        if len(index) - index.persisted >= _PENDING_ENTRIES:
+        if len(index.offsets) - index.persisted >= _PENDING_ENTRIES:
             self.write_indexes()
 
     def write_indexes(self) -> None:
@@ -260,7 +260,11 @@ class Segment:
             self._index = OffsetIndex.decode(offsets, self.size)
             self._time_index = TimeIndex.decode(times, _MAX_RELATIVE)
             last_offset, position = self._index.floor(_MAX_RELATIVE)
-            if position and not self._is_batch_at(position, last_offset):
+            is_whole = self.is_active or (
+                len(offsets) == len(self._index) * OFFSET_ENTRY_BYTES
+                and len(times) == len(self._time_index) * TIME_ENTRY_BYTES
+            )
+            if not is_whole or (position and not self._is_batch_at(position, last_offset)):
                 self.rebuild_indexes()
         if not self.is_active:
             self._handles.indexes_loaded(self)
@@ -323,11 +327,13 @@ class Segment:
         if position is not None and position < self.size:
             return locate(self.file, position, self.size, offset)
         relative, position = self.index.floor(offset - self.base_offset)
-        found = locate(self.file, position, self.size, offset)
-        if position and (found is None or found.position == position) and not self._is_batch_at(position, relative):
+        if not position:
+            return locate(self.file, 0, self.size, offset)
+        try:
+            return locate(self.file, position, self.size, offset, entry_offset=self.base_offset + relative)
+        except MisplacedEntryError:
             self.rebuild_indexes()
             return locate(self.file, self.index.floor(offset - self.base_offset)[1], self.size, offset)
-        return found
 
     def start_of(self, offset: int) -> int | None:
         """The position of the batch that begins exactly at an offset, if it is remembered."""
@@ -355,7 +361,7 @@ class Segment:
         return self._max_timestamp
 
     def _find_max_timestamp(self, end: int | None = None) -> TimestampedOffset:
-        """From the time index, and from the batches after its last entry (to a position) when more may follow."""
+        """From the time index, and from the batches after its last entry (to a position): its end may be missing."""
         largest = TimestampedOffset(-1, self.base_offset)
         if not self.size:
             return largest
@@ -363,8 +369,6 @@ class Segment:
         position = 0
         if len(time_index):
             largest = TimestampedOffset(time_index.timestamps[-1], self.base_offset + time_index.offsets[-1])
-            if not self.is_active:
-                return largest
             position = self.index.floor(largest.offset - self.base_offset)[1]
         for at, header in self.headers(position):
             if end is not None and at >= end:
@@ -399,8 +403,8 @@ class Segment:
             return True
         index = self._index
         return index is not None and (
-            len(index) >= max_index_bytes // OFFSET_ENTRY_BYTES
-            or len(self.time_index) >= max_index_bytes // TIME_ENTRY_BYTES - 1
+            len(index.offsets) >= max_index_bytes // OFFSET_ENTRY_BYTES
+            or len(self.time_index.offsets) >= max_index_bytes // TIME_ENTRY_BYTES - 1
         )
 
     def _waited_ms(self, max_timestamp_ms: int, now_ms: int) -> int:
