@@ -74,7 +74,8 @@ def test_what_the_console_producer_writes_the_console_consumer_reads(cluster: Up
     lines = [f"key{n % 7}:value {n} " + "x" * 100 for n in range(500)]
     properties = ("--property", "parse.key=true", "--property", "key.separator=:")
     produce(cluster, version, topic, lines, *properties, "--compression-codec", codec)
-    printed = ("--property", "print.key=true", "--property", "key.separator=:")
+    option = "--property" if version.startswith("3.") else "--formatter-property"
+    printed = (option, "print.key=true", option, "key.separator=:")
     assert sorted(consume(cluster, version, topic, 500, *printed)) == sorted(lines)
 
 
@@ -108,6 +109,9 @@ def test_groups_are_listed_described_reset_and_deleted(cluster: Up, version: str
     assert len(re.findall(rf"{topic}\s+\d\s+0", run(main, *base, *resets, version=version))) == 2
     assert len(consume(cluster, version, topic, 100, "--group", group)) == 100
     run(main, *base, "--delete-offsets", "--group", group, "--topic", topic, version=version)
+    # With its last offset an empty group goes too, as with Apache's coordinator.
+    assert group not in run(main, *base, "--list", version=version).split()
+    assert len(consume(cluster, version, topic, 100, "--group", group)) == 100
     run(main, *base, "--delete", "--group", group, version=version)
     assert group not in run(main, *base, "--list", version=version).split()
 
