@@ -8,6 +8,7 @@ step says what it showed and checks it. Nothing is left running, unless KEEP=1 i
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -33,6 +34,7 @@ MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 
 def main() -> int:
     """0 when every step showed what it promises."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left running
     show = Show()
     keep = os.environ.get("KEEP", "") not in ("", "0")
     folder = Path(tempfile.mkdtemp(prefix="barnabas-demo-"))
@@ -310,7 +312,7 @@ def look_next(show: Show, cluster: Cluster, folder: Path, *, keep: bool) -> None
         show.commands(
             [
                 ("KEEP=1 make demo", "the same, and the cluster stays up for you to look around"),
-                (f"less {FLOW.relative_to(ROOT)}", "the pipeline: 60 lines, of which half name columns"),
+                (f"less {FLOW.relative_to(ROOT)}", "the pipeline, which is one file"),
                 ("less docs/how-to/pipelines.md", "how to declare your own"),
                 ("barnabas --help", "the tools, with the names and flags of Kafka's"),
             ]
