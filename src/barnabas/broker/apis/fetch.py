@@ -36,6 +36,7 @@ _REPLICA_STATE = 15
 _TOPIC_IDS = 13
 _RACKS = 11
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _NO_RECORDS = b""
 
 
@@ -287,7 +288,7 @@ def _refusal(wanted: PartitionFetch, code: ErrorCode) -> PartitionData:
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
-        aborted_transactions=None,
+        aborted_transactions=[] if code in _UNKNOWN else None,  # as Apache's brokers answer
         records=_NO_RECORDS,
     )
 

@@ -106,7 +106,7 @@ def _checked(request: Request, topic: str, acks: int, records: Records) -> Buffe
     size = len(records)
     if size < _HEADER_BYTES:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD if not size else ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.INVALID_RECORD,
             f"Produce requests with version {request.version} must have at least one record batch per partition",
         )
     batch_bytes, magic, attributes = _BATCH.unpack_from(records, 8)
@@ -137,7 +137,8 @@ def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
     answer.base_offset = -1
     answer.log_append_time_ms = -1
     answer.log_start_offset = -1
-    answer.error_message = error.message
+    # Apache's brokers send no text beside most codes; where we have one that says more than the code, clients show it.
+    answer.error_message = None if error.message == error.code.message else error.message
 
 
 def _reply(node: Node, request: Request, response: ProduceResponse, failed: bool) -> None:
