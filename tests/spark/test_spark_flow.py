@@ -16,7 +16,7 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-_TIMEOUT_S = 180
+_TIMEOUT_S = 300
 
 FLOW = """\
 name = "{name}"

@@ -1,0 +1,80 @@
+"""What surrounds a flow: its lock, its totals, its command line; without Spark."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.errors import BarnabasError
+from barnabas.cli.pipeline import main
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.progress import Progress, Totals
+from barnabas.pipelines.run import _locked
+from barnabas.pipelines.session import MissingExtraError, require_extra
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "pipelines" / "flights.toml"
+
+
+def report(batch: int, rows: int, end: int, latest: int, *, bad: int = 0, late: int = 0) -> dict[str, Any]:
+    """A progress report, of its many fields those that count."""
+    return {
+        "batchId": batch,
+        "numInputRows": rows,
+        "observedMetrics": {"barnabas": {"rows": rows, "bad_rows": bad}},
+        "stateOperators": [{"numRowsDroppedByWatermark": late}],
+        "sources": [{"endOffset": json.dumps({"t": {"0": end}}), "latestOffset": {"t": {"0": latest}}}],
+    }
+
+
+def test_one_checkpoint_is_for_one_process(tmp_path: Path) -> None:
+    """The second is told so; after the first has ended the checkpoint is free."""
+    with (
+        _locked(tmp_path / "c"),
+        pytest.raises(PipelineError, match="another process runs the flow"),
+        _locked(tmp_path / "c"),
+    ):
+        pass
+    with _locked(tmp_path / "c"):
+        pass
+
+
+def test_totals_add_up_each_batch_once() -> None:
+    """A report that comes twice, from the listener and at the end, counts once."""
+    shown: list[int] = []
+
+    def show(totals: Totals) -> None:
+        shown.append(totals.rows)
+
+    progress = Progress(None, show)
+    progress.update(report(0, 10, 10, 25, bad=1))
+    progress.update(report(1, 10, 20, 25, late=2))
+    progress.update(report(0, 10, 10, 25, bad=1))
+    progress.update(report(1, 10, 20, 25, late=2))
+    progress.update(report(2, 0, 20, 25))
+    totals = progress.totals
+    assert (totals.batches, totals.rows, totals.bad_rows, totals.late_rows) == (2, 20, 1, 2)
+    assert totals.lag == 5
+    assert totals.offsets == {"t": {"0": 20}}
+    assert shown[-1] == 20
+
+
+def test_check_tells_where_results_go(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without Spark, in a moment; for people and for programs."""
+    assert main(["check", str(EXAMPLE)]) == 0
+    assert "one row for each window_start, window_end, carrier" in capsys.readouterr().out
+    assert main(["check", str(EXAMPLE), "--output", "json", "--set", "sinks[1].topic=other"]) == 0
+    assert json.loads(capsys.readouterr().out)["sinks"] == ["sqlite table flights_by_carrier", "topic other"]
+
+
+def test_a_missing_file_is_told() -> None:
+    """By its name."""
+    with pytest.raises(BarnabasError, match=r"cannot read nowhere\.toml"):
+        main(["check", "nowhere.toml"])
+
+
+def test_a_missing_extra_is_told_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'barnabas\[pipelines\]'"):
+        require_extra()
