@@ -1,0 +1,98 @@
+"""Paths, access control lists and session expiry against plain descriptions of their rules."""
+
+import hashlib
+from base64 import b64encode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.coordination.access import authenticate, checked_acl, hide_digests, ip_id, is_allowed
+from barnabas.coordination.paths import is_valid_path
+from barnabas.coordination.sessions import SessionTracker, first_session_id
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.jute.records import ACL, OPEN_ACL, Id
+
+
+def is_valid_by_the_book(path: str) -> bool:
+    """ZooKeeper's programmer's guide, said plainly."""
+    if path == "/":
+        return True
+    if not path.startswith("/"):
+        return False
+    for name in path[1:].split("/"):
+        if name in ("", ".", ".."):
+            return False
+        for character in name:
+            code = ord(character)
+            if code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or code >= 0xFFF0:
+                return False
+    return True
+
+
+@given(st.text(st.sampled_from("/./..ab \0\x1f\x7f\x9f\xa0\ud800\uf8ff\uf900\uffef\ufff0\uffff\U0001f600"), max_size=8))
+def test_paths_are_valid_by_the_book(path: str) -> None:
+    """The pattern and the plain rules agree."""
+    assert is_valid_path("/" + path) == is_valid_by_the_book("/" + path)
+    assert is_valid_path(path) == is_valid_by_the_book(path)
+
+
+BOB = Id("digest", "bob:" + b64encode(hashlib.sha1(b"bob:pw").digest()).decode())
+
+
+def test_identities_are_proven_and_matched() -> None:
+    """digest by its hash, ip by its network, world by being there."""
+    assert authenticate("digest", b"bob:pw") == BOB
+    assert authenticate("ip", b"") is None
+    with pytest.raises(KeeperError):
+        authenticate("kerberos", b"")
+    home = ip_id("127.0.0.1")
+    assert is_allowed([ACL(1, BOB)], 1, [home, BOB])
+    assert not is_allowed([ACL(1, BOB)], 2, [home, BOB])
+    assert not is_allowed([ACL(1, BOB)], 1, [home])
+    assert is_allowed([ACL(31, Id("ip", "127.0.0.0/8"))], 16, [home])
+    assert not is_allowed([ACL(31, Id("ip", "10.0.0.0/8"))], 16, [home])
+    assert not is_allowed([ACL(31, Id("ip", "::1"))], 16, [home])
+    assert is_allowed(OPEN_ACL, 16, [home])
+    assert is_allowed([], 16, [home])
+
+
+def test_lists_are_checked_and_auth_is_replaced() -> None:
+    """Without doubles; auth stands for what the connection has proven."""
+    auth = ACL(7, Id("auth", ""))
+    assert checked_acl([auth, auth], [ip_id("::1"), BOB], "/a") == [ACL(7, BOB)]
+    for bad in (None, [], [auth], [ACL(1, Id("digest", "x"))], [ACL(1, Id("ip", "x"))], [ACL(1, Id("world", "x"))]):
+        with pytest.raises(KeeperError):
+            checked_acl(bad, [ip_id("::1")], "/a")
+    assert hide_digests([ACL(1, BOB), *OPEN_ACL]) == [ACL(1, Id("digest", "bob:x")), *OPEN_ACL]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 900)), max_size=60))
+def test_sessions_expire_at_most_a_tick_late_and_never_early(steps: list[tuple[int, int]]) -> None:
+    """Against remembering when each was last heard of."""
+    tick_ms, now_ms = 300, 10_000
+    tracker = SessionTracker(tick_ms, 0, now_ms)
+    timeouts = [600, 700, 1000, 2500]
+    heard = {}
+    for session_id, timeout_ms in enumerate(timeouts):
+        tracker.track(session_id, timeout_ms, now_ms)
+        heard[session_id] = now_ms
+    for session_id, elapsed_ms in steps:
+        now_ms += elapsed_ms
+        for expired in tracker.expire(now_ms):
+            assert now_ms - heard.pop(expired.id) >= expired.timeout_ms, "too early"
+            tracker.remove(expired.id)
+        for live, when_ms in heard.items():
+            assert now_ms - when_ms < timeouts[live] + tick_ms, "too late"
+        session = tracker.live(session_id)
+        if session is not None:
+            tracker.touch(session, now_ms)
+            heard[session_id] = now_ms
+    assert tracker.sessions.keys() == heard.keys()
+
+
+def test_session_ids_of_servers_and_starts_differ() -> None:
+    """The server in the highest byte, the time below."""
+    assert first_session_id(1, 1_700_000_000_000) >> 56 == 1
+    assert first_session_id(1, 1_700_000_000_001) - first_session_id(1, 1_700_000_000_000) == 1 << 16
+    assert first_session_id(200, 5) < 0, "a Java long"

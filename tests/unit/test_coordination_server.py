@@ -1,0 +1,167 @@
+"""The server on a loop inside the test's process: start, stop, four-letter words, snapshots while it serves."""
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.errors import ConfigError, CorruptDataError
+from barnabas.coordination.server import CoordinationServer
+from barnabas.coordination.settings import parse_settings
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import OPEN_ACL, CreateRequest, ExistsRequest
+from support.coordination import RawClient, four_letter_word
+from support.waiting import eventually
+
+OPEN = list(OPEN_ACL)
+
+
+def settings_for(directory: Path, **texts: object) -> dict[str, str]:
+    settings = {"dataDir": directory, "clientPort": 0, "clientPortAddress": "127.0.0.1", "4lw.commands.whitelist": "*"}
+    return {name: str(value) for name, value in {**settings, **texts}.items()}
+
+
+def serve(texts: dict[str, str], use: Callable[[int], None]) -> None:
+    """Run a server on this thread's loop while ``use(port)`` runs on another."""
+
+    async def run() -> None:
+        server = CoordinationServer(parse_settings(texts))
+        await server.start()
+        try:
+            await asyncio.to_thread(use, server.port)
+        finally:
+            await server.close()
+            await server.close()
+
+    asyncio.run(run())
+
+
+def test_a_server_takes_a_free_port_and_keeps_its_data_over_a_restart(tmp_path: Path) -> None:
+    """Port 0, in somebody's own process; sessions and nodes are there the next time; no thread is left."""
+    threads = threading.active_count()
+
+    def create(port: int) -> None:
+        client = RawClient(port)
+        assert client.call(OpCode.CREATE, CreateRequest("/a", b"x", OPEN, 0))[1] == 0
+        client.close()
+
+    def look(port: int) -> None:
+        client = RawClient(port)
+        assert client.call(OpCode.EXISTS, ExistsRequest("/a", False))[1] == 0
+        assert b"Node count: 5" in four_letter_word(port, b"srvr")
+        client.close()
+
+    serve(settings_for(tmp_path), create)
+    serve(settings_for(tmp_path), look)
+    assert threading.active_count() <= threads + 1
+
+
+def test_closing_the_server_closes_its_connections_and_port(tmp_path: Path) -> None:
+    """Clients see the end at once, also those that never read."""
+    held: list[RawClient] = []
+    ports: list[int] = []
+
+    def connect(port: int) -> None:
+        ports.append(port)
+        held.append(RawClient(port))
+
+    serve(settings_for(tmp_path), connect)
+    assert held[0].socket.recv(10) == b""
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", ports[0]))
+    held[0].close()
+
+
+def test_every_four_letter_word_answers_and_the_whitelist_holds(tmp_path: Path) -> None:
+    """Text for each; refusal in words for what is not allowed; nothing for what is no word."""
+
+    def ask_all(port: int) -> None:
+        client = RawClient(port)
+        client.call(OpCode.CREATE, CreateRequest("/e", b"x", OPEN, 1))
+        client.call(OpCode.EXISTS, ExistsRequest("/watched", True))
+        session = f"0x{client.response.session_id:x}".encode()
+        for word, said in (
+            (b"ruok", b"imok"),
+            (b"isro", b"rw"),
+            (b"stat", b"Mode: standalone"),
+            (b"mntr", b"zk_ephemerals_count\t1"),
+            (b"conf", b"maxSessionTimeout=60000"),
+            (b"envi", b"zookeeper.version="),
+            (b"cons", b"sid=" + session),
+            (b"dump", session + b":\n\t/e"),
+            (b"wchs", b"Total watches:1"),
+            (b"wchp", b"/watched\n\t" + session),
+            (b"wchc", session + b"\n\t/watched"),
+            (b"crst", b"reset"),
+            (b"srst", b"reset"),
+        ):
+            assert said in four_letter_word(port, word), word
+        assert four_letter_word(port, b"xyzq") == b""
+        client.close()
+
+    def ask_default(port: int) -> None:
+        assert b"not in the whitelist" in four_letter_word(port, b"ruok")
+        assert b"Zookeeper version: 3.8" in four_letter_word(port, b"srvr")
+
+    serve(settings_for(tmp_path / "all"), ask_all)
+    serve(settings_for(tmp_path / "default", **{"4lw.commands.whitelist": "srvr"}), ask_default)
+
+
+def test_snapshots_are_taken_and_logs_rolled_while_it_serves(tmp_path: Path) -> None:
+    """After snapCount transactions, without a pause in the zxids."""
+
+    def load(port: int) -> None:
+        client = RawClient(port)
+        for number in range(400):
+            assert client.call(OpCode.CREATE, CreateRequest(f"/n{number}", b"", OPEN, 0))[1] == 0
+        client.close()
+        eventually(lambda: len(list((tmp_path / "version-2").glob("snapshot.*"))) > 3)
+
+    serve(settings_for(tmp_path, snapCount=100), load)
+    assert len(list((tmp_path / "version-2").glob("log.*"))) > 3
+
+    def look(port: int) -> None:
+        client = RawClient(port)
+        for number in range(400):
+            assert client.call(OpCode.EXISTS, ExistsRequest(f"/n{number}", False))[1] == 0
+        client.close()
+
+    serve(settings_for(tmp_path), look)
+
+
+def test_damaged_data_is_refused_and_leaves_the_directory_free(tmp_path: Path) -> None:
+    """The error says which file; a second try is not blocked by the first."""
+    (tmp_path / "version-2").mkdir()
+    (tmp_path / "version-2" / "log.1").write_bytes(b"this is no transaction log")
+    for _ in range(2):
+        with pytest.raises(CorruptDataError, match=r"log\.1"):
+            serve(settings_for(tmp_path), lambda _port: None)
+
+
+def test_settings_are_checked_and_take_apaches_names() -> None:
+    """Defaults, system property names, one server line, errors that name the property."""
+    values = parse_settings({"dataDir": "/d", "clientPort": "2181", "zookeeper.snapCount": "50", "server.1": "a:1:2"})
+    assert (values["tickTime"], values["snapCount"], values["maxClientCnxns"]) == (3000, 50, 60)
+    assert values.unknown() == []
+    with pytest.raises(ConfigError, match="dataDir"):
+        parse_settings({"clientPort": "2181"})
+    with pytest.raises(ConfigError, match="ensembles are not supported yet"):
+        parse_settings({"dataDir": "/d", "clientPort": "1", "server.1": "a", "server.2": "b"})
+
+
+def test_nothing_is_logged_about_secrets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Passwords of auth packets and sessions stay out of the log."""
+    caplog.set_level(logging.DEBUG)
+
+    def authenticate(port: int) -> None:
+        client = RawClient(port)
+        assert client.authenticate("digest", b"bob:geheim") == 0
+        assert client.authenticate("unknown", b"geheim") < 0
+        client.close()
+
+    serve(settings_for(tmp_path), authenticate)
+    assert "geheim" not in caplog.text
