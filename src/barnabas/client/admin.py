@@ -284,7 +284,11 @@ class _Link:
             raise ConnectError(f"{self._name} cannot be reached: {error.strerror or error}") from None
         self._socket.settimeout(timeout_ms / 1000)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._versions = self._negotiate()
+        try:
+            self._versions = self._negotiate()
+        except BaseException:
+            self._socket.close()
+            raise
 
     def _negotiate(self) -> dict[int, tuple[int, int]]:
         """Ask with the newest version; a broker that does not know it answers in version 0 with its range."""

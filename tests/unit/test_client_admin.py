@@ -1,0 +1,199 @@
+"""The admin connection against servers that misbehave; real brokers are tried in tests/interop."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.client.admin import AdminConnection, ConnectError, parse_servers
+from barnabas.wire.kafka.codec import encode
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.frames import decode_request_header, encode_response
+from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from barnabas.wire.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.wire.kafka.messages.metadata import MetadataResponse, MetadataResponseBroker
+
+Answer = Callable[[bytes, int], bytes]
+"""Takes a request's frame and the server's port; returns what is sent back, b"" to close."""
+
+
+class Server:
+    """A server that answers each frame with what a function makes of it."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connected, _ = self._listening.accept()
+            except OSError:
+                return
+            with contextlib.suppress(ConnectionError), connected, connected.makefile("rb") as stream:
+                while size := stream.read(4):
+                    reply = self._answer(stream.read(int.from_bytes(size, "big")), self.port)
+                    if not reply:
+                        break
+                    connected.sendall(reply)
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Answer], AdminConnection]]:
+    """Starts a server and connects to it."""
+    servers = []
+    connections = []
+
+    def start(answer: Answer) -> AdminConnection:
+        servers.append(Server(answer))
+        properties = {"request.timeout.ms": "500", "default.api.timeout.ms": "400"}
+        connections.append(AdminConnection(f"127.0.0.1:{servers[-1].port}", properties))
+        return connections[-1]
+
+    yield start
+    for connection in connections:
+        connection.close()
+    for server in servers:
+        server.close()
+
+
+def broker(frame: bytes, port: int, *, apis: dict[int, int], controller_id: int = 0) -> bytes:
+    """A broker with these APIs (key and highest version) that answers ApiVersions and Metadata."""
+    header = decode_request_header(frame)
+    if header.api_key == 18:
+        keys = [ApiVersion(api_key=key, min_version=0, max_version=version) for key, version in apis.items()]
+        message: object = ApiVersionsResponse(api_keys=keys)
+    else:
+        brokers = [MetadataResponseBroker(node_id=0, host="127.0.0.1", port=port)]
+        message = MetadataResponse(brokers=brokers, controller_id=controller_id, cluster_id="c")
+    return b"".join(encode_response(message, header.api_version, header.correlation_id))
+
+
+def test_versions_are_negotiated_down_to_what_the_broker_has(serve: Callable[[Answer], AdminConnection]) -> None:
+    """A broker that knows old versions only is spoken to in those."""
+    asked = []
+
+    def answer(frame: bytes, port: int) -> bytes:
+        asked.append(decode_request_header(frame)[:2])
+        return broker(frame, port, apis={18: 4, 3: 7})
+
+    cluster = serve(answer).describe_cluster()
+    assert (cluster.cluster_id, cluster.controller_id, len(cluster.brokers)) == ("c", 0, 1)
+    assert asked == [(18, 4), (3, 7)]
+
+
+def test_a_broker_that_does_not_know_the_newest_api_versions_is_asked_again(
+    serve: Callable[[Answer], AdminConnection],
+) -> None:
+    """KIP-511: the refusal comes in version 0 with the range."""
+    asked = []
+
+    def answer(frame: bytes, port: int) -> bytes:
+        header = decode_request_header(frame)
+        asked.append(header[:2])
+        if header.api_key == 18 and header.api_version > 2:
+            refusal = ApiVersionsResponse(
+                error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
+            )
+            body = header.correlation_id.to_bytes(4, "big") + encode(refusal, 0)
+            return len(body).to_bytes(4, "big") + body
+        return broker(frame, port, apis={18: 2, 3: 9})
+
+    assert serve(answer).describe_cluster().cluster_id == "c"
+    assert asked == [(18, 4), (18, 2), (3, 9)]
+
+
+def test_an_api_that_the_broker_lacks_is_told_by_name(serve: Callable[[Answer], AdminConnection]) -> None:
+    """UNSUPPORTED_VERSION, before anything is sent."""
+    connection = serve(lambda frame, port: broker(frame, port, apis={18: 4, 3: 12}))
+    with pytest.raises(KafkaError, match="does not offer CreateTopics") as caught:
+        connection.send(CreateTopicsRequest(), CreateTopicsResponse)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_cluster_without_a_controller_is_asked_until_the_time_is_up(
+    serve: Callable[[Answer], AdminConnection],
+) -> None:
+    """NOT_CONTROLLER passes, so it is tried again; then it is told."""
+    metadata_requests = []
+
+    def answer(frame: bytes, port: int) -> bytes:
+        if decode_request_header(frame).api_key == 3:
+            metadata_requests.append(1)
+        return broker(frame, port, apis={18: 4, 3: 12, 19: 7}, controller_id=-1)
+
+    with pytest.raises(KafkaError, match="no controller at the moment"):
+        serve(answer).send_to_controller(CreateTopicsRequest(), CreateTopicsResponse, lambda _: ())
+    assert len(metadata_requests) > 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (b"", "closed the connection"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Kafka's protocol"),
+        (b"\xff\xff\xff\xff", "does not speak Kafka's protocol"),
+        (b"\0\0\0\0", "does not speak Kafka's protocol"),
+        (b"\0\0\0\x06\0\0\0\x01\0\0", "does not speak Kafka's protocol"),
+        (b"\0\0\0\x0a\0\0\0\x63\0\0\0\0\0\0", "an answer to request 99"),
+        (b"\0\0\0\x0a\0\0\0\x01\0\0\x7f\xff\xff\xff", "does not speak Kafka's protocol"),
+        (b"\0\0\0\x0a\0\0", "did not answer within 500 ms"),
+    ],
+)
+def test_a_server_that_is_no_broker_is_told_apart(
+    serve: Callable[[Answer], AdminConnection], reply: bytes, message: str
+) -> None:
+    """Whatever comes back, the error names the address and what is wrong with it."""
+    connection = serve(lambda _frame, _port: reply)
+    with pytest.raises(ConnectError, match=message) as caught:
+        connection.describe_cluster()
+    assert "127.0.0.1:" in str(caught.value)
+
+
+def test_the_next_server_is_asked_when_the_first_is_away(serve: Callable[[Answer], AdminConnection]) -> None:
+    """Bootstrap over several servers; if none is there, each is named."""
+    there = serve(lambda frame, port: broker(frame, port, apis={18: 4, 3: 12}))
+    port = there._servers[0][1]
+    with AdminConnection(f"127.0.0.1:1,127.0.0.1:{port}") as connection:
+        assert connection.describe_cluster().cluster_id == "c"
+    with AdminConnection("127.0.0.1:1,localhost:1") as nobody, pytest.raises(ConnectError) as caught:
+        nobody.describe_cluster()
+    assert str(caught.value).count("refused the connection: is a broker running there?") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [
+        ("localhost:9092", [("localhost", 9092)]),
+        ("a:1, b:2", [("a", 1), ("b", 2)]),
+        ("host", [("host", 9092)]),
+        ("[::1]:9093", [("::1", 9093)]),
+    ],
+)
+def test_addresses_are_taken_apart(text: str, servers: list[tuple[str, int]]) -> None:
+    """Hosts and ports; Kafka's port where none is given."""
+    assert parse_servers(text) == servers
+
+
+@pytest.mark.parametrize("text", ["", ",", "a:b", "a:0", "a:70000", ":9092"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    """With what is expected instead."""
+    with pytest.raises(ConfigError, match="such as localhost:9092"):
+        parse_servers(text)
+
+
+def test_a_protocol_that_is_not_spoken_is_refused() -> None:
+    """TLS and SASL are told, not tried in plain text."""
+    with pytest.raises(ConfigError, match="security.protocol=SASL_SSL"):
+        AdminConnection("localhost:1", {"security.protocol": "SASL_SSL"})
