@@ -37,8 +37,15 @@ def topic(cluster: Up) -> str:
 def filled_topic(bootstrap: str) -> str:
     name = f"t-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
-        future.result(30)
+
+    def created() -> bool:
+        # A broker that was started a moment ago may have no controller yet.
+        [future] = admin.create_topics([NewTopic(name, PARTITIONS, 1)], request_timeout=5).values()
+        with contextlib.suppress(KafkaException, TimeoutError):
+            future.result(10)
+        return name in admin.list_topics(timeout=10).topics
+
+    eventually(created)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(RECORDS):
         producer.produce(name, str(number), key=str(number))

@@ -1,13 +1,21 @@
 """SyncGroup (key 14): the leader hands in the assignment, every member gets its own."""
 
 from barnabas.broker.apis import ApiHandler
+from barnabas.broker.groups.membership import sync_error
 from barnabas.broker.node import Node, Request
 from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+
+_PROTOCOL_SINCE_VERSION = 5  # KIP-559: from then on a member must say what it believes was chosen
 
 
 def handle(node: Node, request: Request) -> None:
     """Answer when the leader's assignment is committed."""
-    node.groups.sync(request.message, request.reply)
+    message = request.message
+    if request.version >= _PROTOCOL_SINCE_VERSION and None in (message.protocol_type, message.protocol_name):
+        request.reply(sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    else:
+        node.groups.sync(message, request.reply)
 
 
 API = ApiHandler(ApiKey.SYNC_GROUP, 0, 5, handle)

@@ -39,7 +39,7 @@ _SKIP_ASSIGNMENT_SINCE_VERSION = 9  # KIP-814
 
 def join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
     """The answer to a member that is not let in (yet)."""
-    return JoinGroupResponse(error_code=error, generation_id=-1, leader="", member_id=member_id)
+    return JoinGroupResponse(error_code=error, generation_id=-1, protocol_name=None, leader="", member_id=member_id)
 
 
 def sync_error(error: ErrorCode) -> SyncGroupResponse:
