@@ -88,6 +88,7 @@ class BrokerServer:
         self._log_dir_paths = [_absolute(path) for path in broker_settings.log_dirs(node.settings)]
         self._open: list[tuple[ListenerAddress, Listener]] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._blocking: set[asyncio.Future[None]] = set()
         self._started = False
         self._closing = False
         self.failed: asyncio.Event = asyncio.Event()
@@ -211,7 +212,7 @@ class BrokerServer:
         self._dispatcher = Dispatcher(node, load_handlers())
         node.api_versions = advertised(self._dispatcher.handlers)
         node.channels.call_self = self._dispatcher.call
-        self._upkeep = Upkeep(node, self._dispatcher)
+        self._upkeep = Upkeep(node, self._dispatcher, self._in_thread)
 
     async def _listen(self) -> None:
         max_frame_bytes = self.node.settings["socket.request.max.bytes"]
@@ -293,6 +294,18 @@ class BrokerServer:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
+    def _in_thread(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Run ``work`` beside the loop, ``done`` on it afterwards; the broker's stop waits for both."""
+        running = asyncio.get_running_loop().run_in_executor(None, work)
+        self._blocking.add(running)
+
+        def finished(future: asyncio.Future[None]) -> None:
+            self._blocking.discard(future)
+            if not future.cancelled():
+                done(future.exception())
+
+        running.add_done_callback(finished)
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -333,7 +346,7 @@ class BrokerServer:
         if hasattr(self, "_dispatcher"):
             for connection in tuple(self._dispatcher.connections):
                 connection.close()
-            await self._upkeep.stop()
+            self._upkeep.stop()
         for name in ("groups", "controller", "channels"):
             part = getattr(node, name, None)
             if part is not None:
@@ -342,7 +355,7 @@ class BrokerServer:
                     await done
         for task in tuple(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._blocking, return_exceptions=True)
         if hasattr(node, "log_dirs"):
             node.log_dirs.close(clean, node.broker_epoch)
         if hasattr(node, "coordination"):

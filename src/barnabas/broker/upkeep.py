@@ -1,99 +1,148 @@
 """What a broker does by the clock: retention, checkpoints, syncs, idle connections.
 
-Each job has its period and runs on the event loop, between requests; only what waits for the disk (fsync) runs in a
-thread. A job that fails is logged and runs again at its next time.
+Each job has its period and runs between requests. What waits for the disk (fsync) is handed to ``in_thread``; whoever
+starts a sync or writes a checkpoint has taken its facts beforehand, so the thread shares nothing with the requests that
+go on meanwhile. A job that fails is logged and runs again at its next time.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
+from barnabas.base.clock import Timer
+from barnabas.base.ids import TopicPartition
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.node import Node
+from barnabas.log.checkpoints import HIGH_WATERMARKS, write_offsets
 from barnabas.log.flushing import FlushTask
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import KafkaError
 
-__all__ = ["Upkeep"]
+__all__ = ["InThread", "Upkeep"]
 
 logger = logging.getLogger(__name__)
 
-_FLUSH_S = 1.0
-_PURGE_S = 5.0
-_PRODUCERS_S = 600.0
-_IDLE_S = 10.0
+_FLUSH_MS = 1000
+_PURGE_MS = 5000
+_PRODUCERS_MS = 600_000
+_IDLE_MS = 10_000
+_LEAST_PERIOD_MS = 100
+
+InThread = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
+"""Takes what to run beside the event loop, and what to call on the loop afterwards, with its exception or None."""
 
 
 class Upkeep:
-    """The periodic work of one broker, on the running loop."""
+    """The periodic work of one broker."""
 
-    def __init__(self, node: Node, dispatcher: Dispatcher) -> None:
+    def __init__(self, node: Node, dispatcher: Dispatcher, in_thread: InThread) -> None:
         self._node = node
         self._dispatcher = dispatcher
-        self._tasks: list[asyncio.Task[None]] = []
+        self._in_thread = in_thread
+        self._timers: dict[Callable[[], None], Timer] = {}
+        self._flushing: set[PartitionLog] = set()
+        self._checkpointing: set[str] = set()
+        self._high_watermarks: dict[str, dict[TopicPartition, int]] = {}
 
     def start(self) -> None:
+        """Begin; each job runs for the first time after its period."""
         settings = self._node.settings
-        jobs: list[tuple[Callable[[], Awaitable[None]], float]] = [
-            (self._apply_retention, settings["log.retention.check.interval.ms"] / 1000),
-            (self._purge, _PURGE_S),
-            (self._flush, _FLUSH_S),
-            (self._checkpoint_recovery_points, settings["log.flush.offset.checkpoint.interval.ms"] / 1000),
-            (self._checkpoint_start_offsets, settings["log.flush.start.offset.checkpoint.interval.ms"] / 1000),
-            (self._checkpoint_high_watermarks, settings["replica.high.watermark.checkpoint.interval.ms"] / 1000),
-            (self._expire_producers, _PRODUCERS_S),
-            (self._close_idle, min(_IDLE_S, max(settings["connections.max.idle.ms"] / 4000, 0.1))),
-        ]
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._repeat(job, max(period_s, 0.1))) for job, period_s in jobs]
+        jobs: tuple[tuple[Callable[[], None], int], ...] = (
+            (self.apply_retention, settings["log.retention.check.interval.ms"]),
+            (self.purge, _PURGE_MS),
+            (self.flush, _FLUSH_MS),
+            (self.checkpoint_recovery_points, settings["log.flush.offset.checkpoint.interval.ms"]),
+            (self.checkpoint_start_offsets, settings["log.flush.start.offset.checkpoint.interval.ms"]),
+            (self.checkpoint_high_watermarks, settings["replica.high.watermark.checkpoint.interval.ms"]),
+            (self.expire_producers, _PRODUCERS_MS),
+            (self.close_idle, min(_IDLE_MS, settings["connections.max.idle.ms"] // 4)),
+        )
+        for job, period_ms in jobs:
+            self._plan(job, max(period_ms, _LEAST_PERIOD_MS))
 
-    async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    def stop(self) -> None:
+        """Nothing starts any more; a sync under way may still end."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
-    async def _repeat(self, job: Callable[[], Awaitable[None]], period_s: float) -> None:
-        while True:
-            await asyncio.sleep(period_s)
+    def _plan(self, job: Callable[[], None], period_ms: int) -> None:
+        def run() -> None:
             try:
-                await job()
+                job()
             except Exception:
                 logger.exception("%s failed", job.__name__)
+            if job in self._timers:
+                self._plan(job, period_ms)
 
-    async def _apply_retention(self) -> None:
+        self._timers[job] = self._node.call_later(period_ms, run)
+
+    def apply_retention(self) -> None:
+        """Delete what retention gives up; long polls below the new start hear of it."""
         if self._node.log_dirs.apply_retention(self._node.clock.wall_ms()):
             for partition in self._node.replicas:
                 self._node.parked.changed(partition.name)
 
-    async def _purge(self) -> None:
+    def purge(self) -> None:
+        """Remove deleted files whose delay is over."""
         self._node.log_dirs.purge_deleted(self._node.clock.wall_ms())
 
-    async def _flush(self) -> None:
+    def flush(self) -> None:
+        """Sync rolled segments, and what flush.messages and flush.ms ask for."""
         now_ms = self._node.clock.wall_ms()
-        due: list[PartitionLog] = self._node.log_dirs.flush_due(now_ms)
-        for log in due:
+        for log in self._node.log_dirs.flush_due(now_ms):
+            if log in self._flushing:
+                continue
             task = log.prepare_flush(include_active=log.flush_due(now_ms))
             if task is not None:
-                await self._run_flush(log, task)
+                self._run_flush(log, task)
 
-    async def _run_flush(self, log: PartitionLog, task: FlushTask) -> None:
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, task.run)
-        except OSError as error:
-            log.fail(error, "flushing")
-        else:
-            log.flush_done(task, self._node.clock.wall_ms())
+    def _run_flush(self, log: PartitionLog, task: FlushTask) -> None:
+        def done(error: BaseException | None) -> None:
+            self._flushing.discard(log)
+            if isinstance(error, OSError):
+                log.fail(error, "flushing")
+            elif error is not None:
+                logger.error("The sync of %s failed", log, exc_info=error)
+            else:
+                log.flush_done(task, self._node.clock.wall_ms())
 
-    async def _checkpoint_recovery_points(self) -> None:
+        self._flushing.add(log)
+        self._in_thread(task.run, done)
+
+    def checkpoint_recovery_points(self) -> None:
         self._node.log_dirs.checkpoint_recovery_points()
 
-    async def _checkpoint_start_offsets(self) -> None:
+    def checkpoint_start_offsets(self) -> None:
         self._node.log_dirs.checkpoint_log_start_offsets()
 
-    async def _checkpoint_high_watermarks(self) -> None:
-        self._node.log_dirs.checkpoint_high_watermarks()
+    def checkpoint_high_watermarks(self) -> None:
+        """Write down the high watermarks of each log dir where they moved."""
+        log_dirs = self._node.log_dirs
+        by_dir: dict[str, dict[TopicPartition, int]] = {directory: {} for directory in log_dirs.online}
+        for name, log in log_dirs.logs().items():
+            by_dir.setdefault(log.directory.rpartition("/")[0], {})[name] = log.high_watermark
+        for directory, offsets in by_dir.items():
+            if self._high_watermarks.get(directory) != offsets and directory not in self._checkpointing:
+                self._write_high_watermarks(directory, offsets)
 
-    async def _expire_producers(self) -> None:
+    def _write_high_watermarks(self, directory: str, offsets: dict[TopicPartition, int]) -> None:
+        def done(error: BaseException | None) -> None:
+            self._checkpointing.discard(directory)
+            if error is None:
+                self._high_watermarks[directory] = offsets
+                return
+            logger.error("The high watermarks of %s were not written: %s", directory, error)
+            for log in tuple(self._node.log_dirs.logs().values()):
+                if isinstance(error, OSError) and log.directory.rpartition("/")[0] == directory:
+                    log.fail(error, "writing the high watermark of")
+                    break
+
+        self._checkpointing.add(directory)
+        path = f"{directory}/{HIGH_WATERMARKS}"
+        self._in_thread(lambda: write_offsets(self._node.files, path, offsets), done)
+
+    def expire_producers(self) -> None:
+        """Forget producers that were silent for producer.id.expiration.ms."""
         now_ms = self._node.clock.wall_ms()
         expiration_ms = self._node.settings["producer.id.expiration.ms"]
         for log in tuple(self._node.log_dirs.logs().values()):
@@ -102,7 +151,8 @@ class Upkeep:
             except KafkaError as error:
                 logger.warning("%s", error)
 
-    async def _close_idle(self) -> None:
+    def close_idle(self) -> None:
+        """Close connections that were silent for connections.max.idle.ms; a negative one means never."""
         max_idle_ms = self._node.settings["connections.max.idle.ms"]
         if max_idle_ms >= 0:
             self._dispatcher.close_idle(self._node.clock.monotonic_ms(), max_idle_ms)

@@ -2,7 +2,7 @@
 
 Versions 0 to 4. The client's name and version come from 3 on (KIP-511) and must be words of letters, digits, dots and
 dashes. Produce is advertised from version 0 although it is served from 3 on, as Apache Kafka 4 does it: librdkafka takes
-the lowest version as a sign of which codecs a broker knows. Features do not exist in ZooKeeper mode.
+the lowest version as a sign of which codecs a broker knows. There are no finalized features in ZooKeeper mode.
 """
 
 import re
@@ -18,6 +18,7 @@ __all__ = ["API", "advertised", "unsupported_version"]
 
 _WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _CLIENT_NAMES = 3
+_NO_FEATURES_EPOCH = 0  # of the znode /feature, which lists none in ZooKeeper mode
 
 
 def advertised(handlers: Mapping[int, ApiHandler]) -> list[ApiVersion]:
@@ -50,7 +51,7 @@ def handle(node: Node, request: Request) -> None:
             return
         request.client.software_name = name
         request.client.software_version = version
-    request.reply(ApiVersionsResponse(api_keys=node.api_versions))
+    request.reply(ApiVersionsResponse(api_keys=node.api_versions, finalized_features_epoch=_NO_FEATURES_EPOCH))
 
 
 API = ApiHandler(ApiKey.API_VERSIONS, 0, 4, handle)
