@@ -85,3 +85,11 @@ def test_gzip_is_the_standard_one_in_both_directions() -> None:
     data = b"gzip " * 1000
     assert gzip.decompress(compress(CompressionType.GZIP, data)) == data
     assert decompress(CompressionType.GZIP, kafka_python.gzip_encode(data) + gzip.compress(data), MB) == data + data
+
+
+def test_thousands_of_empty_gzip_members_are_refused() -> None:
+    """Members cost time, not room: the limit on what comes out does not hold them back."""
+    member = compress(CompressionType.GZIP, b"")
+    assert bytes(decompress(CompressionType.GZIP, member * 10 + compress(CompressionType.GZIP, b"end"), MB)) == b"end"
+    with pytest.raises(CorruptDataError, match="members"):
+        decompress(CompressionType.GZIP, member * 5000, MB)

@@ -31,6 +31,8 @@ class CompressionType(IntEnum):
     ZSTD = 4
 
 
+_MOST_GZIP_MEMBERS = 64
+"""Clients write one; each costs a copy of what follows it, so thousands of empty ones would stall a broker."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -84,6 +86,8 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
     left = limit_bytes
     rest: Buffer = data
     while len(rest):
+        if len(parts) == _MOST_GZIP_MEMBERS:
+            raise CorruptDataError(f"gzip: more than {_MOST_GZIP_MEMBERS} members")
         member = zlib.decompressobj(31)
         try:
             part = member.decompress(rest, left + 1)
