@@ -173,7 +173,7 @@ def test_truncations_move_the_checkpointed_recovery_point(tmp_path: Path) -> Non
 def test_a_flush_moves_the_recovery_point_and_recovery_begins_there(tmp_path: Path) -> None:
     """Rolled segments and the active one; what lies below is not read again at a start."""
     dirs = open_dirs(tmp_path)
-    config = LogConfig({"segment.bytes": "200", "flush.messages": "3"})
+    config = LogConfig({"segment.bytes": "200"})
     log = dirs.get_or_create(TP, TOPIC_ID, config, NOW)
     for _ in range(5):
         log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=0, now_ms=NOW)
@@ -196,6 +196,17 @@ def test_a_flush_moves_the_recovery_point_and_recovery_begins_there(tmp_path: Pa
     reloaded = open_dirs(tmp_path).get(TP)
     assert reloaded is not None
     assert reloaded.log_end_offset == 5
+
+
+def test_flush_messages_syncs_before_the_append_is_answered(tmp_path: Path) -> None:
+    """flush.messages=1 is fsync before the acknowledgement; a failing sync fails the append."""
+    dirs = open_dirs(tmp_path)
+    log = dirs.get_or_create(TP, TOPIC_ID, LogConfig({"flush.messages": "2"}), NOW)
+    points = []
+    for _ in range(5):
+        log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=0, now_ms=NOW)
+        points.append(log.recovery_point)
+    assert points == [0, 2, 2, 4, 4]
 
 
 def test_broken_checkpoints_cost_time_but_no_data(tmp_path: Path) -> None:

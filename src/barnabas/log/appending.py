@@ -116,6 +116,8 @@ class Appends(LogState):
                 self._update_producer(batch, first_offset, last_offset, attributes, fields, segment, max_timestamp)
         except OSError as error:
             raise self.fail(error, "appending to") from error
+        if last_offset - self.recovery_point >= config.flush_messages - 1:
+            self.flush(now_ms)
         return AppendInfo(
             first_offset, last_offset, max_timestamp, log_append_time, self.log_start_offset, size, leader_epoch
         )
@@ -224,6 +226,8 @@ class Appends(LogState):
             latest_epoch = fields.leader_epoch
             expected = fields.last_offset + 1
             position += fields.size_bytes
+        if position and expected - self.recovery_point >= self.config.flush_messages:
+            self.flush(now_ms)
         return AppendInfo(first_offset, expected - 1, max_timestamp, -1, self.log_start_offset, position, latest_epoch)
 
     def _append_replicated(self, batch: memoryview, fields: BatchHeader, now_ms: int) -> None:

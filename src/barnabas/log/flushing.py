@@ -7,7 +7,7 @@ from barnabas.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from barnabas.log.names import INDEX, TIME_INDEX
 
 if TYPE_CHECKING:
-    from barnabas.log.partition_log import PartitionLog
+    from barnabas.log.log_state import LogState
 
 __all__ = ["FlushTask"]
 
@@ -24,7 +24,7 @@ class FlushTask:
         self.upto_offset = upto_offset
 
     @staticmethod
-    def of(log: "PartitionLog", upto_offset: int) -> "FlushTask":
+    def of(log: "LogState", upto_offset: int) -> "FlushTask":
         """All of a log's files that changed past its recovery point."""
         paths = []
         for segment in log.segments[log.segment_index(log.recovery_point) :]:

@@ -11,6 +11,7 @@ from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
 from barnabas.log.checkpoints import LEADER_EPOCHS, write_epochs
+from barnabas.log.flushing import FlushTask
 from barnabas.log.handles import OpenFiles
 from barnabas.log.leader_epochs import LeaderEpochs
 from barnabas.log.names import SNAPSHOT, file_name
@@ -253,3 +254,29 @@ class LogState:
     def snapshot_path(self, offset: int) -> str:
         """The path of the snapshot that covers the log up to an offset."""
         return f"{self.directory}/{file_name(offset, SNAPSHOT)}"
+
+    # ---- durability
+
+    def prepare_flush(self, *, include_active: bool = True) -> FlushTask | None:
+        """What must be synced so that all (or all but the active segment) is on stable storage; None for nothing.
+
+        The task may run in another thread; give it back to `flush_done` afterwards. A failed one must not run again.
+        """
+        upto = self.log_end_offset if include_active else self.segments[-1].base_offset
+        if upto <= self.recovery_point:
+            return None
+        with self.disk("flushing"):
+            return FlushTask.of(self, upto)
+
+    def flush_done(self, task: FlushTask, now_ms: int) -> None:
+        """A task has run: all below its offset is on stable storage, unless the log was cut since."""
+        self.last_flush_ms = now_ms
+        self.recovery_point = max(self.recovery_point, min(task.upto_offset, self.log_end_offset))
+
+    def flush(self, now_ms: int = 0, *, include_active: bool = True) -> None:
+        """Sync at once, in this thread."""
+        task = self.prepare_flush(include_active=include_active)
+        if task is not None:
+            with self.disk("flushing"):
+                task.run()
+            self.flush_done(task, now_ms)

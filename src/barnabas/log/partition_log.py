@@ -19,7 +19,6 @@ from barnabas.base.randomness import Random
 from barnabas.log import retention, timestamps
 from barnabas.log.appending import AppendInfo, Appends, UnexpectedOffsetError
 from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
-from barnabas.log.flushing import FlushTask
 from barnabas.log.handles import OpenFiles
 from barnabas.log.leader_epochs import EpochEndOffset, LeaderEpochs
 from barnabas.log.producer_state import AbortedTransaction, Origin, ProducerEntry, ProducerState
@@ -290,30 +289,6 @@ class PartitionLog(Appends):
         self.update_stable()
 
     # ---- durability
-
-    def prepare_flush(self, *, include_active: bool = True) -> FlushTask | None:
-        """What must be synced so that all (or all but the active segment) is on stable storage; None for nothing.
-
-        The task may run in another thread; give it back to `flush_done` afterwards. A failed one must not run again.
-        """
-        upto = self.log_end_offset if include_active else self.segments[-1].base_offset
-        if upto <= self.recovery_point:
-            return None
-        with self.disk("flushing"):
-            return FlushTask.of(self, upto)
-
-    def flush_done(self, task: FlushTask, now_ms: int) -> None:
-        """A task has run: all below its offset is on stable storage, unless the log was cut since."""
-        self.last_flush_ms = now_ms
-        self.recovery_point = max(self.recovery_point, min(task.upto_offset, self.log_end_offset))
-
-    def flush(self, now_ms: int = 0, *, include_active: bool = True) -> None:
-        """Sync at once, in this thread."""
-        task = self.prepare_flush(include_active=include_active)
-        if task is not None:
-            with self.disk("flushing"):
-                task.run()
-            self.flush_done(task, now_ms)
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms ask for a sync."""

@@ -318,8 +318,15 @@ class Segment:
     # ---- reading
 
     def headers(self, position: int) -> "Iterator[tuple[int, BatchHeader]]":
-        """(position, header) of the batches from a position on, without checks of their contents."""
-        return scan_headers(self.file, position, self.size)
+        """(position, header) of the batches from a position on, without checks of their contents.
+
+        Ends where the bytes are no batch, or one with offsets that cannot stand in this segment.
+        """
+        base_offset, max_offset = self.base_offset, self.max_offset
+        for at, header in scan_headers(self.file, position, self.size):
+            if not base_offset <= header.base_offset <= header.last_offset <= max_offset:
+                return
+            yield at, header
 
     def locate(self, offset: int) -> Located | None:
         """The first batch whose last offset is ``offset`` or later, None when the segment ends before."""

@@ -4,9 +4,10 @@ A topic's configuration is its own overrides over the broker's defaults over Kaf
 broker properties under other names (`message.max.bytes` for `max.message.bytes`), some of them in other units
 (`log.retention.hours`); `BROKER_SYNONYMS` lists them by precedence and `defaults_from_broker` applies them.
 
-Two features of Kafka stay away: tiered storage (``remote.storage.enable=true`` is refused, as Apache's broker refuses
-it while its remote log storage is off) and message formats below 2 (``message.format.version`` and
-``message.downconversion.enable`` are kept and shown, and change nothing, as in Apache's since 3.0).
+Three features of Kafka stay away: preallocated segment files (``preallocate`` is kept and without effect), tiered
+storage (``remote.storage.enable=true`` is refused, as Apache's broker refuses it while its remote log storage is off)
+and message formats below 2 (``message.format.version`` and ``message.downconversion.enable`` are kept and shown, and
+change nothing, as in Apache's since 3.0).
 """
 
 import re
@@ -79,7 +80,7 @@ TOPIC_SETTINGS = Definitions(
         Setting("file.delete.delay.ms", Kind.LONG, "60000",
                 "How long files of deleted segments stay under a .deleted name before they are removed.", at_least(0)),
         Setting("flush.messages", Kind.LONG, _MAX_LONG,
-                "Sync the log to disk after this many records; replication is the usual way to durability.", at_least(1)),
+                "Sync the log to disk after this many records, before the append is answered; 1 for every append.", at_least(1)),
         Setting("flush.ms", Kind.LONG, _MAX_LONG, "Sync the log to disk at least this often.", at_least(0)),
         Setting("follower.replication.throttled.replicas", Kind.LIST, "",
                 "Replicas whose fetching is throttled when they follow.", _throttled_replicas),
@@ -114,7 +115,7 @@ TOPIC_SETTINGS = Definitions(
         Setting("min.insync.replicas", Kind.INT, "1",
                 "Replicas that must hold a write before acks=all is answered; fewer in sync refuse the write.",
                 at_least(1)),
-        Setting("preallocate", Kind.BOOLEAN, "false", "Whether a new segment's file takes its full size at once."),
+        Setting("preallocate", Kind.BOOLEAN, "false", "Kept and without effect: segment files grow as they are written."),
         Setting("remote.log.copy.disable", Kind.BOOLEAN, "false", "Tiered storage: stop copying.", _off),
         Setting("remote.log.delete.on.disable", Kind.BOOLEAN, "false", "Tiered storage: delete when disabled.", _off),
         Setting("remote.storage.enable", Kind.BOOLEAN, "false", "Tiered storage for the topic.", _no_tiered_storage),
