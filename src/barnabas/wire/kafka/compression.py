@@ -82,7 +82,7 @@ def _too_large(limit_bytes: int) -> CorruptDataError:
 
 
 def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     left = limit_bytes
     rest: Buffer = data
     while len(rest):
