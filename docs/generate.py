@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Write the reference pages that follow from the code: docs/reference/apis.md, configuration.md and commands.md.
+
+A test fails while they differ from what this writes, so the pages never say what is not so.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from barnabas.base.settings import Definitions, Setting
+from barnabas.broker import settings as broker_settings
+from barnabas.broker.apis import load_handlers
+from barnabas.cli.main import COMMANDS
+from barnabas.coordination.settings import DEFINITIONS as COORDINATION
+from barnabas.log.settings import TOPIC_SETTINGS
+from barnabas.wire.kafka.api import ApiKey
+
+REFERENCE = Path(__file__).parent / "reference"
+
+
+def apis() -> str:
+    """The table of what ApiVersions advertises, and what it does not."""
+    handlers = load_handlers()
+    lines = [
+        "# APIs and their versions",
+        "",
+        "What a broker advertises in ApiVersions, from the same table that dispatches requests.",
+        "",
+        "| key | API | versions |",
+        "|---|---|---|",
+    ]
+    for key, handler in handlers.items():
+        who = " (between brokers)" if handler.inter_broker else ""
+        lines.append(f"| {key} | {ApiKey(key).name}{who} | {handler.min_version} to {handler.max_version} |")
+    absent = ", ".join(key.name for key in ApiKey if int(key) not in handlers)
+    lines += ["", f"Known and not served: {absent}.", ""]
+    return "\n".join(lines)
+
+
+def _settings_table(definitions: Definitions) -> list[str]:
+    lines = ["| name | type | default | |", "|---|---|---|---|"]
+    ordered = sorted(definitions, key=lambda setting: setting.name)
+    lines += [f"| `{item.name}` | {item.kind.name.lower()} | {_default(item)} | {item.doc} |" for item in ordered]
+    return lines
+
+
+def _default(setting: Setting) -> str:
+    if setting.default is None:
+        return "required" if setting.required else ""
+    return f"`{setting.default}`" if setting.default else "empty"
+
+
+def configuration() -> str:
+    """All properties, under Kafka's and ZooKeeper's names."""
+    lines = [
+        "# Configuration",
+        "",
+        "Names, types and defaults are Kafka's and ZooKeeper's. A name that is not listed is reported at the start of a "
+        "broker and has no effect.",
+        "",
+        "## Brokers (server.properties, `--override`, `configs --entity-type brokers`)",
+        "",
+        *_settings_table(broker_settings.DEFINITIONS),
+        "",
+        "## Topics (`topics --config`, `configs --entity-type topics`)",
+        "",
+        *_settings_table(TOPIC_SETTINGS),
+        "",
+        "## Coordination server (zoo.cfg)",
+        "",
+        *_settings_table(COORDINATION),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def commands() -> str:
+    """Each command's own help."""
+    lines = [
+        "# Commands",
+        "",
+        "`barnabas COMMAND --help` prints what stands here. Names and flags are those of Kafka's tools.",
+        "",
+    ]
+    for name in COMMANDS:
+        lines += [f"## {name}", "", "```text", _help(name), "```", ""]
+    return "\n".join(lines)
+
+
+def _help(command: str) -> str:
+    environment = {"COLUMNS": "100", "PATH": "", "NO_COLOR": "1"}
+    run = [sys.executable, "-m", "barnabas", command, "--help"]
+    done = subprocess.run(run, capture_output=True, text=True, check=True, env=environment)
+    return done.stdout.rstrip()
+
+
+PAGES = {"apis.md": apis, "configuration.md": configuration, "commands.md": commands}
+
+
+def main() -> int:
+    """Write the pages; with --check only say which are out of date, and return 1 for any."""
+    stale = []
+    for name, page in PAGES.items():
+        text, path = page(), REFERENCE / name
+        if not path.exists() or path.read_text() != text:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(text)
+    if "--check" in sys.argv and stale:
+        print(f"out of date: {', '.join(stale)}; run docs/generate.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
