@@ -21,13 +21,14 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.database import Database
 from barnabas.coordination.node import DIGEST_VERSION, Node
 from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode_from, encode_into
 from barnabas.wire.jute.records import ACL, OPEN_ACL
-from barnabas.wire.jute.transactions import FileHeader, StatPersisted
+from barnabas.wire.jute.transactions import FileHeader
 
 __all__ = ["SNAPSHOT_MAGIC", "encode_snapshot", "read_snapshot", "snapshot_name"]
 
@@ -51,13 +52,6 @@ class _AclEntry:
 
 
 @dataclass(slots=True)
-class _DataNode:
-    data: bytes | None
-    acl: Long
-    stat: StatPersisted
-
-
-@dataclass(slots=True)
 class _SessionEntry:
     id: Long
     timeout_ms: Int
@@ -70,11 +64,6 @@ class _Contents:
     header: FileHeader
     sessions: list[_SessionEntry]
     acls: list[_AclEntry]
-
-
-@dataclass(slots=True)
-class _Path:
-    path: str
 
 
 @dataclass(slots=True)
@@ -92,7 +81,7 @@ def snapshot_name(zxid: int) -> str:
 def encode_snapshot(database: Database) -> Iterator[bytes]:
     """The file in slices. The state is the one at the first slice, whatever happens between the others."""
     tree = database.tree
-    nodes = list(tree.nodes.items())
+    nodes = iter(tree.nodes.copy().items())
     numbers = {acl: number for number, acl in enumerate(tree.known_acls(), 1)}
     zxid, digest = database.last_zxid, tree.digest
     out = bytearray()
@@ -107,9 +96,9 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
     numbers[OPEN_ACL] = -1
     checksum = zlib.adler32(out)
     yield bytes(out)
-    for start in range(0, len(nodes), _NODES_IN_A_SLICE):
+    while part := list(islice(nodes, _NODES_IN_A_SLICE)):
         out = bytearray()
-        for path, node in nodes[start : start + _NODES_IN_A_SLICE]:
+        for path, node in part:
             _encode_node(out, path, node, numbers[node.acl])
         checksum = zlib.adler32(out, checksum)
         yield bytes(out)
@@ -156,44 +145,46 @@ def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
             raise CorruptDataError(f"{name} is not a snapshot of version {VERSION}")
         acls = {entry.number: tuple(entry.acl) for entry in contents.acls}
         acls[-1] = OPEN_ACL
-        nodes: list[tuple[str, Node]] = []
-        while True:
-            entry, offset = decode_from(_Path, data, offset)
-            if entry.path == "/":
-                break
-            record, offset = decode_from(_DataNode, data, offset)
-            path = entry.path or "/"
-            nodes.append((path, _node(path, record, acls)))
+        nodes, offset = _read_nodes(data, offset, acls)
         offset = _check_seal(data, offset, name)
         database.tree.replace_all(nodes)
         database.session_timeouts_ms.update((session.id, session.timeout_ms) for session in contents.sessions)
         database.last_zxid = zxid
         if offset < len(data):
             _check_digest(database, data, offset, name)
-    except (MalformedRecordError, KeyError) as error:
+    except (MalformedRecordError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise CorruptDataError(f"snapshot {name} is damaged: {error}") from None
     return database
 
 
-def _node(path: str, record: _DataNode, acls: dict[int, tuple[ACL, ...]]) -> Node:
-    stat = record.stat
-    node = Node(
-        record.data,
-        acls[record.acl],
-        stat.czxid,
-        stat.mzxid,
-        stat.ctime,
-        stat.mtime,
-        stat.version,
-        stat.cversion,
-        stat.aversion,
-        stat.ephemeral_owner,
-        stat.pzxid,
-        0,
-        0,
-    )
-    node.digest = node.compute_digest(path)
-    return node
+def _read_nodes(data: bytes, offset: int, acls: dict[int, tuple[ACL, ...]]) -> tuple[list[tuple[str, Node]], int]:
+    """The nodes up to the mark behind them; written out, for there may be millions."""
+    nodes: list[tuple[str, Node]] = []
+    while True:
+        name, offset = _take(data, offset)
+        path = (name or b"").decode() or "/"
+        if name == b"/":
+            return nodes, offset
+        value, offset = _take(data, offset)
+        (acl, czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid) = _NODE_TAIL.unpack_from(
+            data, offset
+        )
+        offset += _NODE_TAIL.size
+        node = Node(value, acls[acl], czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid, 0, 0)
+        node.digest = node.compute_digest(path)
+        nodes.append((path, node))
+
+
+def _take(data: bytes, offset: int) -> tuple[bytes | None, int]:
+    """A buffer, or None for jute's null, and the offset after it."""
+    (size,) = _COUNT.unpack_from(data, offset)
+    offset += _COUNT.size
+    if size == -1:
+        return None, offset
+    end = offset + size
+    if size < 0 or end > len(data):
+        raise MalformedRecordError(f"a length of {size} at byte {offset - 4}, {len(data) - offset} bytes are left")
+    return data[offset:end], end
 
 
 def _check_seal(data: bytes, offset: int, name: str) -> int:

@@ -8,6 +8,7 @@ gives OK as the "error" of the parts before, and its own header says OK: clients
 from collections.abc import Sequence
 from typing import Any
 
+from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.access import require
 from barnabas.coordination.operations import create, delete, set_data
 from barnabas.coordination.operations.base import (
@@ -104,6 +105,8 @@ def _apply(view: View, stamp: Stamp, txn: MultiTxn, events: list[Event]) -> Outc
         return Outcome(OpCode.MULTI, err=codes[0])
     err = 0
     for part in txn.txns:
+        if part.type not in _APPLY_PARTS:
+            raise CorruptDataError(f"transaction 0x{stamp.zxid:x} has a part of type {part.type}")
         record: Any = decode(TRANSACTION_TYPES[part.type], part.data or b"")
         try:
             _APPLY_PARTS[part.type](view, stamp, record, events)
