@@ -198,6 +198,21 @@ def test_a_flush_moves_the_recovery_point_and_recovery_begins_there(tmp_path: Pa
     assert reloaded.log_end_offset == 5
 
 
+def test_a_sync_that_began_before_a_truncation_proves_nothing(tmp_path: Path) -> None:
+    """The records that came in place of those cut off were not synced by it."""
+    dirs = open_dirs(tmp_path)
+    put(dirs, count=5)
+    log = dirs.get(TP)
+    assert log is not None
+    task = log.prepare_flush()
+    assert task is not None
+    dirs.truncate({TP: 1})
+    put(dirs, count=6)
+    task.run()
+    log.flush_done(task, NOW)
+    assert log.recovery_point == 0
+
+
 def test_flush_messages_syncs_before_the_append_is_answered(tmp_path: Path) -> None:
     """flush.messages=1 is fsync before the acknowledgement; a failing sync fails the append."""
     dirs = open_dirs(tmp_path)

@@ -15,13 +15,15 @@ __all__ = ["FlushTask"]
 class FlushTask:
     """Files and folders to sync, so that a log is on stable storage up to an offset."""
 
-    __slots__ = ("_directories", "_files", "_paths", "upto_offset")
+    __slots__ = ("_directories", "_files", "_paths", "cuts", "upto_offset")
 
-    def __init__(self, files: Files, paths: list[str], directories: list[str], upto_offset: int) -> None:
+    def __init__(self, files: Files, paths: list[str], directories: list[str], upto_offset: int, cuts: int) -> None:
         self._files = files
         self._paths = paths
         self._directories = directories
         self.upto_offset = upto_offset
+        self.cuts = cuts
+        """`LogState.cuts` at that time."""
 
     @staticmethod
     def of(log: "LogState", upto_offset: int) -> "FlushTask":
@@ -39,7 +41,7 @@ class FlushTask:
             ]
         paths += [log.snapshot_path(offset) for offset in log.snapshots if offset >= log.recovery_point]
         paths += [f"{log.directory}/{LEADER_EPOCHS}", f"{log.directory}/{PARTITION_METADATA}"]
-        return FlushTask(log.files, paths, [log.directory, parent_of(log.directory)], upto_offset)
+        return FlushTask(log.files, paths, [log.directory, parent_of(log.directory)], upto_offset, log.cuts)
 
     def run(self) -> None:
         """Sync. Raises `OSError`; after that the files' state is unknown and the log dir must be given up."""

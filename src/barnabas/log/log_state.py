@@ -31,6 +31,7 @@ class LogState:
         "_rng",
         "bases",
         "config",
+        "cuts",
         "directory",
         "epochs",
         "files",
@@ -90,6 +91,8 @@ class LogState:
         """The offset below which all is replicated; see `update_high_watermark`."""
         self.recovery_point = min(recovery_point, log_end_offset)
         self.last_flush_ms = now_ms
+        self.cuts = 0
+        """How often the log was cut at its end: a sync that began before says nothing of what was written since."""
         self._rng = rng
         self._on_failure = on_failure
         self.offline: str | None = None
@@ -271,6 +274,8 @@ class LogState:
     def flush_done(self, task: FlushTask, now_ms: int) -> None:
         """A task has run: all below its offset is on stable storage, unless the log was cut since."""
         self.last_flush_ms = now_ms
+        if task.cuts != self.cuts:
+            return
         self.recovery_point = max(self.recovery_point, min(task.upto_offset, self.log_end_offset))
 
     def flush(self, now_ms: int = 0, *, include_active: bool = True) -> None:

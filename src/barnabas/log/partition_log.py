@@ -280,6 +280,7 @@ class PartitionLog(Appends):
 
     def cut_bounds(self, offset: int) -> None:
         """The log ends at an offset now."""
+        self.cuts += 1
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
