@@ -17,7 +17,7 @@ from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
 __all__ = ["Loader"]
 
 _RECORDS_A_STEP = 1_000
-_BYTES_A_STEP = 128 * 1024
+_BYTES_A_STEP = 64 * 1024
 
 
 class Loader:

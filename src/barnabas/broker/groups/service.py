@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from barnabas.base.clock import Timer
+from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.groups.coordinator import GroupCoordinator
@@ -39,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _LATE_COMMIT_TIMEOUT_MS = 3_600_000
+_LATE_MS = 500
+_GRACE_MS = 200
 
 ReplyTo = Callable[[Any], None]
 
@@ -148,7 +151,13 @@ class GroupService:
 
     def _tick(self) -> None:
         self._timer = None
-        self._perform(self.coordinator.tick(self._now()))
+        now = self._now()
+        if now.ms - self._timer_ms > _LATE_MS:
+            # This process stood still. Heartbeats that came meanwhile are read before anyone is declared dead.
+            self._timer_ms = now.ms + _GRACE_MS
+            self._timer = self._node.call_later(_GRACE_MS, self._tick)
+            return
+        self._perform(self.coordinator.tick(now))
 
     # Partitions coming and going
 
@@ -167,7 +176,7 @@ class GroupService:
     def _leadership_changed(self, gained: Sequence[Partition], lost: Sequence[Partition]) -> None:
         for partition in lost:
             if partition.name.topic == OFFSETS_TOPIC:
-                logger.info("Unloading groups of %s", partition.name)
+                logger.debug("Unloading groups of %s", partition.name)
                 self._perform(self.coordinator.unload(partition.name.partition, partition.leader_epoch, self._now()))
         for partition in gained:
             if partition.name.topic == OFFSETS_TOPIC:
@@ -179,13 +188,18 @@ class GroupService:
         """Read a partition from its start to its end, then serve its groups."""
         loader = Loader(name.partition)
         started_ms = self._node.clock.monotonic_ms()
-        await self._read_log(name, leader_epoch, loader)
+        try:
+            await self._read_log(name, leader_epoch, loader)
+        except (BarnabasError, OSError) as error:
+            # Serve what could be read, as Apache's broker does: refusing all groups of the partition helps nobody.
+            logger.error("Groups of %s are incomplete, its log cannot be read: %s", name, error)
         for _ in loader.steps():
             await asyncio.sleep(0)
         for problem in loader.unreadable:
             logger.warning("Left out of the groups of %s: %s", name, problem)
         self._perform(self.coordinator.finish_loading(name.partition, leader_epoch, loader, self._now()))
-        logger.info(
+        logger.log(
+            logging.INFO if loader.groups else logging.DEBUG,
             "Loaded %d groups of %s in %d ms",
             len(loader.groups),
             name,
@@ -199,11 +213,7 @@ class GroupService:
             return
         offset = replica.log.log_start_offset
         while self.coordinator.is_awaited(name.partition, leader_epoch):
-            try:
-                piece = replicas.read(name, offset, self._load_bytes, isolation=LOG_END, min_one_batch=True)
-            except KafkaError as error:
-                logger.error("Cannot load groups of %s from offset %d: %s", name, offset, error)
-                return
+            piece = replicas.read(name, offset, self._load_bytes, isolation=LOG_END, min_one_batch=True)
             if not piece.size_bytes:
                 return
             records = piece.records.read() if isinstance(piece.records, FileSlice) else piece.records
@@ -212,5 +222,4 @@ class GroupService:
                 offset = next_offset
                 await asyncio.sleep(0)
             if offset == before:
-                logger.error("Cannot load groups of %s behind offset %d: no whole batch is there", name, offset)
-                return
+                raise CorruptDataError(f"no whole batch at offset {offset}")

@@ -1,0 +1,199 @@
+"""The group service on a real log, through dispatch and codec: loading, losing, committing, standing still."""
+
+import shutil
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import load_handlers
+from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.groups.service import OFFSETS_TOPIC, GroupService
+from barnabas.wire.kafka.errors import ErrorCode as E
+from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
+from barnabas.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.wire.kafka.messages.offset_fetch import OffsetFetchRequest
+from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
+from support.broker import DataPath, Wire
+
+PARTITION = 3  # of group "g"
+GROUP_APIS = (
+    *("heartbeat", "join_group", "leave_group", "offset_commit", "offset_fetch", "sync_group"),
+    *("delete_groups", "describe_groups", "find_coordinator", "list_groups", "offset_delete"),
+)
+
+
+class GroupBroker(DataPath):
+    """A data path with the group service; work that waits is done when the test says so."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, {"group.initial.rebalance.delay.ms": "0"})
+        self.spawned: list[Coroutine[Any, Any, None]] = []
+        self.node.spawn = self.spawned.append
+        self.node.groups = GroupService(self.node)
+        self.node.groups.start()
+        self.dispatcher = Dispatcher(self.node, load_handlers(GROUP_APIS))
+        state = UpdateMetadataPartitionState(topic_name="t", partition_index=0, leader=0, replicas=[0], isr=[0])
+        self.node.metadata.update(UpdateMetadataRequest(ungrouped_partition_states=[state]))
+
+    def load(self, **options: Any) -> None:
+        """Lead the group's partition, and read it."""
+        self.lead(OFFSETS_TOPIC, PARTITION, **options)
+        self.work()
+
+    def work(self) -> None:
+        while self.spawned:
+            coroutine = self.spawned.pop(0)
+            try:
+                while True:
+                    coroutine.send(None)
+            except StopIteration:
+                pass
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> GroupBroker:
+    made = GroupBroker(tmp_path / "first")
+    made.load()
+    return made
+
+
+def join_request(member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id="g",
+        member_id=member_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def stable(broker: GroupBroker) -> Any:
+    """A member with an assignment; its JoinGroup response."""
+    wire = broker.connect()
+    member_id = wire.ask(join_request(), 9).member_id
+    wire.post(join_request(member_id), 9)
+    broker.timers.advance(0)
+    joined = wire.answer()
+    request = SyncGroupRequest(
+        group_id="g",
+        generation_id=joined.generation_id,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")],
+    )
+    assert wire.ask(request, 5).assignment == b"all"
+    return joined
+
+
+def heartbeat(wire: Wire, joined: Any) -> E:
+    request = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
+    return E(wire.ask(request, 4).error_code)
+
+
+def commit_request(offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    return OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])])
+
+
+def code(response: Any) -> E:
+    return E(response.topics[0].partitions[0].error_code)
+
+
+def fetch(wire: Wire) -> tuple[E, list[int]]:
+    response = wire.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+    return E(response.error_code), [p.committed_offset for topic in response.topics for p in topic.partitions]
+
+
+def test_group_is_served_only_where_its_partition_is_led(tmp_path: Path) -> None:
+    """Before, while it is loaded, after, and when it is lost."""
+    broker = GroupBroker(tmp_path)
+    wire = broker.connect()
+    assert fetch(wire)[0] == E.NOT_COORDINATOR
+    broker.lead(OFFSETS_TOPIC, PARTITION)
+    assert fetch(wire)[0] == E.COORDINATOR_LOAD_IN_PROGRESS
+    broker.work()
+    assert code(wire.ask(commit_request(7), 8)) == E.NONE
+    assert fetch(wire) == (E.NONE, [7])
+    broker.lead(OFFSETS_TOPIC, PARTITION, epoch=1, leader=5, replicas=(0, 5))
+    assert fetch(wire)[0] == E.NOT_COORDINATOR
+    broker.load(epoch=2)
+    assert fetch(wire) == (E.NONE, [7])
+
+
+def test_members_and_offsets_are_there_after_a_restart(broker: GroupBroker, tmp_path: Path) -> None:
+    """A broker that was killed reads them from its log."""
+    joined = stable(broker)
+    shutil.copytree(tmp_path / "first", tmp_path / "later")  # the first broker still locks its own
+    later = GroupBroker(tmp_path / "later")
+    later.load(epoch=1)
+    wire = later.connect()
+    assert heartbeat(wire, joined) == E.NONE
+    later.timers.advance(10_400)  # late, but within what counts as standing still
+    later.timers.advance(300)
+    assert heartbeat(wire, joined) == E.UNKNOWN_MEMBER_ID
+
+
+def test_commit_waits_for_all_replicas_in_sync(tmp_path: Path) -> None:
+    """acks -1: answered when the follower has it; told REQUEST_TIMED_OUT before, it counts all the same later."""
+    broker = GroupBroker(tmp_path)
+    broker.load(replicas=(0, 1))
+    wire = broker.connect()
+    name = TopicPartition(OFFSETS_TOPIC, PARTITION)
+
+    def follower_reads() -> None:
+        end = broker.node.replicas.partition(name).log.log_end_offset
+        broker.node.replicas.follower_fetched(name, 1, end, 0, broker.clock.monotonic_ms())
+        broker.timers.advance(0)
+
+    wire.post(commit_request(7), 8)
+    assert wire.answer() is None
+    follower_reads()
+    assert code(wire.answer()) == E.NONE
+    wire.post(commit_request(8), 8)
+    broker.timers.advance(5_000)
+    assert code(wire.answer()) == E.REQUEST_TIMED_OUT
+    assert fetch(wire) == (E.NONE, [7])
+    follower_reads()
+    assert fetch(wire) == (E.NONE, [8])
+
+
+def test_commit_under_way_is_answered_when_the_partition_is_lost(tmp_path: Path) -> None:
+    """NOT_COORDINATOR, so that the client looks for the new one."""
+    broker = GroupBroker(tmp_path)
+    broker.load(replicas=(0, 1))
+    wire = broker.connect()
+    wire.post(commit_request(7), 8)
+    broker.lead(OFFSETS_TOPIC, PARTITION, epoch=1, leader=1, replicas=(0, 1))
+    broker.timers.advance(0)
+    assert code(wire.answer()) == E.NOT_COORDINATOR
+
+
+def test_broker_that_stood_still_reads_heartbeats_before_it_ends_sessions(broker: GroupBroker) -> None:
+    """SIGSTOP, or a long pause: the heartbeats wait in the sockets."""
+    joined = stable(broker)
+    broker.timers.advance(60_000)
+    assert heartbeat(broker.connect(), joined) == E.NONE
+    broker.timers.advance(300)
+    assert heartbeat(broker.connect(), joined) == E.NONE
+    broker.timers.advance(9_700)
+    broker.timers.advance(400)
+    broker.timers.advance(300)
+    assert heartbeat(broker.connect(), joined) == E.UNKNOWN_MEMBER_ID
+
+
+def test_service_that_stops_sends_members_away(broker: GroupBroker) -> None:
+    """COORDINATOR_NOT_AVAILABLE: they look again."""
+    broker.node.groups.stop()
+    assert broker.connect().ask(join_request(), 9).error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert fetch(broker.connect())[0] == E.COORDINATOR_NOT_AVAILABLE
