@@ -258,3 +258,10 @@ def test_an_unfinished_snapshot_is_forgotten(tmp_path: Path, storage: Storage) -
     half.write_bytes(b"half")
     assert storage.load()[0].last_zxid == 0
     assert not half.exists()
+
+
+def test_a_compressed_snapshot_is_refused_and_not_overlooked(tmp_path: Path, storage: Storage) -> None:
+    """To start without it would be to start empty."""
+    (tmp_path / "version-2" / "snapshot.5.gz").write_bytes(b"gz")
+    with pytest.raises(CorruptDataError, match="compressed"):
+        storage.load()

@@ -64,6 +64,7 @@ def _refuse(_reading: Reading, _request: object) -> NoReturn:
 
 _UNREADABLE = ReadOperation(OpCode.ERROR, None, _refuse)
 """Takes the place of a multi that cannot be read: an error in its turn. Other writes are refused with a zxid."""
+_MAX_IDENTITIES = 100
 _INTERNAL = frozenset((OpCode.CREATE_SESSION, OpCode.DELETE_CONTAINER))
 """Writes that no client may ask for."""
 
@@ -277,6 +278,8 @@ class Processor:
 
     def _authenticate(self, client: ClientConnection, xid: int, packet: AuthPacket) -> None:
         try:
+            if len(client.ids) >= _MAX_IDENTITIES:
+                raise KeeperError(ErrorCode.AUTH_FAILED)
             identity = authenticate(packet.scheme, packet.auth)
         except KeeperError as error:
             client.transport.send(encode_reply(xid, 0, error.code))
