@@ -20,9 +20,9 @@ CUSTOMERS = SHARED / "data" / "customers.csv"
 
 @pytest.fixture(scope="module", params=["ours", pytest.param("apache", marks=[pytest.mark.java, needs_reference])])
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A cluster of one broker."""
+    """The notes' cluster of three brokers, or one of Apache's."""
     directory = tmp_path_factory.mktemp(request.param)
-    with up(directory) if request.param == "ours" else apache_cluster(directory) as cluster:
+    with up(directory, brokers=3) if request.param == "ours" else apache_cluster(directory) as cluster:
         yield cluster.bootstrap
 
 

@@ -144,6 +144,18 @@ def test_every_codec_goes_through(cluster: object, run: Run, codec: str, monkeyp
     assert out.splitlines() == [f"line {n}" for n in range(150, 200)]
 
 
+def test_a_pattern_reads_all_topics_but_the_clusters_own(
+    cluster: object, run: Run, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--include takes topics whose whole name matches, never __consumer_offsets."""
+    run("topics", "--create", "--topic", f"{topic}-2", "--partitions", 1)
+    produce(cluster, monkeypatch, topic, b"one\n")
+    produce(cluster, monkeypatch, f"{topic}-2", b"two\n")
+    options = ["--from-beginning", "--timeout-ms", 4000]
+    assert sorted(run("console-consumer", "--include", f"{topic}.*|__c.*", *options)[1].split()) == ["one", "two"]
+    assert run("console-consumer", "--whitelist", f"{topic}", *options)[1].split() == ["one"]
+
+
 def test_offsets_are_found_by_time(cluster: object, run: Run, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beginning, end, and rules for partitions."""
     produce(cluster, monkeypatch, topic, b"1\n2\n3\n4\n")

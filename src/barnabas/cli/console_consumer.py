@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 _BEGINNING = -2  # librdkafka's logical offsets, which are those of ListOffsets too
 _END = -1
 _TERMINATED = 143
+_INTERNAL = "^__consumer_offsets$,^__transaction_state$,^__share_group_state$"
 
 
 def main(argv: list[str]) -> int:
@@ -150,6 +151,8 @@ def _properties(parser: ToolParser, given: argparse.Namespace) -> dict[str, Any]
     if given.isolation_level is not None:
         properties["isolation.level"] = given.isolation_level
     properties.setdefault("isolation.level", "read_uncommitted")
+    if not given.topic and properties.pop("exclude.internal.topics", "true") == "true":
+        properties.setdefault("topic.blacklist", _INTERNAL)  # patterns do not mean the cluster's own topics
     if groups:
         properties["group.id"] = groups.pop()
     else:
@@ -184,11 +187,13 @@ def _parser() -> ToolParser:
     add("--skip-message-on-error", action="store_true", help="go on when a record cannot be shown")
     add(
         "--property",
+        "--formatter-property",
+        dest="property",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="for the formatter: print.key, print.value, print.timestamp, print.partition, print.offset, "
-        "print.headers, key.separator (tab), line.separator, headers.separator (,), null.literal, key.deserializer, "
+        "print.epoch, print.headers, key.separator (tab), line.separator, headers.separator (,), null.literal, key.deserializer, "
         "value.deserializer, headers.deserializer",
     )
     add(
@@ -201,6 +206,21 @@ def _parser() -> ToolParser:
     add("--formatter-config", metavar="FILE", help="a .properties file for the formatter")
     add("--key-deserializer", metavar="CLASS", help="how to read keys, such as long")
     add("--value-deserializer", metavar="CLASS", help="how to read values, such as string")
-    add("--consumer-property", action="append", default=[], metavar="NAME=VALUE", help="a property of the consumer")
-    add("--consumer.config", dest="consumer_config", metavar="FILE", help="a .properties file for the consumer")
+    # The second names are those of Kafka 4 (KIP-1147).
+    add(
+        "--consumer-property",
+        "--command-property",
+        dest="consumer_property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property of the consumer",
+    )
+    add(
+        "--consumer.config",
+        "--command-config",
+        dest="consumer_config",
+        metavar="FILE",
+        help="a .properties file for the consumer",
+    )
     return parser

@@ -146,6 +146,8 @@ def _parser() -> ToolParser:
     add("--socket-buffer-size", type=int, metavar="BYTES", help="the size of the socket's send buffer")
     add(
         "--property",
+        "--reader-property",
+        dest="property",
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -159,6 +161,21 @@ def _parser() -> ToolParser:
         metavar="CLASS",
         help="a Python class, by dotted path, that turns lines into records",
     )
-    add("--producer-property", action="append", default=[], metavar="NAME=VALUE", help="a property of the producer")
-    add("--producer.config", dest="producer_config", metavar="FILE", help="a .properties file for the producer")
+    # The second names are those of Kafka 4 (KIP-1147).
+    add(
+        "--producer-property",
+        "--command-property",
+        dest="producer_property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property of the producer",
+    )
+    add(
+        "--producer.config",
+        "--command-config",
+        dest="producer_config",
+        metavar="FILE",
+        help="a .properties file for the producer",
+    )
     return parser

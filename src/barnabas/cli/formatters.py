@@ -49,6 +49,10 @@ class _Default:
             "print.timestamp": ("false", self._timestamp),
             "print.partition": ("false", lambda record: b"Partition:%d" % record.partition),
             "print.offset": ("false", lambda record: b"Offset:%d" % record.offset),
+            "print.epoch": (
+                "false",
+                lambda record: b"Epoch:%d" % (-1 if record.leader_epoch is None else record.leader_epoch),
+            ),
             "print.headers": ("false", self._headers),
             "print.key": ("false", lambda record: self._text(record.key, self._decode_key)),
             "print.value": ("true", lambda record: self._text(record.value, self._decode_value)),
