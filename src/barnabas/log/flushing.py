@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from barnabas.base.files import Files
-from barnabas.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA
+from barnabas.log.checkpoints import PARTITION_METADATA
 from barnabas.log.names import INDEX, TIME_INDEX
 
 if TYPE_CHECKING:
@@ -33,15 +33,17 @@ class FlushTask:
             if segment.base_offset > upto_offset or (segment.base_offset == upto_offset and segment.size):
                 break
             segment.write_indexes()
-            paths += [
-                segment.path,
-                segment.file_path(INDEX),
-                segment.file_path(TIME_INDEX),
-                segment.transactions.path,
-            ]
-        paths += [log.snapshot_path(offset) for offset in log.snapshots if offset >= log.recovery_point]
-        paths += [f"{log.directory}/{LEADER_EPOCHS}", f"{log.directory}/{PARTITION_METADATA}"]
-        return FlushTask(log.files, paths, [log.directory, parent_of(log.directory)], upto_offset, log.cuts)
+            paths.append(segment.path)
+            if segment.has_index_entries:
+                paths += [segment.file_path(INDEX), segment.file_path(TIME_INDEX)]
+            if segment.transactions.is_in_use:
+                paths.append(segment.transactions.path)
+        paths += [f"{log.directory}/{name}" for name in log.unsynced]
+        directories = [log.directory]
+        if PARTITION_METADATA in log.unsynced:
+            directories.append(parent_of(log.directory))
+        log.unsynced = set()
+        return FlushTask(log.files, paths, directories, upto_offset, log.cuts)
 
     def run(self) -> None:
         """Sync. Raises `OSError`; after that the files' state is unknown and the log dir must be given up."""

@@ -49,6 +49,7 @@ class LogState:
         "snapshots",
         "topic_id",
         "topic_partition",
+        "unsynced",
     )
 
     def __init__(
@@ -91,6 +92,8 @@ class LogState:
         """The offset below which all is replicated; see `update_high_watermark`."""
         self.recovery_point = min(recovery_point, log_end_offset)
         self.last_flush_ms = now_ms
+        self.unsynced: set[str] = set()
+        """Names of small files that were written since the last sync."""
         self.cuts = 0
         """How often the log was cut at its end: a sync that began before says nothing of what was written since."""
         self._rng = rng
@@ -242,6 +245,7 @@ class LogState:
         """Replace the leader epoch checkpoint. Raises `OSError`."""
         # Not synced: the batches carry their epochs, and recovery reads them again past the recovery point.
         write_epochs(self.files, f"{self.directory}/{LEADER_EPOCHS}", self.epochs.entries, sync=False)
+        self.unsynced.add(LEADER_EPOCHS)
 
     def take_snapshot(self) -> None:
         """Write the producer state if the log has moved since the last snapshot. Raises `OSError`."""
@@ -250,6 +254,7 @@ class LogState:
             data = encode_snapshot(self.producers.entries.values())
             # Torn by a crash it fails its CRC and the one before is used.
             self.files.write_atomically(self.snapshot_path(offset), data, sync=False)
+            self.unsynced.add(file_name(offset, SNAPSHOT))
             self.producers.snapshot_offset = offset
             if offset not in self.snapshots:
                 self.snapshots.append(offset)

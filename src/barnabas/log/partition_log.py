@@ -69,7 +69,7 @@ class PartitionLog(Appends):
             write_topic_id(files, f"{directory}/{PARTITION_METADATA}", topic_id, sync=False)
         segment = Segment(files, handles, directory, 0, 0, created_ms=now_ms)
         files.open(segment.path, create=True).close()
-        return PartitionLog(
+        log = PartitionLog(
             files,
             handles,
             directory,
@@ -88,6 +88,8 @@ class PartitionLog(Appends):
             rng=rng,
             on_failure=on_failure,
         )
+        log.unsynced.add(PARTITION_METADATA)  # and with it the new folder itself
+        return log
 
     # ---- reads
 
@@ -202,6 +204,7 @@ class PartitionLog(Appends):
         """Note the topic's id in a log that has none."""
         with self.disk("writing partition.metadata of"):
             write_topic_id(self.files, f"{self.directory}/{PARTITION_METADATA}", topic_id, sync=False)
+            self.unsynced.add(PARTITION_METADATA)
             self.topic_id = topic_id
 
     # ---- producers

@@ -116,6 +116,8 @@ def load_log(
         rng=rng,
         on_failure=on_failure,
     )
+    if epochs_changed:
+        log.unsynced.add(LEADER_EPOCHS)
     if has_replayed:
         log.take_snapshot()
     return log

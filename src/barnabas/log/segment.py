@@ -170,6 +170,11 @@ class Segment:
                 file.close()
             index.persisted = len(index)
 
+    @property
+    def has_index_entries(self) -> bool:
+        """Whether the indexes are in memory and not empty; others did not change lately."""
+        return bool(self._time_index)
+
     def finish_indexes(self) -> None:
         """Complete both index files: the time index ends with the segment's largest timestamp."""
         if self.size:

@@ -59,6 +59,11 @@ class TransactionIndex:
             self._entries = entries
         return self._entries
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether the file was read or written by this process and has entries."""
+        return bool(self._entries)
+
     def append(self, entry: AbortedTransaction) -> None:
         """Add a transaction whose marker was appended."""
         entries = self.entries
