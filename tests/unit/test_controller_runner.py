@@ -123,10 +123,10 @@ class Member:
 
 
 @contextlib.asynccontextmanager
-async def members(tmp_path: Path, count: int) -> AsyncIterator[tuple[Brokers, list[Member], str]]:
+async def members(tmp_path: Path, count: int, *, tick_ms: int = 2000) -> AsyncIterator[tuple[Brokers, list[Member], str]]:
     """Brokers 0 to count - 1, started in order."""
     brokers = Brokers()
-    async with running_server(tmp_path) as server:
+    async with running_server(tmp_path, tick_ms=tick_ms) as server:
         address = f"127.0.0.1:{server.port}"
         started: list[Member] = []
         try:
@@ -274,7 +274,7 @@ def test_after_an_expired_session_the_broker_is_registered_and_elected_again(tmp
     """Under a new broker epoch and the next controller epoch."""
 
     async def run() -> None:
-        async with members(tmp_path, 1) as (_, (member,), _):
+        async with members(tmp_path, 1, tick_ms=20) as (_, (member,), _):
             epoch = member.registration.info.epoch
             member.client._password = b"x" * 16  # what a server says to this is what it says to a forgotten session
             assert member.client._link is not None

@@ -6,7 +6,7 @@ its own `Controller` (the others learn of it by watches), and answers when this 
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,7 +90,7 @@ def plan_creation(
     racks: Mapping[int, str | None],
     rng: Any,
     *,
-    existing: Iterable[str],
+    existing: Collection[str],
     default_partitions: int,
     default_replication_factor: int,
     config_defaults: Mapping[str, str],
@@ -126,14 +126,13 @@ def plan_creation(
     return CreationPlan(topic.name, assignment, configs)
 
 
-def _validate_name(name: str, existing: Iterable[str]) -> None:
+def _validate_name(name: str, existing: Collection[str]) -> None:
     validate_topic_name(name)
-    colliding = []
-    for other in existing:
-        if other == name:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        if collides(name, other):
-            colliding.append(other)
+    if name in existing:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if "." not in name and "_" not in name:
+        return
+    colliding = [other for other in existing if collides(name, other)]
     if colliding:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -243,7 +242,12 @@ class Topics:
 
     # Creation
 
-    def plan(self, topic: CreatableTopic) -> CreationPlan:
+    def existing(self) -> Collection[str]:
+        """The names that are taken."""
+        # Metadata knows topics too that a controller which has just been elected is still reading.
+        return self._node.controller.state.topics.keys() | self._node.metadata.topics()
+
+    def plan(self, topic: CreatableTopic, existing: Collection[str]) -> CreationPlan:
         """See `plan_creation`."""
         node = self._node
         state = node.controller.state
@@ -253,7 +257,7 @@ class Topics:
             topic,
             self.racks(),
             node.rng,
-            existing=state.topics,
+            existing=existing,
             default_partitions=node.settings["num.partitions"],
             default_replication_factor=node.settings["default.replication.factor"],
             config_defaults=node.configs.topic_defaults,
@@ -341,9 +345,10 @@ class Topics:
         try:
             if node.controller.is_active:
                 plans = []
+                existing = self.existing()
                 for topic in topics:
                     try:
-                        plans.append(self.plan(topic))
+                        plans.append(self.plan(topic, existing))
                     except KafkaError as error:
                         log.warning("Topic %s could not be created automatically: %s", topic.name, error)
                 for name, failure in (await self.create(plans)).items():
@@ -421,7 +426,7 @@ class Topics:
         failed: dict[str, KafkaError] = {}
         known = []
         for name in names:
-            if name in node.controller.state.topics:
+            if name in node.controller.state.topics or name in node.metadata:
                 known.append(name)
             else:
                 failed[name] = KafkaError(

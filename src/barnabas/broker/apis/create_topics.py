@@ -1,5 +1,7 @@
 """CreateTopics (API key 19): the controller writes the topics, and answers when they have leaders."""
 
+from collections import Counter
+
 from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.describe_configs import topic_entries
 from barnabas.broker.apis.later import answer_later
@@ -25,18 +27,19 @@ def _handle(node: Node, request: Request) -> None:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
     message: CreateTopicsRequest = request.message
-    names = [topic.name for topic in message.topics]
+    names = Counter(topic.name for topic in message.topics)
     results = {name: CreatableTopicResult(name=name, configs=None) for name in names}
     plans: list[CreationPlan] = []
+    existing = node.topics.existing()
     for topic in message.topics:
         try:
             if topic.name == _METADATA_TOPIC:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"Creation of internal topic {_METADATA_TOPIC} is prohibited."
                 )
-            if names.count(topic.name) > 1:
+            if names[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
-            plans.append(node.topics.plan(topic))
+            plans.append(node.topics.plan(topic, existing))
         except KafkaError as error:
             _refuse(results[topic.name], error)
     if message.validate_only:

@@ -143,7 +143,7 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is controller and has taken over."""
+        """Whether this broker is controller. Commands wait until it has taken over."""
         return self._active
 
     @property
@@ -398,8 +398,9 @@ class Controller:
         )
         log.info("Broker %d is controller, in epoch %d", self._broker_id, epoch)
         self._outboxes.open()
-        await self._perform(lambda batch: decisions.take_over(self._state, batch, self._new_id))
+        # Active from now on: what clients send as soon as they hear of the new controller waits its turn in the queue.
         self._active = True
+        await self._perform(lambda batch: decisions.take_over(self._state, batch, self._new_id))
         if settings.auto_leader_rebalance:
             self._plan_balance(_FIRST_BALANCE_S)
 

@@ -1,0 +1,197 @@
+"""Our brokers and Apache's in one cluster, and both kinds' znodes side by side."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+from kazoo.client import KazooClient
+
+from support.reference import apache_cluster, needs_reference
+from support.servers import up
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop]
+
+
+def settle(futures: dict[Any, Any]) -> None:
+    for future in futures.values():
+        future.result()
+
+
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def operate(bootstrap: str) -> None:
+    """The same day at both: topics, partitions, configurations, a deletion."""
+    client = admin(bootstrap)
+    eventually(lambda: client.list_topics(timeout=10).controller_id >= 0)
+    settle(client.create_topics([NewTopic("plain", 2, 1), NewTopic("set", 1, 1, config={"retention.ms": "1000"})]))
+    settle(client.create_topics([NewTopic("gone", 1, 1)]))
+    settle(client.create_partitions([NewPartitions("plain", 3)]))
+    entry = ConfigEntry("max.message.bytes", "7777", incremental_operation=AlterConfigOpType.SET)
+    settle(client.incremental_alter_configs([ConfigResource("topic", "set", incremental_configs=[entry])]))
+    entry = ConfigEntry("log.retention.ms", "8888", incremental_operation=AlterConfigOpType.SET)
+    settle(client.incremental_alter_configs([ConfigResource("broker", "0", incremental_configs=[entry])]))
+    settle(client.delete_topics(["gone"]))
+
+
+def tree(address: str) -> dict[str, Any]:
+    """All znodes as JSON where they are JSON, without what must differ."""
+    client = KazooClient(address)
+    client.start()
+    found: dict[str, Any] = {}
+
+    def walk(path: str) -> None:
+        data, stat = client.get(path)
+        text = None if data is None else re.sub(rb'"(timestamp|topic_id|id)":"[^"]*"', rb'"\1":"*"', data)
+        text = None if text is None else re.sub(rb"127\.0\.0\.1:\d+|(?<=\"port\":)\d+", b"*", text)
+        value: Any = text
+        if text and text[:1] == b"{":
+            value = list(json.loads(text.replace(b":*", b":0")).items())
+        found[path] = (value, stat.version, bool(stat.ephemeralOwner))
+        for child in client.get_children(path):
+            if path != "/" or child != "zookeeper":
+                walk(f"{path.rstrip('/')}/{child}")
+
+    walk("/")
+    client.stop()
+    client.close()
+    return found
+
+
+def attempt(condition: Callable[[], bool]) -> bool:
+    """A client whose broker just died may time out once."""
+    try:
+        return condition()
+    except KafkaException:
+        return False
+
+
+def is_deleted(address: str, topic: str) -> bool:
+    client = KazooClient(address)
+    client.start()
+    try:
+        return not client.exists(f"/brokers/topics/{topic}") and not client.exists(f"/admin/delete_topics/{topic}")
+    finally:
+        client.stop()
+        client.close()
+
+
+@needs_reference
+@pytest.mark.java
+def test_the_same_operations_leave_the_same_znodes_as_apaches(tmp_path: Path) -> None:
+    """Paths, keys in their order, values, versions and owners; times, ids and ports aside."""
+    trees = []
+    with apache_cluster(tmp_path / "apache") as theirs:
+        operate(theirs.bootstrap)
+        eventually(lambda: is_deleted(theirs.zookeeper, "gone"))
+        trees.append(tree(theirs.zookeeper))
+    with up(tmp_path / "ours") as ours:
+        operate(ours.bootstrap)
+        eventually(lambda: is_deleted(ours.zookeeper, "gone"))
+        trees.append(tree(ours.zookeeper))
+    assert trees[1] == trees[0]
+
+
+def exchange(bootstrap: str, other: str, topic: str, partitions: int) -> None:
+    """Records produced through one broker are consumed through another, each once."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for number in range(600):
+        producer.produce(topic, str(number), partition=number % partitions)
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": other, "group.id": "exchange", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    values: list[int] = []
+
+    def take() -> bool:
+        values.extend(int(message.value()) for message in consumer.consume(200, 1) if message.error() is None)
+        return len(values) >= 600
+
+    eventually(take)
+    consumer.close()
+    assert sorted(values) == list(range(600))
+
+
+def leaders(client: AdminClient, topic: str) -> set[int]:
+    found = client.list_topics(topic, timeout=10).topics[topic].partitions.values()
+    return {partition.leader for partition in found}
+
+
+@needs_reference
+@pytest.mark.java
+@pytest.mark.fault
+def test_apaches_broker_works_under_our_controller_and_ours_under_apaches(tmp_path: Path) -> None:
+    """One ensemble, both kinds of brokers: topics lie on all of them, whoever rules; deletion works either way."""
+    single = {"offsets.topic.replication.factor": "1"}
+    with (
+        up(tmp_path / "ours", brokers=2) as ours,
+        apache_cluster(tmp_path / "apache", zookeeper=ours.zookeeper, first_id=7, settings=single) as theirs,
+    ):
+        client = admin(ours.bootstrap)
+        eventually(lambda: set(client.list_topics(timeout=10).brokers) == {0, 1, 7})
+        assert client.list_topics(timeout=10).controller_id in (0, 1)
+        settle(client.create_topics([NewTopic("under-ours", 6, 1)]))
+        eventually(lambda: leaders(client, "under-ours") == {0, 1, 7})
+        exchange(ours.bootstrap, theirs.bootstrap, "under-ours", 6)
+        settle(client.delete_topics(["under-ours"]))
+        eventually(lambda: is_deleted(ours.zookeeper, "under-ours"))
+
+        remote = KazooClient(ours.zookeeper)
+        remote.start()
+
+        def apache_rules() -> bool:
+            """Take the office from whoever has it until Apache's broker wins it."""
+            data = remote.get("/controller")[0] if remote.exists("/controller") else b"{}"
+            holder = json.loads(data).get("brokerid")
+            if holder not in (None, 7):
+                remote.delete("/controller")
+            return holder == 7
+
+        eventually(apache_rules, timeout_s=60)
+        remote.stop()
+        remote.close()
+        eventually(lambda: client.list_topics(timeout=10).controller_id == 7)
+        settle(client.create_topics([NewTopic("under-apache", 6, 1)]))
+        eventually(lambda: leaders(client, "under-apache") == {0, 1, 7})
+        exchange(ours.bootstrap, theirs.bootstrap, "under-apache", 6)
+        settle(client.delete_topics(["under-apache"]))
+        eventually(lambda: is_deleted(ours.zookeeper, "under-apache"))
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Any]:
+    with up(tmp_path, brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.mark.fault
+def test_the_controllers_death_costs_nobody_but_its_own_partitions(three: Any) -> None:
+    """Another broker takes over within the session's time, and topics can be created again."""
+    client = admin(three.bootstrap)
+    settle(client.create_topics([NewTopic("before", 6, 1)]))
+    first = client.list_topics(timeout=10).controller_id
+    three.kill(str(first))
+
+    survivors = {0, 1, 2} - {first}
+
+    def succeeded() -> bool:
+        found = client.list_topics(timeout=10)
+        return found.controller_id in survivors and set(found.brokers) == survivors
+
+    eventually(lambda: attempt(succeeded), timeout_s=60)
+    settle(client.create_topics([NewTopic("after", 4, 1)]))
+    eventually(lambda: leaders(client, "after") == survivors)
+    assert leaders(client, "before") == {*survivors, -1}
