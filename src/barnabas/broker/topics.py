@@ -245,7 +245,7 @@ class Topics:
     def existing(self) -> Collection[str]:
         """The names that are taken."""
         # Metadata knows topics too that a controller which has just been elected is still reading.
-        return self._node.controller.state.topics.keys() | self._node.metadata.topics()
+        return {*self._node.controller.state.topics, *self._node.metadata.topics()}
 
     def plan(self, topic: CreatableTopic, existing: Collection[str]) -> CreationPlan:
         """See `plan_creation`."""
