@@ -39,7 +39,7 @@ def main() -> int:
     keep = os.environ.get("KEEP", "") not in ("", "0")
     folder = Path(tempfile.mkdtemp(prefix="barnabas-demo-"))
     cluster: Cluster | None = None
-    kept = False
+    kept = logs_matter = False
     try:
         cluster = come_up(show, folder)
         records = data.flights()
@@ -50,6 +50,7 @@ def main() -> int:
         kept = keep
         look_next(show, cluster, folder, keep=keep)
     except (CheckFailed, TimeoutError, RuntimeError, OSError, subprocess.SubprocessError) as problem:
+        logs_matter = True
         show.failed(f"{problem}\n       logs are in {folder}")
         return 1
     except KeyboardInterrupt:
@@ -58,7 +59,7 @@ def main() -> int:
     finally:
         if cluster and not kept:
             cluster.stop()
-        if show.done and not kept:
+        if not kept and not logs_matter:
             shutil.rmtree(folder, ignore_errors=True)
     return 0
 
@@ -91,9 +92,11 @@ def load_and_share(show: Show, cluster: Cluster, records: list[tuple[bytes, byte
     """Half a year for two consumers, half a year for five."""
     half = data.first_of_month(records, 7)
     show.step("336,776 flights flow in, and a consumer group of two shares them")
-    load(show, cluster, records[:half], "January to June")
     members = [GroupMember(f"consumer-{n}", cluster.bootstrap, GROUP, "flights") for n in (1, 2)]
     try:
+        with show.busy("two consumers form a group"):
+            wait_until(lambda: _settled(members, [1, 2]), "a share for each of two members")
+        load(show, cluster, records[:half], "January to June")
         with show.busy("two consumers read"):
             wait_until(lambda: sum(each.total for each in members) >= half, "every flight of the half year")
         show.table(["consumer", "partitions", "flights"], [_row(each, each.total) for each in members])
@@ -107,7 +110,7 @@ def load_and_share(show: Show, cluster: Cluster, records: list[tuple[bytes, byte
         before = {each.name: each.total for each in members}
         members += [GroupMember(f"consumer-{n}", cluster.bootstrap, GROUP, "flights") for n in (3, 4, 5)]
         with show.busy("the group shares the partitions anew"):
-            wait_until(lambda: _settled(members), "a partition for each of three members")
+            wait_until(lambda: _settled(members, [0, 0, 1, 1, 1]), "a partition for each of three members")
         load(show, cluster, records[half:], "July to December")
         with show.busy("five consumers read"):
             wait_until(lambda: sum(each.total for each in members) >= len(records), "every flight of the year")
@@ -142,9 +145,10 @@ def _row(member: GroupMember, count: int) -> list[object]:
     return [member.name, ", ".join(map(str, sorted(member.partitions))) or "none", count]
 
 
-def _settled(members: list[GroupMember]) -> bool:
-    shares = sorted(len(each.partitions) for each in members)
-    return all(each.joined.is_set() for each in members) and shares == [0, 0, 1, 1, 1]
+def _settled(members: list[GroupMember], shares: list[int]) -> bool:
+    """Whether the group is whole, and its members have these numbers of partitions."""
+    found = sorted(len(each.partitions) for each in members)
+    return all(each.joined.is_set() for each in members) and found == shares
 
 
 def lose_a_broker(show: Show, cluster: Cluster) -> None:
@@ -286,7 +290,6 @@ def show_figures(show: Show, cluster: Cluster, folder: Path) -> None:
 
 def look_next(show: Show, cluster: Cluster, folder: Path, *, keep: bool) -> None:
     """Where to go from here."""
-    show.done = True
     show.step(f"Done: {show.checks} checks held")
     if keep:
         server = cluster.bootstrap.partition(",")[0]

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 __all__ = ["CheckFailed", "Show"]
@@ -24,7 +25,6 @@ class Show:
         self._began = time.monotonic()
         self._steps = 0
         self.checks = 0
-        self.done = False
 
     @property
     def seconds(self) -> float:
@@ -59,7 +59,7 @@ class Show:
         if not holds:
             raise CheckFailed(f"{claim}: {otherwise}" if otherwise else claim)
         self.checks += 1
-        self._console.print(f"   [green]ok[/] {claim}")
+        self._console.print(f"   [green]ok[/] {escape(claim)}")
 
     def equal(self, what: str, found: int, wanted: int) -> None:
         """A figure that must be right to the last digit."""
@@ -80,17 +80,17 @@ class Show:
         width = max(len(label) for label, _, _ in values)
         for label, value, text in values:
             bar = "█" * max(1, round(_BAR_WIDTH * abs(value) / longest))
-            self._console.print(f"   {label:<{width}} [cyan]{bar}[/] {text}")
+            self._console.print(f"   {label:<{width}} [cyan]{bar}[/] {escape(text)}")
 
     def commands(self, lines: Sequence[tuple[str, str]]) -> None:
         """Commands to try, each with what it shows."""
         for command, shows in lines:
-            self._console.print(f"   [bold]{command}[/]")
-            self._console.print(f"     [dim]{shows}[/]")
+            self._console.print(f"   [bold]{escape(command)}[/]")
+            self._console.print(f"     [dim]{escape(shows)}[/]")
 
     def failed(self, text: str) -> None:
         """Why the demo ends early."""
-        self._console.print(f"\n[bold red]failed[/] {text}")
+        self._console.print(f"\n[bold red]failed[/] {escape(text)}")
 
     def _indented(self, table: Table) -> None:
         from rich.padding import Padding
