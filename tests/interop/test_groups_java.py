@@ -102,7 +102,8 @@ def test_command_says_of_an_unknown_group_that_it_does_not_exist(cluster: Up) ->
         assert re.search("does not exist|Group nobody not found", done.stdout + done.stderr)
 
 
-def test_verifiable_consumers_share_and_commit(cluster: Up, topic: str) -> None:
+@pytest.mark.parametrize("version", COMMAND)
+def test_verifiable_consumers_share_and_commit(cluster: Up, topic: str, version: str) -> None:
     """Two of Apache's own test consumers: every record is consumed once and the offsets are committed."""
     group = f"g-{uuid.uuid4().hex[:8]}"
     args = [
@@ -115,7 +116,7 @@ def test_verifiable_consumers_share_and_commit(cluster: Up, topic: str) -> None:
         "--reset-policy",
         "earliest",
     ]
-    command = [str(APACHE), "tool", "org.apache.kafka.tools.VerifiableConsumer", *args, "--session-timeout", "10000"]
+    command = [str(APACHE), "tool", "--version", version, "org.apache.kafka.tools.VerifiableConsumer", *args]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     try:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.groups.service import OFFSETS_TOPIC, GroupService
 from barnabas.wire.kafka.errors import ErrorCode as E
+from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest
+from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.wire.kafka.messages.offset_commit import (
@@ -19,12 +21,22 @@ from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.wire.kafka.messages.offset_fetch import OffsetFetchRequest
+from barnabas.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataPartitionState, UpdateMetadataRequest
+from barnabas.wire.kafka.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from support.broker import DataPath, Wire
 
 PARTITION = 3  # of group "g"
+TOPIC_ID = Uuid(bytes(range(16)))
+UNKNOWN_ID = Uuid(bytes([1]) * 16)
 GROUP_APIS = (
     *("heartbeat", "join_group", "leave_group", "offset_commit", "offset_fetch", "sync_group"),
     *("delete_groups", "describe_groups", "find_coordinator", "list_groups", "offset_delete"),
@@ -41,8 +53,9 @@ class GroupBroker(DataPath):
         self.node.groups = GroupService(self.node)
         self.node.groups.start()
         self.dispatcher = Dispatcher(self.node, load_handlers(GROUP_APIS))
-        state = UpdateMetadataPartitionState(topic_name="t", partition_index=0, leader=0, replicas=[0], isr=[0])
-        self.node.metadata.update(UpdateMetadataRequest(ungrouped_partition_states=[state]))
+        state = UpdateMetadataPartitionState(partition_index=0, leader=0, replicas=[0], isr=[0])
+        topic = UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
+        self.node.metadata.update(UpdateMetadataRequest(topic_states=[topic]))
 
     def load(self, **options: Any) -> None:
         """Lead the group's partition, and read it."""
@@ -142,6 +155,50 @@ def test_members_and_offsets_are_there_after_a_restart(broker: GroupBroker, tmp_
     later.timers.advance(10_400)  # late, but within what counts as standing still
     later.timers.advance(300)
     assert heartbeat(wire, joined) == E.UNKNOWN_MEMBER_ID
+
+
+def test_offsets_go_by_topic_id_since_version_10(broker: GroupBroker) -> None:
+    """An id that is not known is told so, and spoils nothing else."""
+    wire = broker.connect()
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=9)
+    topics = [OffsetCommitRequestTopic(topic_id=each, partitions=[partition]) for each in (TOPIC_ID, UNKNOWN_ID)]
+    answer = wire.ask(OffsetCommitRequest(group_id="g", topics=topics), 10)
+    assert {topic.topic_id: E(topic.partitions[0].error_code) for topic in answer.topics} == {
+        TOPIC_ID: E.NONE,
+        UNKNOWN_ID: E.UNKNOWN_TOPIC_ID,
+    }
+    asked = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in (UNKNOWN_ID, TOPIC_ID)]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=each) for each in (asked, None)])
+    named, everything = wire.ask(request, 10).groups
+    assert [(t.topic_id, t.partitions[0].committed_offset, E(t.partitions[0].error_code)) for t in named.topics] == [
+        (UNKNOWN_ID, -1, E.UNKNOWN_TOPIC_ID),
+        (TOPIC_ID, 9, E.NONE),
+    ]
+    assert [(topic.topic_id, topic.partitions[0].committed_offset) for topic in everything.topics] == [(TOPIC_ID, 9)]
+    assert fetch(wire) == (E.NONE, [9])
+
+
+def test_coordinator_is_found_once_its_partition_has_a_leader(broker: GroupBroker) -> None:
+    """Transactions have no coordinator yet, and no client is left to wait for one."""
+    wire = broker.connect()
+    for version in range(7):
+        keys = {"coordinator_keys": ["g"]} if version >= 4 else {"key": "g"}
+        answer = wire.ask(FindCoordinatorRequest(**keys), version)
+        found = answer.coordinators[0] if version >= 4 else answer
+        assert (E(found.error_code), found.node_id) == (E.COORDINATOR_NOT_AVAILABLE, -1)
+        if version:
+            answer = wire.ask(FindCoordinatorRequest(key_type=1, **keys), version)
+            found = answer.coordinators[0] if version >= 4 else answer
+            assert E(found.error_code) == E.INVALID_REQUEST
+
+
+def test_group_that_is_not_there_is_not_found_since_version_6(broker: GroupBroker) -> None:
+    """KIP-1043; before, it is Dead."""
+    wire = broker.connect()
+    [group] = wire.ask(DescribeGroupsRequest(groups=["x34"]), 6).groups
+    assert (E(group.error_code), group.error_message) == (E.GROUP_ID_NOT_FOUND, "Group x34 not found.")
+    [group] = wire.ask(DescribeGroupsRequest(groups=["x34"]), 5).groups
+    assert (E(group.error_code), group.group_state) == (E.NONE, "Dead")
 
 
 def test_commit_waits_for_all_replicas_in_sync(tmp_path: Path) -> None:
