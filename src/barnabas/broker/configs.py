@@ -103,6 +103,8 @@ class Configs:
         self._processing = False
         self._again = False
         self._defaults = defaults_from_broker(node.settings.texts)
+        self._built: dict[str, LogConfig] = {}  # by topic, under the present defaults
+        self._plain: LogConfig | None = None
         self._topic_listeners: list[Callable[[str, LogConfig], None]] = []
         self._settings_listeners: list[Callable[[Values], None]] = []
 
@@ -128,12 +130,25 @@ class Configs:
         return self._log_config(topic)
 
     def _log_config(self, topic: str) -> LogConfig:
-        try:
-            return LogConfig(self._topics.get(topic), self._defaults)
-        except ConfigError as error:
-            # Only a hand-written znode gets here. The log must still exist, under what is certain.
-            log.error("The configuration of topic %s is left out: %s", topic, error)
-            return LogConfig({}, self._defaults)
+        texts = self._topics.get(topic)
+        kept = self._built.get(topic)
+        if kept is None or kept.overrides != (texts or {}):
+            try:
+                kept = self.config_of(texts or {})
+            except ConfigError as error:
+                # Only a hand-written znode gets here. The log must still exist, under what is certain.
+                log.error("The configuration of topic %s is left out: %s", topic, error)
+                return self.config_of({})
+            self._built[topic] = kept
+        return kept
+
+    def config_of(self, texts: Mapping[str, str]) -> LogConfig:
+        """What a topic's own texts come to on this broker; raises `ConfigError`. Most topics have none, and share one."""
+        if texts:
+            return LogConfig(texts, self._defaults)
+        if self._plain is None:
+            self._plain = LogConfig({}, self._defaults)
+        return self._plain
 
     def on_topic(self, listener: Callable[[str, LogConfig], None]) -> None:
         """Have ``listener`` called when a topic's configuration is another than was told."""
@@ -149,6 +164,7 @@ class Configs:
 
     def forget_topic(self, topic: str) -> None:
         self._topics.pop(topic, None)
+        self._built.pop(topic, None)
 
     # Loading
 
@@ -218,6 +234,8 @@ class Configs:
         defaults = defaults_from_broker(accepted.texts)
         if defaults != self._defaults:
             self._defaults = defaults
+            self._built.clear()
+            self._plain = None
             topics = {partition.name.topic for partition in self._node.replicas}
             for topic in topics:
                 self._tell_topic(topic)
@@ -305,7 +323,7 @@ class Configs:
             unknown = [name for name in changed if name not in TOPIC_SETTINGS]
             if unknown:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown[0]}")
-            LogConfig(changed, self._defaults)
+            self.config_of(changed)
             return changed
 
         await self._alter("topics", topic, checked, validate_only)

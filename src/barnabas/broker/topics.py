@@ -120,7 +120,8 @@ def plan_creation(
     _validate_assignment(topic.name, assignment, len(topic.assignments or ()))
     configs = {config.name: config.value or "" for config in topic.configs}
     try:
-        LogConfig(configs, config_defaults)
+        if configs:
+            LogConfig(configs, config_defaults)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     return CreationPlan(topic.name, assignment, configs)

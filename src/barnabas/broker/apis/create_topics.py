@@ -1,6 +1,7 @@
 """CreateTopics (API key 19): the controller writes the topics, and answers when they have leaders."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.describe_configs import topic_entries
@@ -43,8 +44,7 @@ def _handle(node: Node, request: Request) -> None:
         except KafkaError as error:
             _refuse(results[topic.name], error)
     if message.validate_only:
-        for plan in plans:
-            _describe(node, results[plan.name], plan, request.version)
+        _describe(node, plans, results, request.version)
         request.reply(CreateTopicsResponse(topics=list(results.values())))
         return
     answer_later(node, request, _create(node, request, plans, results))
@@ -58,11 +58,9 @@ async def _create(
     created = {plan.name: plan for plan in plans if results[plan.name].error_code == ErrorCode.NONE}
 
     def done(missing: set[str]) -> None:
-        for name, plan in created.items():
-            if name in missing:
-                _refuse(results[name], KafkaError(ErrorCode.REQUEST_TIMED_OUT))
-            else:
-                _describe(node, results[name], plan, request.version)
+        for name in missing:
+            _refuse(results[name], KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+        _describe(node, [plan for name, plan in created.items() if name not in missing], results, request.version)
         request.reply(CreateTopicsResponse(topics=list(results.values())))
 
     counts = {name: len(plan.assignment) for name, plan in created.items()}
@@ -78,14 +76,26 @@ def _refuse(result: CreatableTopicResult, error: KafkaError) -> None:
     result.error_message = error.message
 
 
-def _describe(node: Node, result: CreatableTopicResult, plan: CreationPlan, version: int) -> None:
-    result.topic_id = plan.topic_id
-    if version < _CONFIGS_FROM_VERSION:
-        return
-    result.num_partitions = len(plan.assignment)
-    result.replication_factor = len(plan.assignment[0])
-    entries = topic_entries(node, plan.configs, None, with_synonyms=False, with_documentation=False)
-    result.configs = [
+def _describe(
+    node: Node, plans: Iterable[CreationPlan], results: dict[str, CreatableTopicResult], version: int
+) -> None:
+    """Fill in what was created. Topics of equal configuration, most often none, share its description."""
+    described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+    for plan in plans:
+        result = results[plan.name]
+        result.topic_id = plan.topic_id
+        if version < _CONFIGS_FROM_VERSION:
+            continue
+        result.num_partitions = len(plan.assignment)
+        result.replication_factor = len(plan.assignment[0])
+        key = tuple(sorted(plan.configs.items()))
+        if key not in described:
+            described[key] = _config_entries(node, plan)
+        result.configs = described[key]
+
+
+def _config_entries(node: Node, plan: CreationPlan) -> list[CreatableTopicConfigs]:
+    return [
         CreatableTopicConfigs(
             name=entry.name,
             value=entry.value,
@@ -93,7 +103,7 @@ def _describe(node: Node, result: CreatableTopicResult, plan: CreationPlan, vers
             config_source=entry.config_source,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in entries
+        for entry in topic_entries(node, plan.configs, None, with_synonyms=False, with_documentation=False)
     ]
 
 

@@ -11,7 +11,7 @@ from barnabas.broker.apis import ApiHandler
 from barnabas.broker.node import Node, Request
 from barnabas.broker.settings import DEFINITIONS, UPDATE_MODES
 from barnabas.broker.topics import validate_topic_name
-from barnabas.log.settings import BROKER_SYNONYMS, TOPIC_SETTINGS, LogConfig
+from barnabas.log.settings import BROKER_SYNONYMS, TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_configs import (
@@ -109,7 +109,7 @@ def topic_entries(
 ) -> list[DescribeConfigsResourceResult]:
     """All configurations of a topic whose own are ``texts``; only ``keys`` if given."""
     try:
-        config = LogConfig(texts, node.configs.topic_defaults)
+        config = node.configs.config_of(texts)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     entries = []
