@@ -97,6 +97,14 @@ def test_a_callback_hears_of_the_failure_instead() -> None:
     assert error.name == "_MSG_TIMED_OUT"
 
 
+def test_a_listener_for_failures_hears_of_those_without_a_callback() -> None:
+    """on_failure takes the place of the error that flush would raise."""
+    heard: list[ClientError] = []
+    with Producer(NOBODY, on_failure=heard.append) as producer:
+        fill(producer)
+    assert [error.name for error in heard] == ["_MSG_TIMED_OUT"] * 3
+
+
 def test_a_sync_producer_raises_from_send() -> None:
     """producer.type=sync: the answer, or the failure, of each record."""
     with Producer({**NOBODY, "producer.type": "sync"}) as producer, pytest.raises(DeliveryError):

@@ -11,7 +11,6 @@ from barnabas.cli.line_reader import Line, LineReader
 from barnabas.client.codecs import load_dotted
 from barnabas.client.errors import ClientError
 from barnabas.client.producer import Producer
-from barnabas.client.records import Delivery
 
 __all__ = ["main"]
 
@@ -29,17 +28,22 @@ def main(argv: list[str]) -> int:
     lines = _lines(interactive=sys.stdin.isatty() and sys.stdout.isatty())
     records = _reader(given)(lines)
     failures = _Failures()
-    with Producer(_properties(given)) as producer:
+    with Producer(_properties(given), on_failure=None if given.sync else failures.heard) as producer:
         topic = given.topic
         try:
             for key, value, headers in records:
                 if given.sync:
                     producer.send(topic, value, key, headers=headers).result()
                 else:
-                    producer.send(topic, value, key, headers=headers, on_delivery=failures.heard)
+                    producer.send(topic, value, key, headers=headers)
         except KeyboardInterrupt:
             producer.close(timeout_s=10)  # what was typed is sent
             raise
+    if producer.dropped:
+        print(
+            f"{producer.dropped} records were dropped, for the queue was full (queue.enqueue.timeout.ms)",
+            file=sys.stderr,
+        )
     failures.report()
     return 1 if failures.count else 0
 
@@ -50,11 +54,10 @@ class _Failures:
     def __init__(self) -> None:
         self.count = 0
 
-    def heard(self, _: Delivery | None, error: ClientError | None) -> None:
-        if error is not None:
-            self.count += 1
-            if self.count <= _ERRORS_SHOWN:
-                print(f"Error: {error}", file=sys.stderr)
+    def heard(self, error: ClientError) -> None:
+        self.count += 1
+        if self.count <= _ERRORS_SHOWN:
+            print(f"Error: {error}", file=sys.stderr)
 
     def report(self) -> None:
         if self.count:

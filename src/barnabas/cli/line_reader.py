@@ -60,6 +60,11 @@ class LineReader:
 
     def read(self, lines: Iterable[bytes]) -> Iterator[Line]:
         """A record for each line; raises `BarnabasError` for one without what it must hold."""
+        if not self.parses_key and not self.parses_headers:
+            for raw in lines:
+                line = raw.removesuffix(b"\n").removesuffix(b"\r")
+                yield Line(None, self._or_null(line), [])
+            return
         for number, raw in enumerate(lines, 1):
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
             headers, line = self._cut(self.parses_headers, line, self._headers_delimiter, "headers delimiter", number)

@@ -103,8 +103,9 @@ class Receipt:
 class Producer:
     """Sends records to topics. Safe to use from several threads.
 
-    ``properties`` are sorted by `barnabas.client.properties.plan_producer`; the keyword arguments are
-    ``serializer.class``, ``key.serializer.class`` and ``partitioner.class`` as objects.
+    ``properties`` are sorted by `barnabas.client.properties.plan_producer`; ``serializer``, ``key_serializer`` and
+    ``partitioner`` are ``serializer.class``, ``key.serializer.class`` and ``partitioner.class`` as objects.
+    ``on_failure`` hears, in place of `flush`, of records that failed and had no callback of their own.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Producer:
         serializer: Any = None,
         key_serializer: Any = None,
         partitioner: Any = None,
+        on_failure: Callable[[ClientError], None] | None = None,
     ) -> None:
         plan = plan_producer(properties)
         for warning in plan.warnings:
@@ -124,6 +126,7 @@ class Producer:
         self._encode_key = encoder(key_serializer or plan.key_serializer, "key.serializer.class")
         self._chooser = chooser(partitioner or plan.partitioner, self._count_partitions)
         self._sends = 0
+        self._on_failure = on_failure
         self._unseen: dict[int, tuple[Receipt, ClientError]] = {}
         self._unseen_more = 0
         self._closed = False
@@ -285,7 +288,9 @@ class Producer:
 
     def blame(self, receipt: Receipt, error: ClientError) -> None:
         """Remember a failure that nobody has heard of; beyond a thousand only their number."""
-        if len(self._unseen) < 1000:
+        if self._on_failure is not None:
+            self._on_failure(error)
+        elif len(self._unseen) < 1000:
             self._unseen[id(receipt)] = (receipt, error)
         else:
             self._unseen_more += 1
