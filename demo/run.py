@@ -41,7 +41,9 @@ def main() -> int:
     cluster: Cluster | None = None
     kept = logs_matter = False
     try:
-        cluster = come_up(show, folder)
+        show.step("A coordination server and three brokers come up")
+        cluster = Cluster(folder)
+        look_round(show, cluster)
         records = data.flights()
         load_and_share(show, cluster, records)
         lose_a_broker(show, cluster)
@@ -64,14 +66,9 @@ def main() -> int:
     return 0
 
 
-def come_up(show: Show, folder: Path) -> Cluster:
-    """Processes, topics."""
-    show.step("A coordination server and three brokers come up")
-    began = time.monotonic()
-    cluster = Cluster(folder)
-    show.say(
-        f"ready after {time.monotonic() - began:.1f} s at {cluster.bootstrap}, coordination at {cluster.zookeeper}"
-    )
+def look_round(show: Show, cluster: Cluster) -> None:
+    """What runs, and the topics of the demo."""
+    show.say(f"ready after {show.seconds:.1f} s at {cluster.bootstrap}, coordination at {cluster.zookeeper}")
     memory = cluster.memory_mb()
     show.say("memory: " + ", ".join(f"{_who(name)} {size} MB" for name, size in memory.items()))
     create(
@@ -79,13 +76,14 @@ def come_up(show: Show, folder: Path) -> Cluster:
         {"flights": {}, "weather": {}, "flights-by-carrier": {"cleanup.policy": "compact"}},
         partitions=3,
     )
+    # A broker hears of a topic a moment after the controller has made it.
+    wait_until(lambda: len(leaders(cluster.bootstrap, "flights")) == 3, "news of the topic")
     found = leaders(cluster.bootstrap, "flights")
     show.check(
         "topic flights has 3 partitions, led by " + ", ".join(f"broker {leader}" for leader in found.values()),
         holds=sorted(found.values()) == [0, 1, 2],
         otherwise=f"leaders are {found}",
     )
-    return cluster
 
 
 def load_and_share(show: Show, cluster: Cluster, records: list[tuple[bytes, bytes]]) -> None:

@@ -23,6 +23,7 @@ __all__ = ["Cluster", "ClusterError", "open_client"]
 _SPECS: Any = vars(client_admin)["OffsetSpec"]  # its stubs forget to export it
 _REQUEST_TIMEOUT_S = 10
 _PAUSE_S = 0.25
+_NEWS_S = 3.0
 _HOPELESS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -46,6 +47,10 @@ def open_client(kind: Any, config: Mapping[str, object]) -> Any:
         return kind(dict(config))
     except KafkaException as error:
         raise ConfigError(f"librdkafka refuses the kafka. options: {error.args[0].str()}") from error
+
+
+class _MissingTopicError(ClusterError):
+    """A topic that a broker does not know, or not yet: one that was just made is told to it a moment later."""
 
 
 class Cluster:
@@ -75,7 +80,7 @@ class Cluster:
             wanted = list(self._options.topics)
             missing = [name for name in wanted if name not in topics]
             if missing:
-                raise ClusterError(f"topic {', '.join(missing)} does not exist on {self.address}")
+                raise _MissingTopicError(f"topic {', '.join(missing)} does not exist on {self.address}")
         return sorted(TopicPartition(name, each) for name in wanted for each in topics[name].partitions)
 
     @property
@@ -139,12 +144,16 @@ class Cluster:
         return answers
 
     def _until_done(self, what: str, step: Any) -> Any:
-        deadline = time.monotonic() + self.timeout_ms / 1000
+        begun = time.monotonic()
         while True:
             try:
                 return step()
+            except _MissingTopicError:
+                if time.monotonic() > begun + _NEWS_S:
+                    raise
+                time.sleep(_PAUSE_S)
             except KafkaException as error:
                 cause = error.args[0]
-                if cause.code() in _HOPELESS or time.monotonic() > deadline:
+                if cause.code() in _HOPELESS or time.monotonic() > begun + self.timeout_ms / 1000:
                     raise ClusterError(f"cannot {what} on {self.address}: {cause.str()}") from error
                 time.sleep(_PAUSE_S)
