@@ -56,6 +56,7 @@ logger = logging.getLogger(__name__)
 
 _METADATA_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 5
+_SHUTDOWN_PAUSE_S = 1
 
 
 class BrokerServer:
@@ -261,6 +262,7 @@ class BrokerServer:
             rng=node.rng,
             settings=self._controller_settings,
         )
+        node.metadata.on_update(self._follow_brokers)
         node.topics = Topics(node)
         node.groups.start()
         await node.controller.start()
@@ -272,6 +274,18 @@ class BrokerServer:
                 f"The controller (broker {node.controller.controller_id}) sent no metadata within "
                 f"{_METADATA_TIMEOUT_S} s: look whether it can reach this broker's listener {self._inter_broker_listener}"
             ) from None
+
+    def _follow_brokers(self, *_: Any) -> None:
+        """Know where the other brokers are; the controller, who knows it first, tells its channels itself."""
+        node = self.node
+        if node.controller.controller_id != node.broker_id:
+            node.channels.set_brokers(
+                {
+                    broker.broker_id: (endpoint.host, endpoint.port)
+                    for broker in node.metadata.alive_brokers()
+                    if (endpoint := broker.endpoint(self._inter_broker_listener)) is not None
+                }
+            )
 
     def _controller_settings(self) -> ControllerSettings:
         settings = self.node.settings
@@ -385,7 +399,7 @@ class BrokerServer:
                 return
             except (KafkaError, ChannelError) as error:
                 logger.warning("Controlled shutdown, attempt %d: %s", attempt + 1, error)
-                await asyncio.sleep(min(settings["controlled.shutdown.retry.backoff.ms"] / 1000, _STOP_TIMEOUT_S))
+                await asyncio.sleep(min(settings["controlled.shutdown.retry.backoff.ms"] / 1000, _SHUTDOWN_PAUSE_S))
 
 
 def _timer(loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], object]) -> Timer:
