@@ -4,7 +4,7 @@ Our own brokers claim their blocks themselves; Apache's brokers beside them ask.
 """
 
 from barnabas.broker.apis import ApiHandler
-from barnabas.broker.apis.later import answer_later
+from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.node import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -29,8 +29,9 @@ def _handle(node: Node, request: Request) -> None:
 
 async def _allocate(node: Node, request: Request, broker: int) -> None:
     block = await node.controller.allocate_producer_ids(broker)
-    request.reply(
-        AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.last - block.first + 1)
+    reply_once(
+        request,
+        AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.last - block.first + 1),
     )
 
 

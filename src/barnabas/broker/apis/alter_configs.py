@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.describe_configs import BROKER, TOPIC, broker_of
-from barnabas.broker.apis.later import answer_later, keeper_failure
+from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.node import Node, Request
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
@@ -29,7 +29,8 @@ def _handle(node: Node, request: Request) -> None:
 
 async def _alter(node: Node, request: Request, message: AlterConfigsRequest) -> None:
     failures = await alter_all(node, message.resources, _replacement, validate_only=message.validate_only)
-    request.reply(
+    reply_once(
+        request,
         AlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(
@@ -40,7 +41,7 @@ async def _alter(node: Node, request: Request, message: AlterConfigsRequest) -> 
                 )
                 for resource, failure in zip(message.resources, failures, strict=True)
             ]
-        )
+        ),
     )
 
 

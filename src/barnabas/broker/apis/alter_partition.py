@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis import ApiHandler
-from barnabas.broker.apis.later import answer_later
+from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.controller.decisions import IsrChange
 from barnabas.broker.node import Node, Request
 from barnabas.broker.znodes import LeaderAndIsr
@@ -58,7 +58,7 @@ async def _alter(node: Node, request: Request, message: AlterPartitionRequest) -
                 )
             )
     answers = await node.controller.alter_isr(message.broker_id, message.broker_epoch, changes)
-    request.reply(AlterPartitionResponse(topics=[_answer(topic, name, answers) for topic, name in asked]))
+    reply_once(request, AlterPartitionResponse(topics=[_answer(topic, name, answers) for topic, name in asked]))
 
 
 def _answer(

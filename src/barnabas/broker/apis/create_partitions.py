@@ -3,7 +3,7 @@
 from collections import Counter
 
 from barnabas.broker.apis import ApiHandler
-from barnabas.broker.apis.later import answer_later, keeper_failure
+from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.node import Node, Request
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
@@ -21,7 +21,7 @@ def _handle(node: Node, request: Request) -> None:
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    answer_later(node, request, _grow(node, request, request.message))
+    answer_later(node, request, _grow(node, request, request.message), request.message.timeout_ms)
 
 
 async def _grow(node: Node, request: Request, message: CreatePartitionsRequest) -> None:
@@ -46,7 +46,7 @@ async def _grow(node: Node, request: Request, message: CreatePartitionsRequest) 
     def done(missing: set[str]) -> None:
         for name in missing:
             results[name].error_code = ErrorCode.REQUEST_TIMED_OUT
-        request.reply(CreatePartitionsResponse(results=list(results.values())))
+        reply_once(request, CreatePartitionsResponse(results=list(results.values())))
 
     if message.validate_only:
         done(set())

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.describe_configs import topic_entries
-from barnabas.broker.apis.later import answer_later
+from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.node import Node, Request
 from barnabas.broker.topics import CreationPlan
 from barnabas.wire.kafka.api import ApiKey
@@ -47,7 +47,7 @@ def _handle(node: Node, request: Request) -> None:
         _describe(node, plans, results, request.version)
         request.reply(CreateTopicsResponse(topics=list(results.values())))
         return
-    answer_later(node, request, _create(node, request, plans, results))
+    answer_later(node, request, _create(node, request, plans, results), message.timeout_ms)
 
 
 async def _create(
@@ -61,7 +61,7 @@ async def _create(
         for name in missing:
             _refuse(results[name], KafkaError(ErrorCode.REQUEST_TIMED_OUT))
         _describe(node, [plan for name, plan in created.items() if name not in missing], results, request.version)
-        request.reply(CreateTopicsResponse(topics=list(results.values())))
+        reply_once(request, CreateTopicsResponse(topics=list(results.values())))
 
     counts = {name: len(plan.assignment) for name, plan in created.items()}
     timeout_ms = request.message.timeout_ms

@@ -2,7 +2,7 @@
 
 from barnabas.base.ids import ZERO_UUID
 from barnabas.broker.apis import ApiHandler
-from barnabas.broker.apis.later import answer_later
+from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.node import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -51,7 +51,7 @@ def _handle(node: Node, request: Request) -> None:
             result.error_code = ErrorCode.INVALID_REQUEST
         else:
             to_delete[name] = result
-    answer_later(node, request, _delete(node, request, results, to_delete))
+    answer_later(node, request, _delete(node, request, results, to_delete), request.message.timeout_ms)
 
 
 async def _delete(
@@ -65,7 +65,7 @@ async def _delete(
     def done(missing: set[str]) -> None:
         for name in missing:
             to_delete[name].error_code = ErrorCode.REQUEST_TIMED_OUT
-        request.reply(DeleteTopicsResponse(responses=results))
+        reply_once(request, DeleteTopicsResponse(responses=results))
 
     ordered = [name for name in to_delete if name not in failed]
     timeout_ms = request.message.timeout_ms

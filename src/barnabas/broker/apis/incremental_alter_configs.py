@@ -6,7 +6,7 @@ from typing import Any
 from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.alter_configs import alter_all
 from barnabas.broker.apis.describe_configs import TOPIC
-from barnabas.broker.apis.later import answer_later
+from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.configs import change_texts
 from barnabas.broker.node import Node, Request
 from barnabas.broker.settings import DEFINITIONS
@@ -28,7 +28,8 @@ def _handle(node: Node, request: Request) -> None:
 
 async def _alter(node: Node, request: Request, message: IncrementalAlterConfigsRequest) -> None:
     failures = await alter_all(node, message.resources, _operations, validate_only=message.validate_only)
-    request.reply(
+    reply_once(
+        request,
         IncrementalAlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(
@@ -39,7 +40,7 @@ async def _alter(node: Node, request: Request, message: IncrementalAlterConfigsR
                 )
                 for resource, failure in zip(message.resources, failures, strict=True)
             ]
-        )
+        ),
     )
 
 

@@ -9,9 +9,11 @@ from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["answer_later", "keeper_failure"]
+__all__ = ["answer_later", "keeper_failure", "reply_once"]
 
 log = logging.getLogger(__name__)
+
+_GRACE_MS = 500  # the work's own time-out, which can say more, comes first
 
 
 def keeper_failure(error: KeeperError) -> KafkaError:
@@ -21,23 +23,41 @@ def keeper_failure(error: KeeperError) -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The coordination service refused: {error}")
 
 
-def answer_later(node: Node, request: Request, work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work``, which answers ``request``; if it fails before that, the answer carries the error."""
-    node.spawn(_guard(request, work))
+def answer_later(node: Node, request: Request, work: Coroutine[Any, Any, None], timeout_ms: int | None = None) -> None:
+    """Run ``work``, which answers ``request``; if it fails before that, the answer carries the error.
+
+    ``timeout_ms`` is what the client grants (request.timeout.ms unless given). Work that waits longer, because the
+    coordination service is away, is answered with REQUEST_TIMED_OUT and goes on: what it began may still be done.
+    """
+    granted_ms = node.settings["request.timeout.ms"] if timeout_ms is None else max(timeout_ms, 0)
+    node.spawn(_guard(node, request, work, granted_ms + _GRACE_MS))
 
 
-async def _guard(request: Request, work: Coroutine[Any, Any, None]) -> None:
+async def _guard(node: Node, request: Request, work: Coroutine[Any, Any, None], timeout_ms: int) -> None:
+    timer = node.call_later(timeout_ms, lambda: _fail(request, ErrorCode.REQUEST_TIMED_OUT))
     try:
         await work
     except KafkaError as error:
-        failure = error.code
+        timer.cancel()
+        _fail(request, error.code)
     except KeeperError as error:
+        timer.cancel()
         log.warning("%r failed: %s", request, error)
-        failure = keeper_failure(error).code
+        _fail(request, keeper_failure(error).code)
     except Exception:
+        timer.cancel()
         log.exception("%r failed", request)
-        failure = ErrorCode.UNKNOWN_SERVER_ERROR
-    else:
-        return
+        _fail(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if request.answered:
+        timer.cancel()
+
+
+def _fail(request: Request, code: ErrorCode) -> None:
     if not request.answered:
-        request.fail(failure)
+        request.fail(code)
+
+
+def reply_once(request: Request, response: Any) -> None:
+    """Answer, unless the time was up before."""
+    if not request.answered:
+        request.reply(response)
