@@ -6,6 +6,7 @@ own), groups in 3. Older and newer ones are read, and keys of other kinds (Kafka
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
@@ -81,8 +82,7 @@ StoredRecord = OffsetRecord | GroupRecord
 def encode_record(record: StoredRecord) -> tuple[bytes, bytes | None]:
     """Key and value as Apache Kafka 3.9 writes them; no value for a tombstone."""
     if isinstance(record, OffsetRecord):
-        partition = record.partition
-        key = encode_key(OffsetCommitKey(group=record.group_id, topic=partition.topic, partition=partition.partition))
+        key = _offset_key(record.group_id, record.partition)
         committed = record.value
         if committed is None:
             return key, None
@@ -97,6 +97,12 @@ def encode_record(record: StoredRecord) -> tuple[bytes, bytes | None]:
         )
     key = encode_key(GroupMetadataKey(group=record.group_id))
     return key, None if record.value is None else encode_value(_group_metadata(record.value))
+
+
+@lru_cache(maxsize=16_384)
+def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
+    # Consumers commit the same partitions every few seconds.
+    return encode_key(OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition))
 
 
 def _group_metadata(value: GroupValue) -> GroupMetadataValue:
