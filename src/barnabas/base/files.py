@@ -10,7 +10,6 @@ but give the log dir up (a second fsync can report success for pages that were l
 
 import contextlib
 import os
-import shutil
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -264,10 +263,14 @@ class OsFiles:
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
+        import shutil  # here, for it brings compression libraries along that a server's start can do without
+
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
 
     def disk_space(self, path: str) -> tuple[int, int]:
+        import shutil  # see remove_tree
+
         usage = shutil.disk_usage(path)
         return usage.total, usage.free
 
