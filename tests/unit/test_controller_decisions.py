@@ -174,6 +174,22 @@ def test_an_unclean_election_happens_where_the_topic_allows_it() -> None:
     assert cluster.partition()["leader_recovery_state"] == 1
 
 
+def test_an_unclean_election_happens_once_it_is_allowed() -> None:
+    """A change of the cluster's default is enough, without any broker coming or going."""
+    cluster = Cluster(0, 1)
+    cluster.topic("t", {0: (1, 0)})
+    cluster.topics_changed()
+    cluster.stop(0)
+    cluster.run(decisions.brokers_changed)
+    cluster.start(0)
+    cluster.stop(1)
+    cluster.run(decisions.brokers_changed)
+    assert cluster.partition()["leader"] == -1
+    cluster.state.unclean_default = True
+    cluster.run(decisions.retry_leaders)
+    assert (cluster.partition()["leader"], cluster.partition()["isr"]) == (0, [0])
+
+
 def test_a_broker_that_came_back_between_two_looks_is_told_its_roles_again() -> None:
     """Its znode has another epoch: what it knew died with it."""
     cluster = Cluster(0, 1)

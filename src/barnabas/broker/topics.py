@@ -13,6 +13,7 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import random_uuid
+from barnabas.base.settings import Values
 from barnabas.broker.controller.placement import assign_replicas
 from barnabas.broker.metadata import INTERNAL_TOPICS
 from barnabas.broker.node import Node
@@ -235,6 +236,8 @@ class Topics:
         self._creating: set[str] = set()
         node.metadata.on_update(self._metadata_changed)
         node.controller.on_progress(self._controller_progressed)
+        node.configs.on_topic(self._topic_configured)
+        node.configs.on_settings(self._settings_changed)
         self._deleting: set[str] = set()
 
     def racks(self) -> dict[int, str | None]:
@@ -474,6 +477,14 @@ class Topics:
         for partition in deleted:
             if partition.topic not in self._node.metadata:
                 self._node.configs.forget_topic(partition.topic)
+
+    def _topic_configured(self, _topic: str, config: LogConfig) -> None:
+        if config.unclean_leader_election:
+            self._node.controller.retry_leaders()
+
+    def _settings_changed(self, settings: Values) -> None:
+        if settings["unclean.leader.election.enable"]:
+            self._node.controller.retry_leaders()
 
     def _controller_progressed(self) -> None:
         for topic in [topic for topic in self._deleting if self._is_deleted(topic)]:

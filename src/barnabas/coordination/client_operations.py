@@ -184,6 +184,11 @@ def get_children(path: str, watch: WatchCallback | None = None) -> Operation:
     )
 
 
+def _made(asked: str, returned: str) -> str:
+    """A created path, which comes back with the chroot before it and the sequence number after it."""
+    return asked + returned[returned.rfind(asked) + len(asked) :]
+
+
 def create(
     path: str,
     data: bytes | None = None,
@@ -196,12 +201,9 @@ def create(
     def record(root: str) -> CreateRequest:
         return CreateRequest(under_chroot(root, path), data, entries, mode)
 
-    prefix = len(path)
-
     def parse(raw: bytes, offset: int) -> tuple[str, Stat]:
         response = decode(Create2Response, raw, offset)
-        # The path comes back with the chroot before it and the sequence number after it.
-        return path + response.path[response.path.rfind(path) + prefix :], response.stat
+        return _made(path, response.path), response.stat
 
     return Operation(OpCode.CREATE2, path, record, parse, writes=True)
 
@@ -255,9 +257,10 @@ def multi(operations: Sequence[Operation]) -> Operation:
     def parse(raw: bytes, offset: int) -> list[Any]:
         results: list[Any] = []
         errors: list[ErrorCode] = []
-        for _, record in decode_multi_response(raw, offset):
+        for part, (_, record) in zip(parts, decode_multi_response(raw, offset), strict=False):
             errors.append(_code(record.err) if isinstance(record, ErrorResponse) else ErrorCode.OK)
-            results.append(getattr(record, "stat", None) or getattr(record, "path", None))
+            made = getattr(record, "path", None)
+            results.append(getattr(record, "stat", None) if made is None else _made(part.path, made))
         for part, error in zip(parts, errors, strict=False):
             if error is not ErrorCode.OK:
                 raise MultiError(error, part.path, errors)

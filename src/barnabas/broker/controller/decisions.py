@@ -65,6 +65,7 @@ __all__ = [
     "log_dirs_failed",
     "partitions_changed",
     "prefer_leaders",
+    "retry_leaders",
     "shut_down",
     "stop_replica_answered",
     "take_over",
@@ -221,6 +222,12 @@ def broker_changed(state: ControllerState, batch: RequestBatch, broker: int) -> 
         state.brokers[broker] = info
         batch.add_update_metadata([])
         yield Send(batch.take())
+
+
+def retry_leaders(state: ControllerState, batch: RequestBatch) -> Steps[None]:
+    """Unclean elections were allowed meanwhile: try again where there is no leader."""
+    yield from trigger_online(state, batch)
+    yield Send(batch.take())
 
 
 def shut_down(

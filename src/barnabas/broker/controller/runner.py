@@ -218,6 +218,16 @@ class Controller:
         """See `decisions.elect_where_needed`."""
         return await self._command(lambda batch: decisions.elect_where_needed(self._state, batch, partitions, election))
 
+    def retry_leaders(self) -> None:
+        """Unclean elections were allowed by a change of configuration: see `decisions.retry_leaders`."""
+
+        async def run() -> None:
+            if self._active:
+                self._state.unclean_default = self._settings().unclean_leader_election
+                await self._perform(lambda batch: decisions.retry_leaders(self._state, batch))
+
+        self._hint(("retry",), run)
+
     async def allocate_producer_ids(self, broker: int) -> ProducerIdBlock:
         """The next block of producer ids for a broker (KIP-730), of which no other broker gets one."""
         self._require_active()
