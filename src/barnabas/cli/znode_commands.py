@@ -198,6 +198,11 @@ def get(session: Session, flags: Flags) -> None:
         print_stat(stat)
 
 
+def config(session: Session, flags: Flags) -> None:
+    """The ensemble's members, as the service keeps them."""
+    get(session, Flags(flags.given, ["/zookeeper/config"]))
+
+
 def _hex_dump(data: bytes) -> str:
     rows = []
     for start in range(0, len(data), 16):
@@ -402,6 +407,7 @@ def _version(_: Session, __: Flags) -> None:
 
 COMMANDS = {
     "addauth": Command("scheme auth", add_auth, 1),
+    "config": Command("[-w] [-s]", config, 0, "ws"),
     "create": Command("[-s] [-e] [-c] [-t ttl] path [data] [acl]", create_node, 1, "sec", "t"),
     "delete": Command("[-v version] path", delete_node, 1, "", "v"),
     "deleteall": Command("path", delete_all, 1),

@@ -30,6 +30,14 @@ _SHELL_USAGE = {
     "close": "",
     "quit": "",
 }
+_QUOTA_NODES = "quotas are the nodes zookeeper_limits and zookeeper_stats below /zookeeper/quota: ls, get and set them"
+_NOT_HERE = {
+    "addWatch": "this shell keeps one-time watches only; use ls -w, get -w or stat -w",
+    "setquota": _QUOTA_NODES,
+    "listquota": _QUOTA_NODES,
+    "delquota": _QUOTA_NODES,
+    "reconfig": "the members of an ensemble are those of its configuration file",
+}
 _CONNECT_TIMEOUT_MS = 10_000
 _EVENT_NAMES = {
     EventType.NONE: "None",
@@ -139,6 +147,8 @@ class _Shell:
                 self._own(name, arguments)
                 return 0
             command = COMMANDS.get(name)
+            if name in _NOT_HERE:
+                raise CommandError(f"{name} is not offered here: {_NOT_HERE[name]}")
             if command is None:
                 self._print_usage()
                 raise CommandError(f"Command not found: {name}")
