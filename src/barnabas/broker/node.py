@@ -16,9 +16,18 @@ from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.broker.apis.fetch_sessions import FetchSessions
     from barnabas.broker.channels import Channels
+    from barnabas.broker.configs import Configs
+    from barnabas.broker.controller.runner import Controller
+    from barnabas.broker.groups.service import GroupService
+    from barnabas.broker.metadata import MetadataCache
     from barnabas.broker.parked import Parked, Waiter
+    from barnabas.broker.producer_ids import ProducerIds
     from barnabas.broker.replication.manager import ReplicaManager
+    from barnabas.broker.topics import Topics
+    from barnabas.coordination.client import CoordinationClient
+    from barnabas.log.log_dirs import LogDirs
     from barnabas.wire.kafka.messages.api_versions import ApiVersion
     from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
 
@@ -64,18 +73,18 @@ class Node:
     """What ApiVersions answers."""
 
     # The parts.
-    log_dirs: Any
+    log_dirs: "LogDirs"
     parked: "Parked"
     replicas: "ReplicaManager"
     channels: "Channels"
-    coordination: Any
-    metadata: Any
-    configs: Any
-    topics: Any
-    controller: Any
-    groups: Any
-    producer_ids: Any
-    fetch_sessions: Any
+    coordination: "CoordinationClient"
+    metadata: "MetadataCache"
+    configs: "Configs"
+    topics: "Topics"
+    controller: "Controller"
+    groups: "GroupService"
+    producer_ids: "ProducerIds"
+    fetch_sessions: "FetchSessions"
 
     def __init__(self) -> None:
         self.broker_id = -1

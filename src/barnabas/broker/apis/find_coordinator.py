@@ -50,11 +50,11 @@ def _find_group(node: Node, listener: str, group_id: str) -> Coordinator:
         node.topics.auto_create([OFFSETS_TOPIC])
         return _unknown(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the offsets topic is being created")
     partition = TopicPartition(OFFSETS_TOPIC, node.groups.coordinator.partition_for(group_id))
+    state = node.metadata.partition(partition)
     end = node.metadata.leader_endpoint(partition, listener)
-    if end is None:
+    if state is None or end is None:
         return _unknown(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader")
-    node_id = node.metadata.partition(partition).leader
-    return Coordinator(key=group_id, node_id=node_id, host=end.host, port=end.port, error_message="")
+    return Coordinator(key=group_id, node_id=state.leader, host=end.host, port=end.port, error_message="")
 
 
 def _unknown(key: str, code: ErrorCode, why: str) -> Coordinator:

@@ -146,8 +146,8 @@ def _reply(node: Node, request: Request, response: ProduceResponse, failed: bool
         hints = LeaderHints(node, request.client.listener)
         for topic in response.responses:
             for partition in topic.partition_responses:
-                if partition.error_code in _MOVED:
-                    name = topic.name or node.metadata.topic_name(topic.topic_id)
+                name = topic.name or node.metadata.topic_name(topic.topic_id)
+                if partition.error_code in _MOVED and name:
                     leader = hints.leader(TopicPartition(name, partition.index))
                     if leader is not None:
                         partition.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])

@@ -1,0 +1,27 @@
+"""The table of APIs: what is registered can be dispatched, advertised and answered with an error."""
+
+import pytest
+
+from barnabas.broker.apis import MODULES, ApiHandler, load_handlers
+from barnabas.wire.kafka.api import api
+
+HANDLERS = load_handlers()
+
+
+def test_modules_are_listed_once_and_in_order() -> None:
+    """So that two people who add a module do not add it twice."""
+    assert list(MODULES) == sorted(set(MODULES))
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda handler: handler.key.name)
+def test_a_registered_api_is_within_what_can_be_decoded(handler: ApiHandler) -> None:
+    """No version is advertised that the codec does not know."""
+    versions = api(handler.key).versions
+    assert versions.first <= handler.min_version <= handler.max_version <= versions.last
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda handler: handler.key.name)
+def test_every_api_has_a_way_to_answer_an_error(handler: ApiHandler) -> None:
+    """An exception in a handler must reach the client as the API's own error."""
+    names = {field.name for field in api(handler.key).response.FIELDS}
+    assert handler.fail is not None or "error_code" in names
