@@ -29,7 +29,7 @@ def _handle(node: Node, request: Request) -> None:
         return
     message: CreateTopicsRequest = request.message
     names = Counter(topic.name for topic in message.topics)
-    results = {name: CreatableTopicResult(name=name, configs=None) for name in names}
+    results = {name: CreatableTopicResult(name=name, error_message=None, configs=None) for name in names}
     plans: list[CreationPlan] = []
     existing = node.topics.existing()
     for topic in message.topics:

@@ -76,7 +76,7 @@ T = TypeVar("T")
 _FIRST_BALANCE_S = 5
 _PRODUCER_ID_BLOCK = 1000
 _MAX_PRODUCER_ID = 2**63 - 1
-_RETRY_S = 0.1
+_RETRY_S = 0.5
 _MOVED = "The controller moved to another broker."
 
 
