@@ -4,9 +4,10 @@ A leader may be away for a moment (a broker restarts, an election runs). Questio
 answered or `Cluster.timeout_ms` is over, so a query survives that; errors that waiting cannot mend are raised at once.
 """
 
+import logging
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
@@ -21,6 +22,7 @@ from barnabas.pipelines.options import SourceOptions, Start, client_config
 __all__ = ["Cluster", "ClusterError", "open_client"]
 
 _SPECS: Any = vars(client_admin)["OffsetSpec"]  # its stubs forget to export it
+_log = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 10
 _PAUSE_S = 0.25
 _NEWS_S = 3.0
@@ -56,9 +58,13 @@ class _MissingTopicError(ClusterError):
 class Cluster:
     """Questions to a cluster, over one connection that is kept."""
 
-    def __init__(self, options: SourceOptions, *, timeout_ms: int = 60_000) -> None:
+    def __init__(
+        self, options: SourceOptions, *, timeout_ms: int = 60_000, give_up: Callable[[], bool] = lambda: False
+    ) -> None:
+        """``give_up`` is asked before each new attempt."""
         self._options = options
         self.timeout_ms = timeout_ms
+        self._give_up = give_up
         kafka = {name: text for name, text in options.kafka.items() if not name.startswith(_CONSUMER_ONLY)}
         self._admin = open_client(client_admin.AdminClient, client_config(kafka))
         committed = options.kafka.get("isolation.level") == "read_committed"
@@ -145,6 +151,7 @@ class Cluster:
 
     def _until_done(self, what: str, step: Any) -> Any:
         begun = time.monotonic()
+        told = False
         while True:
             try:
                 return step()
@@ -154,6 +161,10 @@ class Cluster:
                 time.sleep(_PAUSE_S)
             except KafkaException as error:
                 cause = error.args[0]
-                if cause.code() in _HOPELESS or time.monotonic() > begun + self.timeout_ms / 1000:
+                is_late = time.monotonic() > begun + self.timeout_ms / 1000
+                if cause.code() in _HOPELESS or is_late or self._give_up():
                     raise ClusterError(f"cannot {what} on {self.address}: {cause.str()}") from error
+                if not told:
+                    _log.warning("cannot %s on %s: %s; trying again", what, self.address, cause.str())
+                    told = True
                 time.sleep(_PAUSE_S)

@@ -125,8 +125,11 @@ class SinkOptions:
 
 
 def client_config(kafka: Mapping[str, str], **ours: object) -> dict[str, object]:
-    """A librdkafka configuration: quiet, ours first, then the user's ``kafka.`` options over it."""
-    return {"log_level": 3, "client.id": "barnabas-spark", **ours, **kafka}
+    """A librdkafka configuration: ours first, then the user's ``kafka.`` options over it.
+
+    librdkafka logs every failed connection, twenty a second while a broker is away; we say what is wrong once, ourselves.
+    """
+    return {"log_level": 0, "reconnect.backoff.ms": 250, "client.id": "barnabas-spark", **ours, **kafka}
 
 
 def _sort(options: Mapping[str, str], names: Mapping[str, str], whose: str) -> tuple[dict[str, str], dict[str, str]]:

@@ -28,7 +28,6 @@ from barnabas.pipelines.spec import Flow
 __all__ = ["run_flow"]
 
 _POLL_S = 0.3
-_STATE_OF_RUN = ("main", "bad-rows")
 
 
 def run_flow(
@@ -58,7 +57,7 @@ def run_flow(
         try:
             if stopped.is_set():
                 return {"flow": flow.name, "status": "stopped"}
-            return _Run(flow, session.spark, checkpoint, show, say).run(stopped, once=once)
+            return _Run(flow, session.spark, checkpoint, show, say, stopped).run(once=once)
         finally:
             session.close()
 
@@ -94,7 +93,13 @@ class _Run:
     """One run of a flow on a session."""
 
     def __init__(
-        self, flow: Flow, spark: Any, checkpoint: Path, show: Callable[[Any], None], say: Callable[[str], None]
+        self,
+        flow: Flow,
+        spark: Any,
+        checkpoint: Path,
+        show: Callable[[Any], None],
+        say: Callable[[str], None],
+        stopped: threading.Event,
     ) -> None:
         from barnabas.pipelines.progress import GroupCommitter, Progress
 
@@ -102,33 +107,39 @@ class _Run:
         self._spark = spark
         self._checkpoint = checkpoint
         self._say = say
+        self._stopped = stopped
         self._sinks: list[Any] = []
         self._failure: BaseException | None = None
         kafka = {**flow.source.kafka, "bootstrap.servers": flow.source.bootstrap_servers}
         committer = GroupCommitter(kafka, flow.source.group, say) if flow.source.group else None
         self._progress = Progress(committer, show)
 
-    def run(self, stopped: threading.Event, *, once: bool) -> dict[str, Any]:
+    def run(self, *, once: bool) -> dict[str, Any]:
         from pyspark.errors import PySparkException
+
+        from barnabas.pipelines.kafka import ClusterError
 
         queries: list[Any] = []
         status = "stopped"
         try:
             queries = self._start(once=once)
             self._say(f"reading {self._flow.source.pattern or ', '.join(self._flow.source.topics)}")
-            while not stopped.is_set():
+            while not self._stopped.is_set():
                 if not any(query.isActive for query in queries):
                     status = "done"
                     break
                 if any(query.exception() for query in queries):
                     break
-                stopped.wait(_POLL_S)
+                self._stopped.wait(_POLL_S)
             self._stop(queries)
             failed = next((found for query in queries if (found := query.exception())), None)
-            if failed is not None and not stopped.is_set():
+            if failed is not None and not self._stopped.is_set():
                 raise reason_of(failed, self._failure)
         except PySparkException as error:
             raise reason_of(error, self._failure) from error
+        except ClusterError:
+            if not self._stopped.is_set():
+                raise
         finally:
             self._stop(queries)
             for sink in self._sinks:
@@ -215,7 +226,7 @@ class _Run:
             except BarnabasError as error:
                 raise PipelineError(f"{path} is damaged: {error}") from error
         asked = SourceOptions.parse({**options, "startingOffsets": self._flow.source.starting_offsets}, streaming=True)
-        cluster = Cluster(asked)
+        cluster = Cluster(asked, give_up=self._stopped.is_set)
         start = to_json(cluster.resolve(cluster.partitions(), asked.start))
         OsFiles().write_atomically(str(path), start.encode())
         return start
