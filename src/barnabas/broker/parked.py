@@ -58,7 +58,10 @@ class Waiter:
     def _timed_out(self) -> None:
         if not self.done:
             self.cancel()
-            self._expire()
+            try:
+                self._expire()
+            except Exception:
+                logger.exception("The end of a parked request failed")
 
 
 class Parked:

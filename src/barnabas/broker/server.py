@@ -21,6 +21,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
+from barnabas.base.settings import Values
 from barnabas.broker import settings as broker_settings
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised
@@ -205,6 +206,7 @@ class BrokerServer:
             lag_time_max_ms=settings["replica.lag.time.max.ms"],
         )
         node.configs.on_topic(node.replicas.configure)
+        node.configs.on_settings(self._settings_changed)
         await node.configs.load()
         node.channels = Channels(node.broker_id, self._network, request_timeout_ms=settings["request.timeout.ms"])
         node.producer_ids = ProducerIds(node)
@@ -299,6 +301,9 @@ class BrokerServer:
         )
 
     # Running
+
+    def _settings_changed(self, changed: Values) -> None:
+        self.node.connection_caps = broker_settings.connection_caps(changed)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if self._closing:

@@ -51,6 +51,14 @@ def _a(name: str, kind: Kind, default: str | int | None, doc: str, check: Check 
     return Setting(name, kind, None if default is None else str(default), doc, check)
 
 
+def _wrong_caps(text: str) -> str | None:
+    for item in filter(None, map(str.strip, text.split(","))):
+        host, _, count = item.rpartition(":")
+        if not host or not count.isdigit():
+            return f"{item!r} is not host:count"
+    return None
+
+
 _COORDINATION = (
     Setting(
         "zookeeper.connect",
@@ -103,10 +111,15 @@ _NETWORK = (
     _a("socket.send.buffer.bytes", INT, 102400, "SO_SNDBUF of client connections; -1 leaves it to the system."),
     _a("socket.receive.buffer.bytes", INT, 102400, "SO_RCVBUF of client connections; -1 leaves it to the system."),
     _a("socket.request.max.bytes", INT, 104857600, "The largest request.", POSITIVE),
-    _a("queued.max.requests", INT, 500, "Requests that may wait before no more are read.", POSITIVE),
     _a("max.connections", INT, MAX_INT, "Most connections of all addresses.", NOT_NEGATIVE),
     _a("max.connections.per.ip", INT, MAX_INT, "Most connections of one address.", NOT_NEGATIVE),
-    _a("max.connections.per.ip.overrides", STRING, "", "Caps for single addresses: host:count, separated by commas."),
+    _a(
+        "max.connections.per.ip.overrides",
+        STRING,
+        "",
+        "Caps for single addresses: host:count, separated by commas.",
+        _wrong_caps,
+    ),
     _a("connections.max.idle.ms", LONG, 600000, "Connections that were silent for so long are closed."),
     _a("request.timeout.ms", INT, 30000, "How long requests of this broker to others may take."),
 )
@@ -221,6 +234,7 @@ DEFINITIONS = Definitions((*_COORDINATION, *_IDENTITY, *_NETWORK, *_LOG, *_REPLI
 WITHOUT_EFFECT = {
     "num.network.threads": "one event loop serves all connections",
     "num.io.threads": "one event loop serves all requests",
+    "queued.max.requests": "a request is read when it can be served; the others wait in their sockets",
     "num.recovery.threads.per.data.dir": "logs are recovered one after the other",
     "background.threads": "background work runs on the event loop",
     "num.replica.fetchers": "one connection to each leader fetches all its partitions",
@@ -376,13 +390,6 @@ def log_dirs(values: Values) -> list[str]:
 
 
 def connection_caps(values: Values) -> Mapping[str, int]:
-    """Caps of max.connections.per.ip.overrides by host; raises `ConfigError`."""
-    found = {}
-    for item in values["max.connections.per.ip.overrides"].split(","):
-        if not item.strip():
-            continue
-        host, colon, count = item.strip().rpartition(":")
-        if not colon or not count.isdigit():
-            raise ConfigError(f"max.connections.per.ip.overrides: {item.strip()!r} is not host:count")
-        found[host] = int(count)
-    return found
+    """Caps of max.connections.per.ip.overrides by address."""
+    items = filter(None, map(str.strip, values["max.connections.per.ip.overrides"].split(",")))
+    return {host: int(count) for host, _, count in (item.rpartition(":") for item in items)}

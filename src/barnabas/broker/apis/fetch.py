@@ -9,6 +9,7 @@ ranges of segment files. Consumers read up to the high watermark, or to the last
 listed (read_committed); followers to the end, and their offset tells how far they have come.
 """
 
+import logging
 from collections.abc import Hashable
 from typing import Any
 
@@ -30,6 +31,8 @@ from barnabas.wire.kafka.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+
+logger = logging.getLogger(__name__)
 
 _LEADER_HINTS = 16
 _REPLICA_STATE = 15
@@ -235,8 +238,13 @@ class _Fetch:
         return int(bound)
 
     def _expire(self) -> None:
-        self.read()
-        self.reply()
+        try:
+            self.read()
+        except Exception:
+            logger.exception("[%s] failed", self._request)
+            self._request.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            self.reply()
 
     def reply(self) -> None:
         """Answer with what was read last."""
