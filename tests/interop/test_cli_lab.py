@@ -1,4 +1,4 @@
-"""The consumer group lab of the course notes, with our tools, on our broker and on Apache's."""
+"""The consumer group lab, with our tools, on our broker and on Apache's."""
 
 import signal
 import subprocess
@@ -20,7 +20,7 @@ CUSTOMERS = SHARED / "data" / "customers.csv"
 
 @pytest.fixture(scope="module", params=["ours", pytest.param("apache", marks=[pytest.mark.java, needs_reference])])
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The notes' cluster of three brokers, or one of Apache's."""
+    """A cluster of three brokers, or one of Apache's."""
     directory = tmp_path_factory.mktemp(request.param)
     with up(directory, brokers=3) if request.param == "ours" else apache_cluster(directory) as cluster:
         yield cluster.bootstrap

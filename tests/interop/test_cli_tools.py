@@ -242,7 +242,7 @@ def test_a_groups_offsets_go_where_each_scenario_says(
 
 
 def test_the_shell_sees_the_broker_and_changes_nodes(cluster: object, capfd: pytest.CaptureFixture[str]) -> None:
-    """``ls /brokers/ids`` of the notes, and a node's life."""
+    """``ls /brokers/ids``, and a node's life."""
 
     def shell(*command: str) -> tuple[int, str, str]:
         capfd.readouterr()

@@ -1,4 +1,4 @@
-"""The mirror maker between two clusters of ours, with the properties files of the course notes."""
+"""The mirror maker between two clusters of ours, with properties files as the first clients had them."""
 
 import signal
 import subprocess

@@ -44,7 +44,7 @@ def topic(bootstrap: str) -> str:
 
 
 class Lines:
-    """The notes' batch by hand: lines joined to one message, and taken apart."""
+    """A batch by hand: lines joined to one message, and taken apart."""
 
     def encode(self, lines: list[str]) -> bytes:
         return "\n".join(lines).encode()

@@ -11,7 +11,7 @@ from barnabas.client.partitioners import chooser
 
 
 class Tens:
-    """The notes' batch by hand: a list of lines as one message."""
+    """A batch by hand: a list of lines as one message."""
 
     def encode(self, lines: list[str]) -> bytes:
         return "\n".join(lines).encode()

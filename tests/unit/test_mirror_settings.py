@@ -31,7 +31,7 @@ def test_a_pattern_that_is_none_is_refused() -> None:
 
 
 def test_the_notes_properties_files_are_enough() -> None:
-    """The names of the notes, and what the mirror adds to lose nothing."""
+    """The names of the first clients, and what the mirror adds to lose nothing."""
     consumer = consumer_properties(
         {
             "zookeeper.connect": "localhost:2181",

@@ -1,4 +1,4 @@
-"""Placement of replicas: the course's table, and what holds for every cluster."""
+"""Placement of replicas: the textbook's table of two racks, and what holds for every cluster."""
 
 import random
 from collections import Counter
@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from barnabas.broker.controller.placement import assign_replicas, rack_alternated
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-COURSE = {0: "R1", 1: "R1", 2: "R1", 3: "R2", 4: "R2", 5: "R2"}
+TWO_RACKS = {0: "R1", 1: "R1", 2: "R1", 3: "R2", 4: "R2", 5: "R2"}
 
 
 def test_racks_alternate_in_the_list_of_brokers() -> None:
     """Racks R1 = 0,1,2 and R2 = 3,4,5 give the order 0,3,1,4,2,5."""
-    assert rack_alternated(COURSE) == [0, 3, 1, 4, 2, 5]
+    assert rack_alternated(TWO_RACKS) == [0, 3, 1, 4, 2, 5]
 
 
 def test_racks_of_different_sizes_alternate_while_they_last() -> None:
@@ -23,9 +23,9 @@ def test_racks_of_different_sizes_alternate_while_they_last() -> None:
     assert rack_alternated({0: "b", 1: "a", 2: "b", 3: "b"}) == [1, 0, 2, 3]
 
 
-def test_the_courses_table_comes_out_exactly() -> None:
+def test_the_table_of_two_racks_comes_out_exactly() -> None:
     """Six brokers on two racks, ten partitions of three replicas, start index and shift 0."""
-    assert assign_replicas(COURSE, 10, 3, random.Random(1), fixed_start=0) == {
+    assert assign_replicas(TWO_RACKS, 10, 3, random.Random(1), fixed_start=0) == {
         0: (0, 3, 1),
         1: (3, 1, 4),
         2: (1, 4, 2),

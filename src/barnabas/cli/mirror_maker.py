@@ -1,7 +1,7 @@
 """``barnabas mirror-maker``: copy topics from one cluster to another, continuously.
 
 The options are those of Kafka's MirrorMaker, with dots in their names as it has them; the properties files may use the
-names of the course notes. A consumer.properties that names only ``zookeeper.connect`` finds the brokers there.
+names of Kafka's first clients. A consumer.properties that names only ``zookeeper.connect`` finds the brokers there.
 """
 
 import argparse

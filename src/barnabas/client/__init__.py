@@ -1,6 +1,6 @@
 """Clients for Python programs: `Producer`, `Consumer` and `Admin`, on librdkafka; their asyncio twins in `aio`.
 
-They take properties under today's names of the Java clients, under librdkafka's, and under those of the course notes
+They take properties under today's names of the Java clients, under librdkafka's, and under those of Kafka's first clients
 (see `barnabas.client.properties`), and add what librdkafka lacks: ``producer.type``, ``queue.enqueue.timeout.ms``,
 ``serializer.class``, ``partitioner.class`` in Python, ``buffer.memory`` with ``max.block.ms``.
 

@@ -1,4 +1,4 @@
-"""Finding brokers through ZooKeeper, for properties of the course notes that name nothing else."""
+"""Finding brokers through ZooKeeper, for properties of the first clients that name nothing else."""
 
 import json
 import logging

@@ -1,7 +1,7 @@
 """Property names of three generations of clients, translated for librdkafka.
 
 A user's dictionary, or .properties file, may hold today's names of the Java clients (``buffer.memory``,
-``max.block.ms``), librdkafka's own (``queue.buffering.max.kbytes``), or the names of the course notes, which are those
+``max.block.ms``), librdkafka's own (``queue.buffering.max.kbytes``), or the names of Kafka's first clients, which are those
 of Kafka's first clients (``producer.type``, ``metadata.broker.list``, ``queue.enqueue.timeout.ms``). `plan_producer` and
 `plan_consumer` sort them into what librdkafka takes and what our own `Producer` and `Consumer` do themselves.
 
@@ -166,7 +166,7 @@ def plan_producer(properties: Mapping[str, Any]) -> ProducerPlan:
 def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
     """Sort a consumer's properties; raises `ConfigError` for one that cannot be used.
 
-    Without ``bootstrap.servers`` but with ``zookeeper.connect``, as in the notes, the plan says so in
+    Without ``bootstrap.servers`` but with ``zookeeper.connect``, as the first consumers had it, the plan says so in
     ``zookeeper_connect`` and it is the caller's to find the brokers there.
     """
     plan = ConsumerPlan()

@@ -1,13 +1,11 @@
 """Bringing a log to stable storage: what must be synced is decided here and can be done in any thread."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from barnabas.base.files import Files
 from barnabas.log.checkpoints import PARTITION_METADATA
 from barnabas.log.names import INDEX, TIME_INDEX
-
-if TYPE_CHECKING:
-    from barnabas.log.log_state import LogState
+from barnabas.log.segment import Segment
 
 __all__ = ["FlushTask"]
 
@@ -26,10 +24,12 @@ class FlushTask:
         """`LogState.cuts` at that time."""
 
     @staticmethod
-    def of(log: "LogState", upto_offset: int) -> "FlushTask":
-        """All of a log's files that changed past its recovery point."""
+    def of(
+        files: Files, directory: str, segments: Iterable[Segment], small_files: set[str], upto_offset: int, cuts: int
+    ) -> "FlushTask":
+        """The files of a log that changed: those of ``segments`` up to an offset, and small ones by their names."""
         paths = []
-        for segment in log.segments[log.segment_index(log.recovery_point) :]:
+        for segment in segments:
             if segment.base_offset > upto_offset or (segment.base_offset == upto_offset and segment.size):
                 break
             segment.write_indexes()
@@ -38,12 +38,11 @@ class FlushTask:
                 paths += [segment.file_path(INDEX), segment.file_path(TIME_INDEX)]
             if segment.transactions.is_in_use:
                 paths.append(segment.transactions.path)
-        paths += [f"{log.directory}/{name}" for name in log.unsynced]
-        directories = [log.directory]
-        if PARTITION_METADATA in log.unsynced:
-            directories.append(parent_of(log.directory))
-        log.unsynced = set()
-        return FlushTask(log.files, paths, directories, upto_offset, log.cuts)
+        paths += [f"{directory}/{name}" for name in small_files]
+        directories = [directory]
+        if PARTITION_METADATA in small_files:
+            directories.append(parent_of(directory))
+        return FlushTask(files, paths, directories, upto_offset, cuts)
 
     def run(self) -> None:
         """Sync. Raises `OSError`; after that the files' state is unknown and the log dir must be given up."""

@@ -155,6 +155,32 @@ class LogState:
         unstable = self.producers.first_unstable_offset
         self.first_unstable = None if unstable is None else max(unstable, self.log_start_offset)
 
+    def raise_start(self, offset: int) -> None:
+        """Records below an offset are gone."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.high_watermark = max(self.high_watermark, offset)
+            if self.epochs.truncate_from_start(offset):
+                with self.disk("writing the leader epochs of"):
+                    self.write_epochs()
+            self.producers.log_start_moved(offset)
+            self.update_stable()
+
+    def cut_bounds(self, offset: int) -> None:
+        """The log ends at an offset now."""
+        self.cuts += 1
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        if self.epochs.truncate_from_end(offset):
+            self.write_epochs()
+        self.update_stable()
+
+    def remove_later(self, paths: list[str], now_ms: int) -> None:
+        """Files that were renamed wait for their removal."""
+        self.set_aside.append((now_ms + self.config.file_delete_delay_ms, paths))
+
     @property
     def size_bytes(self) -> int:
         """Bytes of all .log files."""
@@ -274,7 +300,10 @@ class LogState:
         if upto <= self.recovery_point:
             return None
         with self.disk("flushing"):
-            return FlushTask.of(self, upto)
+            segments = self.segments[self.segment_index(self.recovery_point) :]
+            task = FlushTask.of(self.files, self.directory, segments, self.unsynced, upto, self.cuts)
+            self.unsynced = set()
+            return task
 
     def flush_done(self, task: FlushTask, now_ms: int) -> None:
         """A task has run: all below its offset is on stable storage, unless the log was cut since."""

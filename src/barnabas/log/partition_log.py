@@ -250,17 +250,6 @@ class PartitionLog(Appends):
         self.raise_start(offset)
         return self.log_start_offset
 
-    def raise_start(self, offset: int) -> None:
-        """Records below an offset are gone."""
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.high_watermark = max(self.high_watermark, offset)
-            if self.epochs.truncate_from_start(offset):
-                with self.disk("writing the leader epochs of"):
-                    self.write_epochs()
-            self.producers.log_start_moved(offset)
-            self.update_stable()
-
     def apply_retention(self, now_ms: int) -> int:
         """Delete the segments that retention by start offset, size or time gives up. Returns how many.
 
@@ -269,10 +258,6 @@ class PartitionLog(Appends):
         with self.disk("deleting segments of"):
             return retention.apply(self, now_ms)
 
-    def remove_later(self, paths: list[str], now_ms: int) -> None:
-        """Files that were renamed wait for their removal."""
-        self.set_aside.append((now_ms + self.config.file_delete_delay_ms, paths))
-
     def purge_deleted(self, now_ms: int) -> int | None:
         """Remove the files whose time has come. Returns when the next are due, None when none wait."""
         while self.set_aside and self.set_aside[0][0] <= now_ms:
@@ -280,17 +265,6 @@ class PartitionLog(Appends):
                 retention.remove_files(self.files, self.set_aside[0][1])
             del self.set_aside[0]
         return self.set_aside[0][0] if self.set_aside else None
-
-    def cut_bounds(self, offset: int) -> None:
-        """The log ends at an offset now."""
-        self.cuts += 1
-        self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self.recovery_point = min(self.recovery_point, offset)
-        self.high_watermark = min(self.high_watermark, offset)
-        if self.epochs.truncate_from_end(offset):
-            self.write_epochs()
-        self.update_stable()
 
     # ---- durability
 

@@ -5,20 +5,16 @@ Whole segments go from the start, one after another, while each is given up by t
 first; never one with records at or past the high watermark. When all go, a new empty segment is begun first.
 """
 
-from typing import TYPE_CHECKING
-
 from barnabas.base.files import Files
+from barnabas.log.log_state import LogState
 from barnabas.log.names import DELETED, INDEX, TIME_INDEX
 from barnabas.log.producer_replay import load_producers
 from barnabas.log.segment import Segment
 
-if TYPE_CHECKING:
-    from barnabas.log.partition_log import PartitionLog
-
 __all__ = ["apply", "discard", "remove_files", "truncate_fully", "truncate_to"]
 
 
-def apply(log: "PartitionLog", now_ms: int) -> int:
+def apply(log: LogState, now_ms: int) -> int:
     """Delete what retention gives up; returns the number of segments. Raises `OSError`."""
     count = _count_deletable(log, now_ms)
     if not count:
@@ -39,7 +35,7 @@ def apply(log: "PartitionLog", now_ms: int) -> int:
     return len(going)
 
 
-def _count_deletable(log: "PartitionLog", now_ms: int) -> int:
+def _count_deletable(log: LogState, now_ms: int) -> int:
     config = log.config
     segments = log.segments
     surplus = log.size_bytes - config.retention_bytes if config.cleanup_delete and config.retention_bytes >= 0 else -1
@@ -60,7 +56,7 @@ def _count_deletable(log: "PartitionLog", now_ms: int) -> int:
     return count
 
 
-def _set_aside(log: "PartitionLog", segments: list[Segment]) -> list[str]:
+def _set_aside(log: LogState, segments: list[Segment]) -> list[str]:
     """Rename the files of segments, and their producer snapshots, to .deleted; returns the new paths."""
     files = log.files
     renamed = []
@@ -79,7 +75,7 @@ def _set_aside(log: "PartitionLog", segments: list[Segment]) -> list[str]:
     return renamed
 
 
-def discard(log: "PartitionLog", segments: list[Segment]) -> None:
+def discard(log: LogState, segments: list[Segment]) -> None:
     """Remove the files of segments at once."""
     remove_files(log.files, _set_aside(log, segments))
 
@@ -93,7 +89,7 @@ def remove_files(files: Files, paths: list[str]) -> None:
             continue
 
 
-def truncate_to(log: "PartitionLog", offset: int) -> bool:
+def truncate_to(log: LogState, offset: int) -> bool:
     """Drop the records from ``offset`` on. Raises `OSError`."""
     if offset >= log.log_end_offset:
         log.cut_bounds(log.log_end_offset)
@@ -120,7 +116,7 @@ def truncate_to(log: "PartitionLog", offset: int) -> bool:
     return True
 
 
-def truncate_fully(log: "PartitionLog", offset: int) -> None:
+def truncate_fully(log: LogState, offset: int) -> None:
     """Drop all records; the log begins and ends at ``offset``. Raises `OSError`."""
     now_ms = log.active.created_ms
     for segment in reversed(log.segments):

@@ -1,14 +1,12 @@
 """Finding offsets by time (ListOffsets, KIP-79 and KIP-734)."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.log.log_state import LogState
 from barnabas.log.segment import Segment
 from barnabas.wire.kafka.batch import BatchHeader, read_records
 from barnabas.wire.kafka.errors import KafkaError
-
-if TYPE_CHECKING:
-    from barnabas.log.partition_log import PartitionLog
 
 __all__ = ["EARLIEST", "EARLIEST_LOCAL", "LATEST", "LATEST_TIERED", "MAX_TIMESTAMP", "TimestampOffset", "find"]
 
@@ -27,7 +25,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def find(log: "PartitionLog", timestamp_ms: int) -> TimestampOffset | None:
+def find(log: LogState, timestamp_ms: int) -> TimestampOffset | None:
     """The first record whose timestamp is at least the given one; None when there is none.
 
     The negative timestamps of the protocol name places: the log's start and end, and the record with the largest
