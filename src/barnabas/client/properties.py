@@ -1,8 +1,8 @@
 """Property names of three generations of clients, translated for librdkafka.
 
 A user's dictionary, or .properties file, may hold today's names of the Java clients (``buffer.memory``,
-``max.block.ms``), librdkafka's own (``queue.buffering.max.kbytes``), or the names of Kafka's first clients, which are those
-of Kafka's first clients (``producer.type``, ``metadata.broker.list``, ``queue.enqueue.timeout.ms``). `plan_producer` and
+``max.block.ms``), librdkafka's own (``queue.buffering.max.kbytes``), or the names of Kafka's
+first clients (``producer.type``, ``metadata.broker.list``, ``queue.enqueue.timeout.ms``). `plan_producer` and
 `plan_consumer` sort them into what librdkafka takes and what our own `Producer` and `Consumer` do themselves.
 
 The translation is pure and complete: a name is passed on, renamed, taken over by us, ignored with a warning that says
