@@ -92,7 +92,7 @@ async def _alter_one(
             )
         await node.configs.alter_topic(resource.resource_name, change, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        broker = broker_of(node, resource.resource_name)
+        broker = broker_of(node, resource.resource_name, to_alter=True)
         await node.configs.alter_broker(broker, change, validate_only=validate_only)
     else:
         raise KafkaError(

@@ -29,7 +29,7 @@ def _handle(node: Node, request: Request) -> None:
         return
     message: CreateTopicsRequest = request.message
     names = Counter(topic.name for topic in message.topics)
-    results = {name: CreatableTopicResult(name=name, error_message=None, configs=None) for name in names}
+    results = {name: CreatableTopicResult(name=name, error_message=None) for name in names}
     plans: list[CreationPlan] = []
     existing = node.topics.existing()
     for topic in message.topics:
@@ -45,7 +45,7 @@ def _handle(node: Node, request: Request) -> None:
             _refuse(results[topic.name], error)
     if message.validate_only:
         _describe(node, plans, results, request.version)
-        request.reply(CreateTopicsResponse(topics=list(results.values())))
+        request.reply(CreateTopicsResponse(topics=[results[topic.name] for topic in message.topics]))
         return
     answer_later(node, request, _create(node, request, plans, results), message.timeout_ms)
 
@@ -61,7 +61,7 @@ async def _create(
         for name in missing:
             _refuse(results[name], KafkaError(ErrorCode.REQUEST_TIMED_OUT))
         _describe(node, [plan for name, plan in created.items() if name not in missing], results, request.version)
-        reply_once(request, CreateTopicsResponse(topics=list(results.values())))
+        reply_once(request, CreateTopicsResponse(topics=[results[topic.name] for topic in request.message.topics]))
 
     counts = {name: len(plan.assignment) for name, plan in created.items()}
     timeout_ms = request.message.timeout_ms
@@ -110,7 +110,7 @@ def _config_entries(node: Node, plan: CreationPlan) -> list[CreatableTopicConfig
 def _fail(message: CreateTopicsRequest, _version: int, code: ErrorCode) -> CreateTopicsResponse:
     return CreateTopicsResponse(
         topics=[
-            CreatableTopicResult(name=topic.name, error_code=code, error_message=code.message, configs=None)
+            CreatableTopicResult(name=topic.name, error_code=code, error_message=code.message)
             for topic in message.topics
         ]
     )

@@ -60,7 +60,6 @@ async def _delete(
     failed = await node.topics.delete(list(to_delete)) if to_delete else {}
     for name, error in failed.items():
         to_delete[name].error_code = error.code
-        to_delete[name].error_message = error.message
 
     def done(missing: set[str]) -> None:
         for name in missing:

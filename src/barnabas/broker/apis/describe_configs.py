@@ -81,20 +81,22 @@ def _describe(node: Node, resource: DescribeConfigsResource, message: DescribeCo
     return result
 
 
-def broker_of(node: Node, resource_name: str) -> int | None:
-    """This broker's id, None for all brokers; raises `KafkaError` for another broker's."""
+def broker_of(node: Node, resource_name: str, *, to_alter: bool = False) -> int | None:
+    """This broker's id, None for all brokers; raises `KafkaError` for another broker's, in the words of either use."""
     if not resource_name:
         return None
     try:
         broker = int(resource_name)
     except ValueError:
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {resource_name}"
+            ErrorCode.INVALID_REQUEST,
+            f"{'Node' if to_alter else 'Broker'} id must be an integer, but it is: {resource_name}",
         ) from None
     if broker != node.broker_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node.broker_id} or empty string, but received {resource_name}",
+            f"Unexpected broker id, expected {node.broker_id}{'' if to_alter else ' or empty string'}, but received "
+            f"{resource_name}",
         )
     return broker
 
