@@ -120,23 +120,22 @@ def test_zkcli_works(tmp_path: Path) -> None:
 
 def test_apache_kafka_runs_and_outlives_a_killed_server(tmp_path: Path) -> None:
     """Topics, produce, consume; the server is killed and started again under the brokers; all goes on."""
-    with coordination_server(tmp_path / "zk") as server, apache_cluster(
-        tmp_path / "kafka", brokers=2, zookeeper=server.address, settings={"zookeeper.session.timeout.ms": "12000"}
-    ) as cluster:
+    with (
+        coordination_server(tmp_path / "zk") as server,
+        apache_cluster(
+            tmp_path / "kafka", brokers=2, zookeeper=server.address, settings={"zookeeper.session.timeout.ms": "12000"}
+        ) as cluster,
+    ):
         common = ("--bootstrap-server", cluster.bootstrap)
         topics = "org.apache.kafka.tools.TopicCommand"
-        made = apache_tool(
-            topics, *common, "--create", "--topic", "t1", "--partitions", 6, "--replication-factor", 2
-        )
+        made = apache_tool(topics, *common, "--create", "--topic", "t1", "--partitions", 6, "--replication-factor", 2)
         assert made.returncode == 0, made.stdout + made.stderr
         assert produce_and_consume(cluster.bootstrap, "t1", 1000) == 1000
         server.kill()
         assert produce_and_consume(cluster.bootstrap, "t1", 500) == 1500
         time.sleep(1)
         server.start()
-        made = apache_tool(
-            topics, *common, "--create", "--topic", "t2", "--partitions", 3, "--replication-factor", 2
-        )
+        made = apache_tool(topics, *common, "--create", "--topic", "t2", "--partitions", 3, "--replication-factor", 2)
         assert made.returncode == 0, made.stdout + made.stderr
         described = apache_tool(topics, *common, "--describe", "--topic", "t2").stdout
         assert described.count("Leader: ") == 3
@@ -146,9 +145,7 @@ def test_apache_kafka_runs_and_outlives_a_killed_server(tmp_path: Path) -> None:
 
 def produce_and_consume(bootstrap: str, topic: str, count: int) -> int:
     lines = "".join(f"record {number}\n" for number in range(count))
-    sent = apache_tool(
-        "kafka.tools.ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic, text=lines
-    )
+    sent = apache_tool("kafka.tools.ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic, text=lines)
     assert sent.returncode == 0, sent.stderr
     got: subprocess.CompletedProcess[str] = apache_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
