@@ -1,7 +1,7 @@
 """The small text files of a log dir, in Apache Kafka's formats.
 
-``recovery-point-offset-checkpoint``, ``replication-offset-checkpoint``, ``log-start-offset-checkpoint``: a version (0),
-the number of entries, then ``topic partition offset`` a line. ``leader-epoch-checkpoint``, in a partition's folder: the
+``recovery-point-offset-checkpoint``, ``replication-offset-checkpoint``, ``log-start-offset-checkpoint`` and
+``cleaner-offset-checkpoint``: a version (0), the number of entries, then ``topic partition offset`` a line. ``leader-epoch-checkpoint``, in a partition's folder: the
 same with ``epoch start_offset`` a line. ``partition.metadata``: the topic's id. ``meta.properties``: which broker of
 which cluster a log dir belongs to. ``.kafka_cleanshutdown``: JSON, there while the last stop was clean.
 
@@ -19,6 +19,7 @@ from barnabas.base.ids import TopicPartition, Uuid, uuid_from_text, uuid_text
 from barnabas.base.settings import read_properties
 
 __all__ = [
+    "CLEANER_OFFSETS",
     "CLEAN_SHUTDOWN",
     "HIGH_WATERMARKS",
     "LEADER_EPOCHS",
@@ -39,6 +40,7 @@ __all__ = [
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
@@ -81,10 +83,10 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
         raise CorruptDataError(f"{path} is no offset checkpoint: {error}") from error
 
 
-def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace a checkpoint of offsets by partition, synced."""
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
+    """Replace a checkpoint of offsets by partition."""
     lines = [f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items()]
-    files.write_atomically(path, _checkpoint(lines))
+    files.write_atomically(path, _checkpoint(lines), sync=sync)
 
 
 def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:

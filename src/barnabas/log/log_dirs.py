@@ -17,6 +17,7 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random, new_random
 from barnabas.log.checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
@@ -154,6 +155,7 @@ class LogDirs:
         recovery_points = self._read_checkpoint(log_dir, RECOVERY_POINTS)
         start_offsets = self._read_checkpoint(log_dir, LOG_START_OFFSETS)
         log_dir.high_watermarks = self._read_checkpoint(log_dir, HIGH_WATERMARKS)
+        cleaner_offsets = self._read_checkpoint(log_dir, CLEANER_OFFSETS)
         for name in self.files.list(log_dir.path):
             directory = f"{log_dir.path}/{name}"
             if name.endswith("-delete") and self.files.is_dir(directory):
@@ -172,6 +174,7 @@ class LogDirs:
             self._load_partition(
                 log_dir, directory, partition, config_of(partition.topic), recovery_points, start_offsets, now_ms
             )
+            self._logs[partition].cleaned_to = cleaner_offsets.get(partition)
 
     def _load_partition(
         self,
@@ -309,6 +312,8 @@ class LogDirs:
         log.offline = f"{partition} is deleted"
         log_dir.high_watermarks.pop(partition, None)
         self._purges.append((now_ms + log.config.file_delete_delay_ms, directory))
+        if log.cleaned_to is not None:
+            self._write_cleaner_offsets(log_dir)
 
     def purge_deleted(self, now_ms: int) -> None:
         """Remove the folders and segment files whose time has come."""
@@ -338,13 +343,15 @@ class LogDirs:
             log = self._logs.get(partition)
             if log is None:
                 continue
-            recovery_point = log.recovery_point
+            recovery_point, cleaned_to = log.recovery_point, log.cleaned_to
             try:
                 log.truncate_to(offset)
             except KafkaError:
                 continue  # offline now, and its leader will find it out of sync
             if log.recovery_point < recovery_point:
                 touched.add(self._dir_of(log).path)
+            if log.cleaned_to != cleaned_to:
+                self._write_cleaner_offsets(self._dir_of(log))
         for path in touched:
             self._write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.recovery_point)
 
@@ -375,7 +382,9 @@ class LogDirs:
 
     # ---- checkpoints
 
-    def _write_checkpoint(self, log_dir: _Dir, name: str, value: Callable[[PartitionLog], int | None]) -> None:
+    def _write_checkpoint(
+        self, log_dir: _Dir, name: str, value: Callable[[PartitionLog], int | None], *, sync: bool = True
+    ) -> None:
         if log_dir.error is not None:
             return
         offsets = {}
@@ -383,7 +392,7 @@ class LogDirs:
             if self._dir_of(log) is log_dir and (offset := value(log)) is not None:
                 offsets[partition] = offset
         try:
-            write_offsets(self.files, f"{log_dir.path}/{name}", offsets)
+            write_offsets(self.files, f"{log_dir.path}/{name}", offsets, sync=sync)
         except OSError as error:
             self._fail_dir(log_dir, f"Error while writing {name} in {log_dir.path}: {error}")
 
@@ -409,6 +418,15 @@ class LogDirs:
                 LOG_START_OFFSETS,
                 lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
             )
+
+    def compacted(self, log: PartitionLog, end_offset: int) -> None:
+        """A log was compacted up to an offset: the next compaction begins there."""
+        log.cleaned_to = end_offset
+        self._write_cleaner_offsets(self._dir_of(log))
+
+    def _write_cleaner_offsets(self, log_dir: _Dir) -> None:
+        # Not synced: what a crash takes of it is compacted once more.
+        self._write_checkpoint(log_dir, CLEANER_OFFSETS, lambda log: log.cleaned_to, sync=False)
 
     def checkpointed_high_watermark(self, partition: TopicPartition) -> int:
         """The high watermark that was read at the start, 0 when there is none."""

@@ -30,6 +30,7 @@ class LogState:
         "_on_failure",
         "_rng",
         "bases",
+        "cleaned_to",
         "config",
         "cuts",
         "directory",
@@ -103,6 +104,8 @@ class LogState:
         self.set_aside: list[tuple[int, list[str]]] = []
         """(when, paths) of files that wait for their removal."""
         self.first_unstable: int | None = None
+        self.cleaned_to: int | None = None
+        """Where the last compaction ended; None when there was none."""
         segments[-1].is_active = True
         self._set_jitter()
         self.update_stable()
@@ -172,6 +175,8 @@ class LogState:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
+        if self.cleaned_to is not None:
+            self.cleaned_to = min(self.cleaned_to, offset)
         self.high_watermark = min(self.high_watermark, offset)
         if self.epochs.truncate_from_end(offset):
             self.write_epochs()

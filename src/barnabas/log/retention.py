@@ -11,7 +11,7 @@ from barnabas.log.names import DELETED, INDEX, TIME_INDEX
 from barnabas.log.producer_replay import load_producers
 from barnabas.log.segment import Segment
 
-__all__ = ["apply", "discard", "remove_files", "truncate_fully", "truncate_to"]
+__all__ = ["apply", "discard", "remove_files", "set_aside", "truncate_fully", "truncate_to"]
 
 
 def apply(log: LogState, now_ms: int) -> int:
@@ -31,7 +31,7 @@ def apply(log: LogState, now_ms: int) -> int:
     going, staying = segments[:count], segments[count:]
     log.raise_start(staying[0].base_offset)
     log.replace_segments(staying)
-    log.remove_later(_set_aside(log, going), now_ms)
+    log.remove_later(set_aside(log, going), now_ms)
     return len(going)
 
 
@@ -56,14 +56,17 @@ def _count_deletable(log: LogState, now_ms: int) -> int:
     return count
 
 
-def _set_aside(log: LogState, segments: list[Segment]) -> list[str]:
-    """Rename the files of segments, and their producer snapshots, to .deleted; returns the new paths."""
+def set_aside(log: LogState, segments: list[Segment], *, keep_snapshot: int = -1) -> list[str]:
+    """Rename the files of segments, and their producer snapshots, to .deleted; returns the new paths.
+
+    A snapshot at ``keep_snapshot`` stays. Raises `OSError`.
+    """
     files = log.files
     renamed = []
     for segment in segments:
         segment.forget()
         paths = [segment.path, segment.file_path(INDEX), segment.file_path(TIME_INDEX), segment.transactions.path]
-        if segment.base_offset in log.snapshots:
+        if segment.base_offset in log.snapshots and segment.base_offset != keep_snapshot:
             log.snapshots.remove(segment.base_offset)
             paths.append(log.snapshot_path(segment.base_offset))
         for path in paths:
@@ -77,7 +80,7 @@ def _set_aside(log: LogState, segments: list[Segment]) -> list[str]:
 
 def discard(log: LogState, segments: list[Segment]) -> None:
     """Remove the files of segments at once."""
-    remove_files(log.files, _set_aside(log, segments))
+    remove_files(log.files, set_aside(log, segments))
 
 
 def remove_files(files: Files, paths: list[str]) -> None:

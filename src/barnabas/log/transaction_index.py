@@ -6,13 +6,14 @@ what it fetched, and leaves those records out.
 """
 
 import struct
+from collections.abc import Iterable
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files
 from barnabas.log.names import TXN_INDEX, file_name
 from barnabas.log.producer_state import AbortedTransaction
 
-__all__ = ["TransactionIndex", "decode_transactions"]
+__all__ = ["TransactionIndex", "decode_transactions", "encode_transactions"]
 
 _ENTRY = struct.Struct(">hqqqq")
 
@@ -25,6 +26,11 @@ def decode_transactions(data: bytes) -> list[AbortedTransaction]:
             raise CorruptDataError(f"aborted transaction of version {version}, only 0 is known")
         entries.append(AbortedTransaction(*fields))
     return entries
+
+
+def encode_transactions(entries: Iterable[AbortedTransaction]) -> bytes:
+    """A file's bytes."""
+    return b"".join([_ENTRY.pack(0, *entry) for entry in entries])
 
 
 class TransactionIndex:

@@ -1,0 +1,513 @@
+"""Compaction against a dumb model, and each of its rules by itself."""
+
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import FileSlice, OsFiles
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.log.checkpoints import CLEANER_OFFSETS
+from barnabas.log.cleaning import cleanable
+from barnabas.log.compaction import Compaction, CompactionLimits
+from barnabas.log.log_dirs import LogDirs
+from barnabas.log.offset_map import OffsetMap
+from barnabas.log.partition_log import Origin, PartitionLog
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.batch import (
+    BatchHeader,
+    EndMarker,
+    Record,
+    build_batch,
+    build_end_marker,
+    read_headers,
+    read_records,
+)
+from barnabas.wire.kafka.compression import CompressionType
+
+TP = TopicPartition("t", 0)
+NOW = 1_700_000_000_000
+DAY = 86_400_000
+LIMITS = CompactionLimits(map_bytes=1 << 20, map_load_factor=0.9, chunk_bytes=4096)
+COMPACT = {"cleanup.policy": "compact", "file.delete.delay.ms": "0", "min.cleanable.dirty.ratio": "0"}
+
+
+class Batch(NamedTuple):
+    """A batch as it is read back."""
+
+    header: BatchHeader
+    records: list[Record]
+
+
+def open_dirs(directory: Path | str, config: LogConfig, now_ms: int = NOW) -> LogDirs:
+    dirs = LogDirs(OsFiles(), [str(directory)], config, broker_id=0, cluster_id="c", rng=random.Random(3))
+    dirs.load(now_ms, {})
+    return dirs
+
+
+def new_log(directory: Path, **overrides: str) -> tuple[LogDirs, PartitionLog]:
+    config = LogConfig({**COMPACT, **{name.replace("_", "."): value for name, value in overrides.items()}})
+    dirs = open_dirs(directory, config)
+    return dirs, dirs.get_or_create(TP, Uuid(bytes(16)), config, NOW)
+
+
+def put(log: PartitionLog, *pairs: tuple[str, str | None], now_ms: int = NOW, **options: Any) -> int:
+    """Append one batch of key-value pairs; the first offset."""
+    records = [
+        Record(number, now_ms, key.encode(), None if value is None else value.encode())
+        for number, (key, value) in enumerate(pairs)
+    ]
+    info = log.append_as_leader(build_batch(records, **options), leader_epoch=0, now_ms=now_ms)
+    log.update_high_watermark(log.log_end_offset)
+    return info.first_offset
+
+
+def end(log: PartitionLog, producer_id: int, *, abort: bool, now_ms: int = NOW) -> None:
+    marker = build_end_marker(
+        EndMarker(abort, 1), offset=0, timestamp_ms=now_ms, producer_id=producer_id, producer_epoch=0, leader_epoch=0
+    )
+    log.append_as_leader(marker, leader_epoch=0, now_ms=now_ms, origin=Origin.COORDINATOR)
+    log.update_high_watermark(log.log_end_offset)
+
+
+def compact(dirs: LogDirs, log: PartitionLog, now_ms: int = NOW, limits: CompactionLimits = LIMITS) -> Compaction:
+    """A whole compaction, from the choice of the range to the checkpoint."""
+    found = cleanable(log, now_ms)
+    compaction = Compaction(log, found.first_dirty_offset, found.upto_offset, limits, now_ms)
+    while not compaction.is_done:
+        assert compaction.is_possible()
+        compaction.step()
+        if compaction.wants_swap:
+            compaction.swap(now_ms)
+    dirs.compacted(log, compaction.end_offset)
+    log.purge_deleted(now_ms)
+    return compaction
+
+
+def batches(log: PartitionLog) -> Iterator[Batch]:
+    at = log.log_start_offset
+    while True:
+        part = log.read(at, 1 << 20, upper_bound=log.log_end_offset)
+        if not part.size_bytes:
+            return
+        assert isinstance(part.records, FileSlice)
+        data = part.records.read()
+        for position, header in read_headers(data):
+            yield Batch(header, list(read_records(data, position)))
+            at = header.last_offset + 1
+
+
+def contents(log: PartitionLog) -> list[tuple[int, str, str | None]]:
+    """(offset, key, value) of all data records."""
+    return [
+        (record.offset, (record.key or b"").decode(), None if record.value is None else record.value.decode())
+        for batch in batches(log)
+        if not batch.header.is_control
+        for record in batch.records
+    ]
+
+
+def test_only_the_newest_record_of_each_key_stays_and_offsets_never_change(tmp_path: Path) -> None:
+    """Below the active segment; what lies in it is untouched."""
+    dirs, log = new_log(tmp_path)
+    put(log, ("a", "1"), ("b", "1"), ("a", "2"))
+    put(log, ("b", "2"))
+    log.roll(NOW)
+    put(log, ("a", "3"), ("c", "1"))
+    log.roll(NOW)
+    put(log, ("c", "2"), ("c", "3"))
+    compact(dirs, log)
+    assert contents(log) == [(3, "b", "2"), (4, "a", "3"), (5, "c", "1"), (6, "c", "2"), (7, "c", "3")]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 8)
+    assert [segment.base_offset for segment in log.segments] == [0, 6]
+    assert (tmp_path / CLEANER_OFFSETS).read_text() == "0\n1\nt 0 6\n"
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_a_rewritten_batch_keeps_its_codec_producer_and_range(tmp_path: Path, codec: CompressionType) -> None:
+    """Base and last offset, sequence, epochs and timestamps stand as they did."""
+    dirs, log = new_log(tmp_path)
+    fields = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 0, "compression": codec}
+    put(log, ("a", "x" * 100), ("b", "y" * 100), ("c", "z"), ("a", "2"), **fields)
+    put(log, ("c", "3"), ("b", "3"))
+    before = next(batches(log))
+    log.roll(NOW)
+    compact(dirs, log)
+    after = next(batches(log))
+    assert after.header[0] == 0
+    same = ("base_offset", "leader_epoch", "magic", "attributes", "last_offset_delta", "base_timestamp",
+            "producer_id", "producer_epoch", "base_sequence")  # fmt: skip
+    assert [getattr(after.header, name) for name in same] == [getattr(before.header, name) for name in same]
+    assert after.records == [before.records[3]]
+
+
+def test_a_delete_marker_stays_until_its_horizon_and_then_goes(tmp_path: Path) -> None:
+    """The first pass that meets it writes the horizon; a pass after that time drops it (KIP-534)."""
+    dirs, log = new_log(tmp_path, delete_retention_ms="1000")
+    put(log, ("a", "1"), ("b", "1"))
+    put(log, ("a", None))
+    log.roll(NOW)
+    compact(dirs, log)
+    assert contents(log) == [(1, "b", "1"), (2, "a", None)]
+    assert [batch.header.delete_horizon_ms for batch in batches(log)] == [None, NOW + 1000]
+    assert [record.timestamp for batch in batches(log) for record in batch.records] == [NOW, NOW]
+    put(log, ("c", "1"))
+    log.roll(NOW)
+    compact(dirs, log, NOW + 999)
+    assert (2, "a", None) in contents(log)
+    put(log, ("c", "2"))
+    log.roll(NOW)
+    compact(dirs, log, NOW + 1000)
+    assert contents(log) == [(1, "b", "1"), (4, "c", "2")]
+
+
+def test_aborted_records_go_at_once_and_their_marker_later(tmp_path: Path) -> None:
+    """A marker outlives the records of its transaction by delete.retention.ms; committed records are kept."""
+    dirs, log = new_log(tmp_path, delete_retention_ms="1000")
+    transaction = {"producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    put(log, ("a", "good"))
+    put(log, ("a", "bad"), ("b", "bad"), producer_id=5, **transaction)
+    put(log, ("c", "good"), producer_id=6, **transaction)
+    end(log, 5, abort=True)
+    end(log, 6, abort=False)
+    log.roll(NOW)
+    log.remove_expired_producers(NOW + DAY, 1)
+    for pass_number, now_ms in enumerate((NOW, NOW + 1, NOW + 500, NOW + 2000)):
+        put(log, ("z", str(pass_number)))
+        log.roll(NOW)
+        compact(dirs, log, now_ms)
+        assert [item for item in contents(log) if item[1] != "z"] == [(0, "a", "good"), (3, "c", "good")]
+        markers = [batch.header.base_offset for batch in batches(log) if batch.header.is_control]
+        assert markers == ([4, 5] if pass_number < 3 else [5])
+    horizons = [batch.header.delete_horizon_ms for batch in batches(log) if batch.header.is_control]
+    assert horizons == [None]  # the committed transaction still has its record
+
+
+def test_an_open_transaction_stops_compaction_before_it(tmp_path: Path) -> None:
+    """Nothing at or past the last stable offset's segment is touched."""
+    dirs, log = new_log(tmp_path)
+    put(log, ("a", "1"), ("a", "2"))
+    log.roll(NOW)
+    put(log, ("a", "3"), producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    put(log, ("a", "4"))
+    log.roll(NOW)
+    assert compact(dirs, log).end_offset == 2
+    assert contents(log) == [(1, "a", "2"), (2, "a", "3"), (3, "a", "4")]
+
+
+def test_the_last_batch_of_a_producer_stays_as_a_header(tmp_path: Path) -> None:
+    """So its last sequence is known after a start without snapshots, and a retry is recognized."""
+    dirs, log = new_log(tmp_path)
+    put(log, ("a", "1"), ("a", "2"), producer_id=9, producer_epoch=1, base_sequence=4)
+    put(log, ("a", "3"))
+    log.roll(NOW)
+    compact(dirs, log)
+    first = next(batches(log))
+    assert (first.records, first.header.record_count, first.header.last_sequence) == ([], 0, 5)
+    dirs.close(clean=False)
+    for snapshot in (tmp_path / str(TP)).glob("*.snapshot"):
+        snapshot.unlink()
+    again = open_dirs(tmp_path, LogConfig(COMPACT)).get(TP)
+    assert again is not None
+    assert again.producers.entries[9].last_sequence == 5
+    assert again.log_end_offset == 3
+    assert again.cleaned_to == 3
+
+
+def test_a_full_map_ends_the_pass_early_and_the_next_goes_on(tmp_path: Path) -> None:
+    """Bounded memory: nothing is lost, only later."""
+    dirs, log = new_log(tmp_path)
+    for number in range(300):
+        put(log, (f"k{number}", "old"), (f"k{number}", "new"))
+    log.roll(NOW)
+    tiny = CompactionLimits(map_bytes=1, map_load_factor=0.9, chunk_bytes=4096)
+    ends = [compact(dirs, log, limits=tiny).end_offset for _ in range(6)]
+    assert ends[0] == 114
+    assert ends[-1] == 600
+    assert ends == sorted(ends)
+    assert contents(log) == [(2 * number + 1, f"k{number}", "new") for number in range(300)]
+
+
+def test_a_batch_that_the_map_cannot_hold_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
+    """Without room for one batch there would be no progress, ever."""
+    dirs, log = new_log(tmp_path)
+    put(log, *((f"k{number}", "v") for number in range(100)))
+    log.roll(NOW)
+    with pytest.raises(CorruptDataError, match=r"log\.cleaner\.dedupe\.buffer\.size"):
+        compact(dirs, log, limits=CompactionLimits(1, 0.9, 4096))
+
+
+def test_a_batch_with_a_wrong_crc_is_never_written_anew(tmp_path: Path) -> None:
+    """The log stays as it is, and no files are left behind."""
+    dirs, log = new_log(tmp_path)
+    put(log, ("a", "1"), ("a", "2"))
+    log.roll(NOW)
+    log.segments[0].file.write_at(70, b"\xff")
+    with pytest.raises(CorruptDataError, match="CRC"):
+        compact(dirs, log)
+    assert not list((tmp_path / str(TP)).glob("*.cleaned"))
+
+
+def test_the_map_agrees_with_a_dict() -> None:
+    """At any load up to its bound; a new key finds no room past it, a known one does."""
+    rng = random.Random(5)
+    offsets = OffsetMap(64 * 24, 0.9, 10_000)
+    known: dict[bytes, int] = {}
+    for offset in range(2000):
+        key = rng.randbytes(rng.randrange(3))
+        fits = offsets.put(key, offset)
+        assert fits == (key in known or len(known) < 57)
+        if fits:
+            known[key] = offset
+        probe = rng.randbytes(rng.randrange(3))
+        assert offsets.get(probe) == known.get(probe, -1)
+    assert offsets.size == len(known) == 57
+
+
+def test_a_log_is_due_by_its_ratio_or_by_the_age_of_its_dirty_part(tmp_path: Path) -> None:
+    """min.cleanable.dirty.ratio, min.compaction.lag.ms and max.compaction.lag.ms."""
+    _, log = new_log(tmp_path, min_cleanable_dirty_ratio="0.5", max_compaction_lag_ms="10000", segment_ms="100000000")
+    put(log, ("a", "1" * 1000))
+    log.roll(NOW)
+    put(log, ("b", "1" * 100))
+    log.roll(NOW)
+    assert cleanable(log, NOW).ratio == 1.0
+    log.cleaned_to = 1
+    found = cleanable(log, NOW)
+    assert (found.first_dirty_offset, found.upto_offset, found.is_due) == (1, 2, False)
+    assert cleanable(log, NOW + 10_001).is_due
+    log.config = LogConfig({**COMPACT, "min.compaction.lag.ms": "500"})
+    assert cleanable(log, NOW + 499).upto_offset == 1
+    assert cleanable(log, NOW + 500).upto_offset == 2
+
+
+def test_a_truncation_takes_the_first_dirty_offset_back(tmp_path: Path) -> None:
+    """In memory, in the checkpoint, and for a compaction under way: it is not possible any more."""
+    dirs, log = new_log(tmp_path)
+    put(log, ("a", "1"))
+    put(log, ("a", "2"))
+    log.roll(NOW)
+    compact(dirs, log)
+    put(log, ("a", "3"))
+    log.roll(NOW)
+    found = cleanable(log, NOW)
+    compaction = Compaction(log, found.first_dirty_offset, found.upto_offset, LIMITS, NOW)
+    compaction.step()
+    dirs.truncate({TP: 1})
+    assert not compaction.is_possible()
+    compaction.abandon()
+    assert (tmp_path / CLEANER_OFFSETS).read_text() == "0\n1\nt 0 1\n"
+    assert log.cleaned_to == 1
+
+
+class _PowerCutError(Exception):
+    """The process dies before an operation."""
+
+
+class _CuttingFiles(OsFiles):
+    """Dies at the n-th change of the folder, from then on."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def rename(self, old: str, new: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise _PowerCutError
+        super().rename(old, new)
+
+
+def test_a_crash_at_every_step_of_a_swap_loses_and_revives_nothing(tmp_path: Path) -> None:
+    """The newest state by key is the same, whichever rename was the last; deleted values stay deleted."""
+    cut = 0
+    while True:
+        directory = tmp_path / str(cut)
+        dirs, log = new_log(directory, delete_retention_ms="0")
+        transaction = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+        put(log, ("a", "1"), ("b", "1"))
+        put(log, ("x", "bad"), **transaction)
+        log.roll(NOW)
+        end(log, 5, abort=True)
+        put(log, ("a", None), ("c", "1"))
+        log.roll(NOW)
+        put(log, ("b", "2"))
+        log.roll(NOW)
+        compact(dirs, log)
+        put(log, ("d", "1"))
+        log.roll(NOW)
+        put(log, ("c", "2"))
+        log.files = _CuttingFiles(cut)
+        try:
+            compact(dirs, log, NOW + 1)
+        except _PowerCutError:
+            is_last = False
+        else:
+            is_last = True
+        dirs.close(clean=False)
+        again = open_dirs(directory, LogConfig(COMPACT)).get(TP)
+        assert again is not None
+        assert latest(again) == {"b": "2", "c": "2", "d": "1"}
+        assert again.log_end_offset == 9
+        names = {path.name for path in (directory / str(TP)).iterdir()}
+        assert not {name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))}
+        if is_last:
+            break
+        cut += 1
+    assert cut > 6
+
+
+def latest(log: PartitionLog) -> dict[str, str]:
+    """The newest committed value of each key, as a consumer at read_committed sees it."""
+    aborted = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
+    state: dict[str, str] = {}
+    for batch in batches(log):
+        if batch.header.is_control or any(
+            transaction.producer_id == batch.header.producer_id
+            and transaction.first_offset <= batch.header.base_offset <= transaction.last_offset
+            and batch.header.is_transactional
+            for transaction in aborted
+        ):
+            continue
+        for record in batch.records:
+            key = (record.key or b"").decode()
+            if record.value is None:
+                state.pop(key, None)
+            else:
+                state[key] = record.value.decode()
+    return state
+
+
+class CompactionMachine(RuleBasedStateMachine):
+    """The model: every record ever written, the newest committed state, and what each producer wrote last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.mkdtemp(prefix="compaction-model-")
+        self.config = LogConfig({**COMPACT, "segment.bytes": "600", "index.interval.bytes": "100",
+                                 "delete.retention.ms": "50"})  # fmt: skip
+        self.now = NOW
+        self.state: dict[str, str] = {}
+        self.written: dict[int, tuple[str, str | None, int]] = {}
+        self.sequences: dict[int, int] = {}
+
+    @initialize()
+    def open(self) -> None:
+        self.dirs = open_dirs(self.directory, self.config)
+        self.log = self.dirs.get_or_create(TP, Uuid(bytes(16)), self.config, self.now)
+
+    def teardown(self) -> None:
+        self.dirs.close(clean=False)
+        shutil.rmtree(self.directory)
+
+    pairs = st.lists(
+        st.tuples(st.sampled_from("abcdefgh"), st.one_of(st.none(), st.text("xyz", max_size=40))),
+        min_size=1,
+        max_size=5,
+    )
+
+    def _write(self, pairs: list[tuple[str, str | None]], **options: Any) -> None:
+        self.now += 3
+        first = put(self.log, *pairs, now_ms=self.now, **options)
+        for number, (key, value) in enumerate(pairs):
+            self.written[first + number] = (key, value, self.now)
+
+    def _apply(self, pairs: list[tuple[str, str | None]]) -> None:
+        for key, value in pairs:
+            if value is None:
+                self.state.pop(key, None)
+            else:
+                self.state[key] = value
+
+    @rule(pairs=pairs, codec=st.sampled_from(CompressionType), producer_id=st.sampled_from([-1, 1, 2]))
+    def append(self, pairs: list[tuple[str, str | None]], codec: CompressionType, producer_id: int) -> None:
+        options: dict[str, Any] = {"compression": codec}
+        if producer_id >= 0:
+            sequence = self.sequences.get(producer_id, 0)
+            options |= {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+            self.sequences[producer_id] = sequence + len(pairs)
+        self._write(pairs, **options)
+        self._apply(pairs)
+
+    @rule(parts=st.lists(pairs, min_size=1, max_size=3), aborted=st.booleans(), producer_id=st.sampled_from([11, 12]))
+    def transact(self, parts: list[list[tuple[str, str | None]]], aborted: bool, producer_id: int) -> None:
+        for pairs in parts:
+            sequence = self.sequences.get(producer_id, 0)
+            self._write(pairs, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+            self.sequences[producer_id] = sequence + len(pairs)
+            if not aborted:
+                self._apply(pairs)
+        end(self.log, producer_id, abort=aborted, now_ms=self.now)
+
+    @rule()
+    def roll(self) -> None:
+        self.log.roll(self.now)
+
+    @rule(passed_ms=st.sampled_from([0, 20, 100]), slots=st.sampled_from([1, 1 << 20]))
+    def compact(self, passed_ms: int, slots: int) -> None:
+        self.now += passed_ms
+        found = cleanable(self.log, self.now)
+        if found.dirty_bytes:
+            compact(self.dirs, self.log, self.now, CompactionLimits(slots, 0.9, 300))
+
+    @rule(clean=st.booleans(), without_snapshots=st.booleans())
+    def reopen(self, clean: bool, without_snapshots: bool) -> None:
+        if clean:
+            self.dirs.checkpoint_recovery_points()
+        self.dirs.close(clean=clean)
+        if without_snapshots:
+            for snapshot in Path(self.directory, str(TP)).glob("*.snapshot"):
+                snapshot.unlink()
+        self.dirs = open_dirs(self.directory, self.config, self.now)
+        log = self.dirs.get(TP)
+        assert log is not None
+        self.log = log
+        log.update_high_watermark(log.log_end_offset)
+
+    @invariant()
+    def the_newest_state_is_that_of_the_model(self) -> None:
+        assert latest(self.log) == self.state
+
+    @invariant()
+    def every_record_is_one_that_was_written(self) -> None:
+        for batch in batches(self.log):
+            if not batch.header.is_control:
+                for record in batch.records:
+                    key, value, timestamp = self.written[record.offset]
+                    assert record.key == key.encode()
+                    assert record.value == (None if value is None else value.encode())
+                    assert record.timestamp == timestamp
+
+    @invariant()
+    def keys_are_unique_below_the_first_dirty_offset(self) -> None:
+        cleaned_to = self.log.cleaned_to or 0
+        keys = [key for offset, key, _ in contents(self.log) if offset < cleaned_to]
+        assert len(keys) == len(set(keys))
+
+    @invariant()
+    def producers_go_on_where_they_were(self) -> None:
+        for producer_id, sequence in self.sequences.items():
+            assert self.log.producers.entries[producer_id].last_sequence == sequence - 1
+
+    @invariant()
+    def no_index_lies(self) -> None:
+        for segment in self.log.segments[:-1]:
+            for batch_offset in [header.base_offset for _, header in segment.headers(0)]:
+                located = segment.locate(batch_offset)
+                assert located is not None
+                assert located.base_offset == batch_offset
+
+
+CompactionMachine.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestCompactionMachine = CompactionMachine.TestCase
