@@ -1,4 +1,4 @@
-"""What a broker does by the clock: retention, checkpoints, syncs, idle connections.
+"""What a broker does by the clock: retention, compaction, checkpoints, syncs, idle connections.
 
 Each job has its period and runs between requests. What waits for the disk (fsync) is handed to ``in_thread``; whoever
 starts a sync or writes a checkpoint has taken its facts beforehand, so the thread shares nothing with the requests that
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from barnabas.base.clock import Timer
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.compacting import Compactor, InThread
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.node import Node
 from barnabas.log.checkpoints import HIGH_WATERMARKS, write_offsets
@@ -27,9 +28,6 @@ _PRODUCERS_MS = 600_000
 _IDLE_MS = 10_000
 _LEAST_PERIOD_MS = 100
 
-InThread = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
-"""Takes what to run beside the event loop, and what to call on the loop afterwards, with its exception or None."""
-
 
 class Upkeep:
     """The periodic work of one broker."""
@@ -38,6 +36,7 @@ class Upkeep:
         self._node = node
         self._dispatcher = dispatcher
         self._in_thread = in_thread
+        self._compactor = Compactor(node, in_thread)
         self._timers: dict[Callable[[], None], Timer] = {}
         self._flushing: set[PartitionLog] = set()
         self._checkpointing: set[str] = set()
@@ -58,12 +57,14 @@ class Upkeep:
         )
         for job, period_ms in jobs:
             self._plan(job, max(period_ms, _LEAST_PERIOD_MS))
+        self._compactor.start()
 
     def stop(self) -> None:
         """Nothing starts any more; a sync under way may still end."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._compactor.stop()
 
     def _plan(self, job: Callable[[], None], period_ms: int) -> None:
         def run() -> None:
