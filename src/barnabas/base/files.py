@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["Buffer", "File", "FileSlice", "Files", "OsFiles"]
+__all__ = ["Buffer", "File", "FileSlice", "Files", "OsFiles", "make_dirs_durably"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -114,6 +114,21 @@ class Files(Protocol):
     def lock(self, path: str) -> "contextlib.AbstractContextManager[None]":
         """Hold ``path`` as an exclusive lock file; raises BlockingIOError when another process holds it."""
         ...
+
+
+def make_dirs_durably(files: Files, path: str) -> None:
+    """Make a directory and its missing parents, on stable storage: a sync of what is in it later does not do that."""
+    made_in: list[str] = []
+    below = path
+    while not files.exists(below):
+        parent = os.path.dirname(below)
+        made_in.append(parent or ".")
+        if parent in ("", below):
+            break
+        below = parent
+    files.make_dirs(path)
+    for parent in reversed(made_in):
+        files.sync_dir(parent)
 
 
 class FileSlice:

@@ -60,7 +60,7 @@ class Quotas:
                 count, data_bytes = _usage(stats.data)
                 _set_usage(nodes, limited, count + count_more, data_bytes + bytes_more)
 
-    def created(self, nodes: dict[str, Node], children: dict[str, set[str]], parent: str, name: str) -> None:
+    def created(self, nodes: dict[str, Node], children: dict[str, dict[str, None]], parent: str, name: str) -> None:
         """A node was made below ``/zookeeper/quota``."""
         limited = parent[len(QUOTA_PATH) :]
         if name == _LIMITS and limited:
@@ -73,12 +73,12 @@ class Quotas:
         if name == _LIMITS and parent.startswith(QUOTA_PATH):
             self._limited.discard(parent[len(QUOTA_PATH) :])
 
-    def loaded(self, nodes: dict[str, Node], children: dict[str, set[str]]) -> None:
+    def loaded(self, nodes: dict[str, Node], children: dict[str, dict[str, None]]) -> None:
         """A snapshot was read: count anew."""
         for limited in self._limited:
             self._count(nodes, children, limited)
 
-    def _count(self, nodes: dict[str, Node], children: dict[str, set[str]], limited: str) -> None:
+    def _count(self, nodes: dict[str, Node], children: dict[str, dict[str, None]], limited: str) -> None:
         waiting = [limited] if limited in nodes else []
         count = data_bytes = 0
         while waiting:

@@ -153,7 +153,7 @@ class CoordinationServer:
             sync=settings["forceSync"] == "yes",
         )
         self._listener: Listener | None = None
-        self._peers: set[_Peer] = set()
+        self._peers: dict[_Peer, None] = {}  # a set would be in the order of addresses
         self._by_address: Counter[str] = Counter()
         self._flushing: list[_Peer] = []
         self._is_logging = False
@@ -284,7 +284,7 @@ class CoordinationServer:
         peer = _Peer(self, connection, self._clock.monotonic_ms())
         address = peer.client.address
         limit, limit_all = self._settings["maxClientCnxns"], self._settings["maxCnxns"]
-        self._peers.add(peer)
+        self._peers[peer] = None
         self._by_address[address] += 1
         if limit and self._by_address[address] > limit:
             _logger.warning("Too many connections from %s - max is %d (maxClientCnxns)", address, limit)
@@ -295,7 +295,7 @@ class CoordinationServer:
 
     def _closed(self, peer: _Peer) -> None:
         if peer in self._peers:
-            self._peers.discard(peer)
+            del self._peers[peer]
             address = peer.client.address
             self._by_address[address] -= 1
             if not self._by_address[address]:

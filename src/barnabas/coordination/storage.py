@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Iterable
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.base.files import File, Files
+from barnabas.base.files import File, Files, make_dirs_durably
 from barnabas.coordination.database import Database
 from barnabas.coordination.snapshot import encode_snapshot, read_snapshot, snapshot_name
 from barnabas.coordination.transaction_log import TransactionLog, decode_entry, logs_from, read_log, zxid_of_name
@@ -38,8 +38,8 @@ class Storage:
 
     def open(self) -> None:
         """Make the directories and lock them against a second server. Raises BlockingIOError when one is there."""
-        self._files.make_dirs(self.snapshots_dir)
-        self._files.make_dirs(self.logs_dir)
+        make_dirs_durably(self._files, self.snapshots_dir)
+        make_dirs_durably(self._files, self.logs_dir)
         self._lock.enter_context(self._files.lock(posixpath.join(self._data_dir, ".lock")))
 
     def close(self) -> None:

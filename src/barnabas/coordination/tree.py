@@ -57,7 +57,7 @@ class Tree:
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
-        self.children: dict[str, set[str]] = {}
+        self.children: dict[str, dict[str, None]] = {}
         """Names below a path; no entry where there are none."""
         self.ephemerals: dict[int, set[str]] = {}
         self.containers: set[str] = set()
@@ -122,9 +122,9 @@ class Tree:
             parent, name = path[:slash] or "/", path[slash + 1 :]
             names = self.children.get(parent)
             if names is None:
-                self.children[parent] = {name}
+                self.children[parent] = {name: None}
             else:
-                names.add(name)
+                names[name] = None
             if parent.startswith(QUOTA_PATH):
                 self.quotas.created(self.nodes, self.children, parent, name)
         if node.owner:
@@ -143,7 +143,7 @@ class Tree:
         parent = parent_of(path)
         name = path[path.rfind("/") + 1 :]
         names = self.children[parent]
-        names.discard(name)
+        names.pop(name, None)
         if not names:
             del self.children[parent]
         if node.owner:

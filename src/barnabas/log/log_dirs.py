@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
-from barnabas.base.files import Files
+from barnabas.base.files import Files, make_dirs_durably
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random, new_random
 from barnabas.log.checkpoints import (
@@ -129,7 +129,7 @@ class LogDirs:
         self._check_any_online()
 
     def _open_dir(self, log_dir: _Dir) -> None:
-        self.files.make_dirs(log_dir.path)
+        make_dirs_durably(self.files, log_dir.path)
         log_dir.lock.enter_context(self.files.lock(f"{log_dir.path}/.lock"))
         path = f"{log_dir.path}/{META_PROPERTIES}"
         found = MetaProperties.read(self.files, path)
