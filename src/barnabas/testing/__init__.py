@@ -9,6 +9,18 @@ In pytest, the fixture ``barnabas_cluster`` gives each test a cluster of its own
 the whole run (one per worker under pytest-xdist); both listen on free ports.
 """
 
-from barnabas.testing.cluster import Cluster
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from barnabas.testing.cluster import Cluster
 
 __all__ = ["Cluster"]
+
+
+def __getattr__(name: str) -> Any:
+    # Every pytest run on a machine with this package loads it for the plugin: the broker is imported when one is asked for.
+    if name == "Cluster":
+        from barnabas.testing.cluster import Cluster
+
+        return Cluster
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,6 +27,8 @@ _BROKER_DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
     "offsets.topic.replication.factor": "1",
+    # All brokers stop together, the controller among them: waiting for another one is in vain.
+    "controlled.shutdown.retry.backoff.ms": "20",
 }
 
 

@@ -14,7 +14,7 @@ __all__ = ["barnabas_cluster", "barnabas_session_cluster"]
 @pytest.fixture
 def barnabas_cluster() -> "Iterator[Cluster]":
     """A cluster of one broker, new for each test."""
-    from barnabas.testing.cluster import Cluster  # not before a test asks: every pytest run loads this module
+    from barnabas.testing.cluster import Cluster  # not before a test asks, see barnabas.testing
 
     with Cluster() as cluster:
         yield cluster

@@ -1,0 +1,106 @@
+"""The cluster inside a test's process, and its pytest fixtures."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from barnabas.base.errors import BarnabasError
+from barnabas.client.admin import AdminConnection
+from barnabas.client.topics import describe_topics
+from barnabas.testing import Cluster
+
+
+def produce(cluster: Cluster, topic: str, *values: str) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(20) == 0
+
+
+def consume(cluster: Cluster, topic: str, count: int) -> list[str]:
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    try:
+        return [message.value().decode() for message in consumer.consume(count, timeout=20)]
+    finally:
+        consumer.close()
+
+
+def test_what_a_client_produces_a_group_consumes() -> None:
+    """A cluster of two brokers serves a client of another make."""
+    with Cluster(brokers=2) as cluster:
+        cluster.create_topic("orders", partitions=2)
+        produce(cluster, "orders", "a", "b")
+        assert sorted(consume(cluster, "orders", 2)) == ["a", "b"]
+
+
+def test_a_cluster_started_on_an_old_data_dir_has_its_records(tmp_path: Path) -> None:
+    """With data_dir, records outlive the cluster."""
+    with Cluster(data_dir=tmp_path) as cluster:
+        cluster.create_topic("orders")
+        produce(cluster, "orders", "kept")
+    with Cluster(data_dir=tmp_path) as cluster:
+        assert consume(cluster, "orders", 1) == ["kept"]
+
+
+def test_a_stopped_broker_comes_back_at_its_port() -> None:
+    """stop_broker and start_broker keep the address and the records; starting one that runs is refused."""
+    with Cluster() as cluster:
+        cluster.create_topic("orders")
+        produce(cluster, "orders", "before")
+        before = cluster.bootstrap_servers
+        cluster.stop_broker(0)
+        cluster.start_broker(0)
+        assert cluster.bootstrap_servers == before
+        assert consume(cluster, "orders", 1) == ["before"]
+        with pytest.raises(BarnabasError, match="broker 0 is running"):
+            cluster.start_broker(0)
+
+
+def test_settings_reach_every_broker() -> None:
+    """Properties given to the cluster are the brokers'."""
+    with Cluster(brokers=2, settings={"num.partitions": "7"}) as cluster:
+        Producer({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("made-by-asking", timeout=10)
+        produce(cluster, "made-by-asking", "a")
+        with AdminConnection(cluster.bootstrap_servers) as admin:
+            (topic,) = describe_topics(admin, ["made-by-asking"])
+        assert len(topic.partitions) == 7
+
+
+def test_nothing_of_a_temporary_cluster_stays() -> None:
+    """Without data_dir the folder goes with the cluster."""
+    with Cluster() as cluster:
+        assert cluster.data_dir.exists()
+    assert not cluster.data_dir.exists()
+
+
+def test_a_cluster_without_brokers_is_refused() -> None:
+    """At least one broker is needed."""
+    with pytest.raises(BarnabasError, match="at least one"):
+        Cluster(brokers=0)
+
+
+def test_pytest_finds_the_fixtures_where_the_package_is_installed(tmp_path: Path) -> None:
+    """The entry point registers them, and the broker is imported only when a test asks for a cluster."""
+    (tmp_path / "test_user.py").write_text(
+        """
+import sys
+
+def test_no_cluster_no_import():
+    assert "barnabas.broker.server" not in sys.modules
+
+def test_each(barnabas_cluster):
+    assert barnabas_cluster.bootstrap_servers
+
+def test_shared(barnabas_session_cluster):
+    assert barnabas_session_cluster.bootstrap_servers
+"""
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
