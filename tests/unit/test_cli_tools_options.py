@@ -5,7 +5,7 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli import configs, consumer_groups, get_offsets, topics, zookeeper_shell
-from barnabas.cli.configs import parse_changes
+from barnabas.cli.config_changes import parse_changes
 from barnabas.cli.get_offsets import _rules
 from barnabas.cli.reset_offsets import duration_ms, parse_plan, timestamp_ms
 from barnabas.cli.znode_commands import COMMANDS, CommandError

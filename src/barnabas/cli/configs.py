@@ -1,7 +1,6 @@
 """``barnabas configs``: describe and alter configurations, with the options of Kafka's ConfigCommand."""
 
 import argparse
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,8 +11,9 @@ from barnabas.cli.common import (
     add_output_option,
     connect,
     print_json,
-    properties_file,
 )
+from barnabas.cli.config_changes import Entity, parse_changes
+from barnabas.cli.quotas import run_quotas
 from barnabas.client.admin import AdminConnection
 from barnabas.client.configurations import (
     ConfigEntry,
@@ -26,7 +26,7 @@ from barnabas.client.configurations import (
 from barnabas.client.topics import describe_topics
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["main", "parse_changes"]
+__all__ = ["main"]
 
 
 class Kind(NamedTuple):
@@ -56,14 +56,6 @@ _FLAGS = {
 }
 _DEFAULTS = {"broker-defaults": "brokers", "user-defaults": "users", "client-defaults": "clients", "ip-defaults": "ips"}
 _DEFAULT_ENTITY = ""
-_NAME = re.compile(r"[a-zA-Z0-9._-]*")
-
-
-class Entity(NamedTuple):
-    """What a command is about; no name means all of the kind, an empty one the kind's default."""
-
-    kind: str
-    name: str | None
 
 
 def main(argv: list[str]) -> int:
@@ -75,8 +67,6 @@ def main(argv: list[str]) -> int:
     with connect(given, "barnabas-configs") as connection:
         try:
             if entities[0].kind in _QUOTAS:
-                from barnabas.cli.quotas import run_quotas
-
                 return run_quotas(connection, given, entities)
             if given.alter:
                 _alter(connection, given, entities[0])
@@ -223,24 +213,6 @@ def _alter(connection: AdminConnection, given: argparse.Namespace, entity: Entit
         print(f"Completed updating default config for {entity.kind} in the cluster.")
     else:
         print(f"Completed updating config for {entity.kind[:-1]} {name}.")
-
-
-def parse_changes(added: str | None, file: str | None, deleted: list[str]) -> dict[str, str | None]:
-    """``k1=v1,k2=[v1,v2],k3=`` and names to delete, as new values and None; values in brackets may hold commas."""
-    changes: dict[str, str | None] = dict(properties_file(file))
-    for pair in re.split(r",(?=[^\]]*(?:\[|$))", added) if added else ():
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError('Invalid entity config: all configs to be added must be in the format "key=val".')
-        changes[name.strip()] = value.replace("[", "").replace("]", "").strip()
-    for name in changes:
-        if not _NAME.fullmatch(name):
-            raise ConfigError(f"Invalid character found for config key: {name}")
-    for name in (part.strip() for text in deleted for part in text.split(",")):
-        if name in changes:
-            raise ConfigError(f"{name} cannot be added and deleted at once")
-        changes[name] = None
-    return changes
 
 
 def _parser() -> ToolParser:

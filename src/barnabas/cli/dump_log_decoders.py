@@ -1,10 +1,10 @@
 """How ``dump-log`` prints the coordinators' records: ``--offsets-decoder`` and ``--transaction-log-decoder``."""
 
-import base64
 import json
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
+from barnabas.cli.message_json import message_document
 from barnabas.wire.kafka.batch import Record
 from barnabas.wire.kafka.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from barnabas.wire.kafka.coordinator_records import (
@@ -39,11 +39,11 @@ def decode_offsets_record(record: Record) -> tuple[str | None, str | None]:
         key = decode_key(record.key)
         if key is None:
             return f"Unknown record type {_version(record.key)} at offset {record.offset}, skipping.", None
-        key_text = _json({"type": str(_version(record.key)), "data": _document(key, _version(record.key))})
+        key_text = _json({"type": str(_version(record.key)), "data": message_document(key, _version(record.key))})
         if record.value is None:
             return key_text, "<DELETE>"
         value, version = decode_value(key, record.value), _version(record.value)
-        document = _document(value, version)
+        document = message_document(value, version)
         if isinstance(value, GroupMetadataValue) and value.protocol_type == PROTOCOL_TYPE:
             _open_members(value, document)
         return key_text, _json({"version": str(version), "data": document})
@@ -84,7 +84,7 @@ def _open_members(value: GroupMetadataValue, document: dict[str, Any]) -> None:
             ("assignment", member.assignment, decode_assignment),
         ):
             try:
-                shown[name] = _document(decode(data), min(_version(data), 3))
+                shown[name] = message_document(decode(data), min(_version(data), 3))
             except BarnabasError:
                 continue
 
@@ -95,23 +95,3 @@ def _version(data: bytes) -> int:
 
 def _json(document: dict[str, Any]) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-
-
-def _document(value: Any, version: int) -> Any:
-    """A message as Kafka's JSON: camelCase names, bytes in base64, the fields of its version."""
-    if isinstance(value, list):
-        return [_document(item, version) for item in value]
-    if isinstance(value, bytes | bytearray | memoryview):
-        return base64.b64encode(value).decode()
-    if not hasattr(value, "FIELDS"):
-        return value
-    return {
-        _camel_case(field.name): _document(getattr(value, field.name), version)
-        for field in value.FIELDS
-        if version in field.versions
-    }
-
-
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.capitalize, rest))

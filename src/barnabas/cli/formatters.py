@@ -3,13 +3,13 @@
 A formatter is made from the ``--property`` options and turns a record into the bytes that go to standard output.
 """
 
-import base64
 import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from barnabas.base.errors import ConfigError
+from barnabas.cli.message_json import message_document
 from barnabas.client.codecs import Decoder, decoder, load_dotted
 from barnabas.client.records import Record
 
@@ -164,26 +164,7 @@ def _coordinator_records(key_type: type[Any]) -> Formatter:
 def _versioned(message: Any, data: bytes) -> dict[str, Any]:
     """A message with the version in front of its bytes; names as in Kafka's JSON."""
     version = int.from_bytes(data[:2], "big")
-    return {"version": version, "data": _as_json(message, version)}
-
-
-def _as_json(value: Any, version: int) -> Any:
-    if isinstance(value, list):
-        return [_as_json(item, version) for item in value]
-    if isinstance(value, bytes | bytearray | memoryview):
-        return base64.b64encode(value).decode()
-    if not hasattr(value, "FIELDS"):
-        return value
-    return {
-        _camel_case(field.name): _as_json(getattr(value, field.name), version)
-        for field in value.FIELDS
-        if version in field.versions
-    }
-
-
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.capitalize, rest))
+    return {"version": version, "data": message_document(message, version)}
 
 
 _FORMATTERS: dict[str, Callable[[Mapping[str, str]], Formatter]] = {
