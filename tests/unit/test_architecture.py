@@ -25,7 +25,6 @@ EDGES = (
     "base/randomness.py",
     "coordination/server.py",
     "coordination/client.py",
-    "coordination/admin.py",
     "broker/server.py",
     "broker/upkeep.py",
     "broker/channels.py",

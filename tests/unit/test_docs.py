@@ -18,6 +18,15 @@ def test_reference_pages_follow_from_the_code() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_every_file_that_the_design_page_names_is_there() -> None:
+    """The map for contributors leads to files that exist; its paths are below src/barnabas."""
+    text = (ROOT / "docs" / "contributing" / "design.md").read_text()
+    text = text[text.index("## Where a behaviour lives") :]
+    named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", text)
+    assert len(named) > 20
+    assert [path for path in named if not (ROOT / "src" / "barnabas" / path).exists()] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     """Every relative link names a file that is there."""
