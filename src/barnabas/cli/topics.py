@@ -7,19 +7,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
-from barnabas.base.ids import ZERO_UUID, uuid_from_text, uuid_text
+from barnabas.base.ids import ZERO_UUID, TopicPartition, uuid_from_text, uuid_text
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, key_values, print_json
 from barnabas.client.admin import AdminConnection
 from barnabas.client.configurations import ConfigEntry, Resource, ResourceType, describe_configs
+from barnabas.client.reassignments import Reassignment, list_reassignments
 from barnabas.client.topics import (
+    EligibleLeaders,
     PartitionDescription,
-    Reassignment,
     TopicDescription,
     create_partitions,
     create_topic,
     delete_topics,
     describe_topics,
-    list_reassignments,
+    eligible_leaders,
 )
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -193,7 +194,8 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> None:
     found = _by_id(connection, given) if given.topic_id else _existing(connection, given)
     resources = [Resource(ResourceType.TOPIC, topic.name) for topic in found]
     configs = {resource.name: entries for resource, entries in describe_configs(connection, resources).items()}
-    reassignments = list_reassignments(connection)
+    reassignments = _reassignments(connection)
+    elrs = eligible_leaders(connection, [topic.name for topic in found])
     live = {broker.id for broker in connection.describe_cluster().brokers}
     described = []
     for topic in found:
@@ -208,12 +210,12 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> None:
                 partition,
                 configs.get(topic.name, []),
                 live,
-                reassignments.get((topic.name, partition.partition)),
+                reassignments.get(TopicPartition(topic.name, partition.partition)),
             )
         ]
         described.append((topic, overrides, partitions))
     if given.output == "json":
-        print_json([_as_json(*item) for item in described])
+        print_json([_as_json(*item, reassignments, elrs) for item in described])
         return
     reports_only = any(getattr(given, report.replace("-", "_")) for report in _REPORTS)
     for topic, overrides, partitions in described:
@@ -221,7 +223,18 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> None:
             print(_topic_line(topic, overrides, reassignments))
         if not given.topics_with_overrides:
             for partition in partitions:
-                print(_partition_line(topic.name, partition, reassignments.get((topic.name, partition.partition))))
+                name = TopicPartition(topic.name, partition.partition)
+                print(_partition_line(topic.name, partition, reassignments.get(name), elrs.get(name)))
+
+
+def _reassignments(connection: AdminConnection) -> dict[TopicPartition, Reassignment]:
+    """As Kafka's tool: described without, where brokers cannot tell them or may not."""
+    try:
+        return list_reassignments(connection)
+    except KafkaError as error:
+        if error.code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+            return {}
+        raise
 
 
 def _by_id(connection: AdminConnection, given: argparse.Namespace) -> list[TopicDescription]:
@@ -266,10 +279,10 @@ def _replication_factor(partition: PartitionDescription, reassignment: Reassignm
 
 
 def _topic_line(
-    topic: TopicDescription, overrides: Iterable[ConfigEntry], reassignments: Mapping[tuple[str, int], Reassignment]
+    topic: TopicDescription, overrides: Iterable[ConfigEntry], reassignments: Mapping[TopicPartition, Reassignment]
 ) -> str:
     first = topic.partitions[0] if topic.partitions else None
-    factor = _replication_factor(first, reassignments.get((topic.name, first.partition))) if first else 0
+    factor = _replication_factor(first, reassignments.get(TopicPartition(topic.name, first.partition))) if first else 0
     topic_id = "" if topic.topic_id == ZERO_UUID else f"\tTopicId: {uuid_text(topic.topic_id)}"
     configs = ",".join(f"{entry.name}={entry.value}" for entry in overrides)
     return (
@@ -278,14 +291,20 @@ def _topic_line(
     )
 
 
-def _partition_line(topic: str, partition: PartitionDescription, reassignment: Reassignment | None) -> str:
+def _partition_line(
+    topic: str,
+    partition: PartitionDescription,
+    reassignment: Reassignment | None,
+    eligible: EligibleLeaders | None,
+) -> str:
     leader = "none" if partition.leader is None else partition.leader
+    elr, last_known = ("N/A", "N/A") if eligible is None else map(_ids, eligible)
     moving = ""
     if reassignment is not None:
         moving = f"\tAdding Replicas: {_ids(reassignment.adding)}\tRemoving Replicas: {_ids(reassignment.removing)}"
     return (
         f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}\tReplicas: {_ids(partition.replicas)}"
-        f"\tIsr: {_ids(partition.isr)}{moving}\tElr: N/A\tLastKnownElr: N/A"
+        f"\tIsr: {_ids(partition.isr)}{moving}\tElr: {elr}\tLastKnownElr: {last_known}"
     )
 
 
@@ -294,24 +313,38 @@ def _ids(brokers: Iterable[int]) -> str:
 
 
 def _as_json(
-    topic: TopicDescription, overrides: Iterable[ConfigEntry], partitions: Iterable[PartitionDescription]
+    topic: TopicDescription,
+    overrides: Iterable[ConfigEntry],
+    partitions: Iterable[PartitionDescription],
+    reassignments: Mapping[TopicPartition, Reassignment],
+    elrs: Mapping[TopicPartition, EligibleLeaders],
 ) -> dict[str, Any]:
+    first = topic.partitions[0] if topic.partitions else None
+    described = []
+    for partition in partitions:
+        name = TopicPartition(topic.name, partition.partition)
+        entry: dict[str, Any] = {
+            "partition": partition.partition,
+            "leader": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "replicas": partition.replicas,
+            "isr": partition.isr,
+            "offline": partition.offline,
+        }
+        if name in reassignments:
+            entry["adding"], entry["removing"] = reassignments[name].adding, reassignments[name].removing
+        if name in elrs:
+            entry["elr"], entry["last_known_elr"] = elrs[name]
+        described.append(entry)
     return {
         "topic": topic.name,
         "topic_id": uuid_text(topic.topic_id),
         "partition_count": len(topic.partitions),
-        "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
+        "replication_factor": _replication_factor(first, reassignments.get(TopicPartition(topic.name, first.partition)))
+        if first
+        else 0,
         "configs": {entry.name: entry.value for entry in overrides},
-        "partitions": [
-            {
-                "partition": partition.partition,
-                "leader": partition.leader,
-                "replicas": partition.replicas,
-                "isr": partition.isr,
-                "offline": partition.offline,
-            }
-            for partition in partitions
-        ],
+        "partitions": described,
     }
 
 

@@ -1,7 +1,7 @@
-"""Offsets of partitions by time over an `AdminConnection`."""
+"""Offsets of partitions over an `AdminConnection`: found by time, and deleted before."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin import ROUTING_ERRORS, AdminConnection
@@ -12,8 +12,18 @@ from barnabas.wire.kafka.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from barnabas.wire.kafka.messages.metadata import MetadataResponse
 
-__all__ = ["EARLIEST", "EARLIEST_LOCAL", "LATEST", "LATEST_TIERED", "MAX_TIMESTAMP", "FoundOffset", "list_offsets"]
+__all__ = [
+    "EARLIEST",
+    "EARLIEST_LOCAL",
+    "LATEST",
+    "LATEST_TIERED",
+    "MAX_TIMESTAMP",
+    "FoundOffset",
+    "delete_records",
+    "list_offsets",
+]
 
 LATEST = -1
 """The offset that the next record will get (at read_committed: the last stable offset)."""
@@ -41,39 +51,89 @@ def list_offsets(
 
     Partitions whose leader moves are asked again; what stays wrong is a `KafkaError` in place of the offset.
     """
-    found: dict[TopicPartition, FoundOffset | KafkaError] = {}
-    left = dict(wanted)
 
-    def attempt() -> ListOffsetsResponse:
-        """One round over all leaders; its combined response holds the partitions that may yet come right."""
-        unsettled = ListOffsetsResponse(topics=[])
-        for leader, partitions in _by_leader(connection, left, found).items():
-            request = _request(
-                {partition: wanted[partition] for partition in partitions}, read_committed=read_committed
+    def ask(leader: int, partitions: list[TopicPartition]) -> Iterator[Outcome[FoundOffset]]:
+        request = _request({partition: wanted[partition] for partition in partitions}, read_committed=read_committed)
+        response = connection.send(request, ListOffsetsResponse, leader)
+        for topic in response.topics:
+            for item in topic.partitions:
+                yield (
+                    TopicPartition(topic.name, item.partition_index),
+                    KafkaError(item.error_code) if item.error_code else FoundOffset(item.offset, item.timestamp),
+                )
+
+    return _ask_leaders(connection, wanted, ask)
+
+
+def delete_records(
+    connection: AdminConnection, wanted: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | KafkaError]:
+    """Let each partition begin at its offset, or with -1 at its high watermark (KIP-107).
+
+    For each its low watermark: the offset with which all its live replicas now begin; or a `KafkaError`.
+    """
+    from barnabas.wire.kafka.messages.delete_records import (
+        DeleteRecordsPartition,
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
+        DeleteRecordsTopic,
+    )
+
+    def ask(leader: int, partitions: list[TopicPartition]) -> Iterator[Outcome[int]]:
+        topics: dict[str, DeleteRecordsTopic] = {}
+        for partition in partitions:
+            entry = topics.setdefault(partition.topic, DeleteRecordsTopic(name=partition.topic))
+            entry.partitions.append(
+                DeleteRecordsPartition(partition_index=partition.partition, offset=wanted[partition])
             )
-            response = connection.send(request, ListOffsetsResponse, leader)
-            for topic in response.topics:
-                for item in topic.partitions:
-                    partition = TopicPartition(topic.name, item.partition_index)
-                    if item.error_code:
-                        found[partition] = KafkaError(item.error_code)
-                    else:
-                        found[partition] = FoundOffset(item.offset, item.timestamp)
-                    if item.error_code not in ROUTING_ERRORS:
-                        left.pop(partition, None)
-            unsettled.topics += response.topics
+        request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=connection.request_timeout_ms)
+        response = connection.send(request, DeleteRecordsResponse, leader)
+        for topic in response.topics:
+            for item in topic.partitions:
+                yield (
+                    TopicPartition(topic.name, item.partition_index),
+                    KafkaError(item.error_code) if item.error_code else item.low_watermark,
+                )
+
+    return _ask_leaders(connection, wanted, ask)
+
+
+Answer = TypeVar("Answer")
+Outcome = tuple[TopicPartition, Answer | KafkaError]
+
+
+def _ask_leaders(
+    connection: AdminConnection,
+    wanted: Iterable[TopicPartition],
+    ask: Callable[[int, list[TopicPartition]], Iterator[Outcome[Answer]]],
+) -> dict[TopicPartition, Answer | KafkaError]:
+    """What ``ask(leader, partitions)`` yields, for all leaders; where a leader is moving, asked again."""
+    asked = list(wanted)
+    found: dict[TopicPartition, Answer | KafkaError] = {}
+    left = dict.fromkeys(asked)
+
+    def attempt() -> MetadataResponse:
+        """One round over all leaders of what is left."""
+        metadata = connection.metadata(sorted({partition.topic for partition in left}))
+        leaders, homeless = _by_leader(metadata, left)
+        found.update(homeless)
+        for leader, partitions in leaders.items():
+            for partition, answer in ask(leader, partitions):
+                found[partition] = answer
+                if not (isinstance(answer, KafkaError) and answer.code in ROUTING_ERRORS):
+                    left.pop(partition, None)
         for partition in left:
             error = found.get(partition)
             if isinstance(error, KafkaError) and error.code in ROUTING_ERRORS:
                 raise error
-        return unsettled
+        return metadata
 
     try:
         connection.retry(attempt, lambda _: ())
     except KafkaError as error:
         if error.code not in ROUTING_ERRORS:
             raise
-    return {partition: found[partition] for partition in wanted}
+    return {partition: found[partition] for partition in asked}
 
 
 def _request(wanted: Mapping[TopicPartition, int], *, read_committed: bool) -> ListOffsetsRequest:
@@ -87,22 +147,24 @@ def _request(wanted: Mapping[TopicPartition, int], *, read_committed: bool) -> L
 
 
 def _by_leader(
-    connection: AdminConnection,
-    wanted: Mapping[TopicPartition, int],
-    found: dict[TopicPartition, FoundOffset | KafkaError],
-) -> dict[int, list[TopicPartition]]:
-    """The partitions by their leaders; what has none, or is not there, is an error in ``found``."""
-    leaders: dict[TopicPartition, int] = {}
-    for topic in connection.metadata(sorted({partition.topic for partition in wanted})).topics:
-        for item in topic.partitions:
-            leaders[TopicPartition(topic.name or "", item.partition_index)] = item.leader_id
+    metadata: MetadataResponse, wanted: Iterable[TopicPartition]
+) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
+    """The partitions by their leaders, and the errors of those that have none or are not there."""
+    leaders = {
+        TopicPartition(topic.name or "", item.partition_index): item.leader_id
+        for topic in metadata.topics
+        for item in topic.partitions
+    }
     groups: dict[int, list[TopicPartition]] = {}
+    homeless: dict[TopicPartition, KafkaError] = {}
     for partition in wanted:
         leader = leaders.get(partition)
         if leader is None:
-            found[partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition} does not exist")
+            homeless[partition] = KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition} does not exist"
+            )
         elif leader < 0:
-            found[partition] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader")
+            homeless[partition] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader")
         else:
             groups.setdefault(leader, []).append(partition)
-    return groups
+    return groups, homeless

@@ -2,20 +2,21 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from barnabas.base.ids import Uuid
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.admin import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
+    "EligibleLeaders",
     "PartitionDescription",
-    "Reassignment",
     "TopicDescription",
     "create_partitions",
     "create_topic",
     "delete_topics",
     "describe_topics",
-    "list_reassignments",
+    "eligible_leaders",
 ]
 
 _DELETE_STATES_FROM = 6  # the version of DeleteTopics from which topics may be named by id
@@ -43,13 +44,11 @@ class TopicDescription:
     partitions: list[PartitionDescription]
 
 
-@dataclass(frozen=True, slots=True)
-class Reassignment:
-    """A partition whose replicas are being moved."""
+class EligibleLeaders(NamedTuple):
+    """Replicas outside of the ISR that may lead without loss, and those that could last (KIP-966)."""
 
-    replicas: list[int]
-    adding: list[int]
-    removing: list[int]
+    elr: list[int]
+    last_known_elr: list[int]
 
 
 def describe_topics(connection: AdminConnection, names: Iterable[str] | None = None) -> list[TopicDescription]:
@@ -169,27 +168,35 @@ def create_partitions(
             raise KafkaError(result.error_code, result.error_message)
 
 
-def list_reassignments(connection: AdminConnection) -> dict[tuple[str, int], Reassignment]:
-    """Partitions that are being moved; none where the brokers do not offer reassignment."""
-    from barnabas.wire.kafka.messages.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
+def eligible_leaders(connection: AdminConnection, names: Sequence[str]) -> dict[TopicPartition, EligibleLeaders]:
+    """The eligible leaders of partitions outside of their ISR; empty where brokers do not keep them (ZooKeeper mode)."""
+    from barnabas.wire.kafka.messages.describe_topic_partitions import (
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsRequestCursor,
+        DescribeTopicPartitionsResponse,
+        TopicRequest,
     )
 
-    try:
-        response = connection.send_to_controller(
-            ListPartitionReassignmentsRequest(),
-            ListPartitionReassignmentsResponse,
-            lambda answer: [answer.error_code],
+    found: dict[TopicPartition, EligibleLeaders] = {}
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(names)])
+    while names:
+        try:
+            response = connection.send(request, DescribeTopicPartitionsResponse)
+        except KafkaError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                return {}
+            raise
+        for topic in response.topics:
+            for item in topic.partitions:
+                found[TopicPartition(topic.name or "", item.partition_index)] = EligibleLeaders(
+                    item.eligible_leader_replicas or [], item.last_known_elr or []
+                )
+        cursor = response.next_cursor
+        if cursor is None:
+            break
+        # The answer was cut: the next begins at its cursor and names the topics from there on.
+        request.cursor = DescribeTopicPartitionsRequestCursor(
+            topic_name=cursor.topic_name, partition_index=cursor.partition_index
         )
-    except KafkaError as error:
-        if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            return {}
-        raise
-    if response.error_code:
-        return {}  # not allowed to see them: as Kafka's tools, describe without
-    return {
-        (topic.name, item.partition_index): Reassignment(item.replicas, item.adding_replicas, item.removing_replicas)
-        for topic in response.topics
-        for item in topic.partitions
-    }
+        request.topics = [topic for topic in request.topics if topic.name >= cursor.topic_name]
+    return found

@@ -1,0 +1,117 @@
+"""``barnabas broker-api-versions``: which APIs each broker offers, with the options of Kafka's BrokerApiVersionsCommand.
+
+Usable is the highest version that a broker and this program both know. An API that clients may use and a broker does
+not offer is UNSUPPORTED.
+"""
+
+from typing import Any
+
+from barnabas.base.errors import BarnabasError
+from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
+from barnabas.client.admin import AdminConnection, Broker
+from barnabas.wire.kafka.api import ApiKey, api
+from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+__all__ = ["main"]
+
+# What only KRaft controllers offer: nobody misses it in a broker.
+_CONTROLLERS_ONLY = frozenset(
+    (
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.UPDATE_RAFT_VOTER,
+    )
+)
+
+Offered = dict[int, tuple[int, int]]
+
+
+def main(argv: list[str]) -> int:
+    """Print every broker's table; a broker that cannot be asked is a line with its error."""
+    parser = ToolParser("broker-api-versions", "Show the APIs and versions that each broker offers.")
+    add_connection_options(parser, required=False)
+    add_output_option(parser)
+    given = parser.parse_args(argv)
+    parser.require(given, "bootstrap-server")
+    with connect(given, "barnabas-broker-api-versions") as connection:
+        found = [(broker, _ask(connection, broker)) for broker in connection.describe_cluster().brokers]
+    if given.output == "json":
+        print_json([_as_json(broker, answer) for broker, answer in found])
+        return 0
+    for broker, answer in found:
+        name = f"{broker.host}:{broker.port} (id: {broker.id} rack: {broker.rack or 'null'})"
+        if isinstance(answer, BarnabasError):
+            print(f"{name} -> ERROR: {answer}")
+        else:
+            print(f"{name} -> (\n\t" + ",\n\t".join(_lines(answer)) + "\n)")
+    return 0
+
+
+def _ask(connection: AdminConnection, broker: Broker) -> Offered | BarnabasError:
+    software = {"client_software_name": "barnabas", "client_software_version": "1"}
+    try:
+        response = connection.send(ApiVersionsRequest(**software), ApiVersionsResponse, broker.id)
+        if response.error_code:
+            raise KafkaError(response.error_code)
+    except BarnabasError as error:
+        return error
+    return {item.api_key: (item.min_version, item.max_version) for item in response.api_keys}
+
+
+def _known(key: int) -> bool:
+    return key in ApiKey._value2member_map_
+
+
+def _missing(offered: Offered) -> list[int]:
+    return [int(key) for key in ApiKey if key not in offered and key not in _CONTROLLERS_ONLY]
+
+
+def _lines(offered: Offered) -> list[str]:
+    return [_line(key, offered.get(key)) for key in sorted([*offered, *_missing(offered)])]
+
+
+def _line(key: int, versions: tuple[int, int] | None) -> str:
+    if versions is None:
+        return f"{ApiKey(key).title}({key}): UNSUPPORTED"
+    first, last = versions
+    span = str(first) if first == last else f"{first} to {last}"
+    if not _known(key):
+        return f"UNKNOWN({key}): {span}"
+    version = _usable(key, first, last)
+    if version is not None:
+        told = f"usable: {version}"
+    else:
+        told = f"unusable: node too {'new' if first > api(key).versions.last else 'old'}"
+    return f"{ApiKey(key).title}({key}): {span} [{told}]"
+
+
+def _as_json(broker: Broker, answer: Offered | BarnabasError) -> dict[str, Any]:
+    told: dict[str, Any] = {"id": broker.id, "host": broker.host, "port": broker.port, "rack": broker.rack}
+    if isinstance(answer, BarnabasError):
+        return {**told, "error": str(answer)}
+    told["apis"] = [
+        {
+            "key": key,
+            "name": ApiKey(key).title if _known(key) else None,
+            "min_version": first,
+            "max_version": last,
+            "usable_version": _usable(key, first, last),
+        }
+        for key, (first, last) in sorted(answer.items())
+    ]
+    told["unsupported"] = [ApiKey(key).title for key in _missing(answer)]
+    return told
+
+
+def _usable(key: int, first: int, last: int) -> int | None:
+    if not _known(key):
+        return None
+    version = min(api(key).versions.last, last)
+    return version if version >= max(first, api(key).versions.first) else None

@@ -1,0 +1,63 @@
+"""``barnabas delete-records``: let partitions begin at a later offset, with the options of Kafka's DeleteRecordsCommand.
+
+The file: ``{"partitions": [{"topic": "foo", "partition": 1, "offset": 1}], "version": 1}``; an offset of -1 stands for
+the high watermark. A partition's refusal is a line of its own and, as with Kafka's tool, no failure of the command.
+"""
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
+from barnabas.cli.json_files import duplicates, integer, items, read_document, topic_partition
+from barnabas.client.offsets import delete_records
+from barnabas.wire.kafka.errors import KafkaError
+
+__all__ = ["main"]
+
+
+def main(argv: list[str]) -> int:
+    """Delete, and print each partition's low watermark: the least offset with which any of its replicas begins."""
+    parser = ToolParser("delete-records", "Delete the records of partitions before given offsets.")
+    add_connection_options(parser, required=False)
+    parser.add_argument(
+        "--offset-json-file",
+        metavar="FILE",
+        help='the offsets, as {"partitions": [{"topic": "foo", "partition": 1, "offset": 1}], "version": 1}; '
+        "-1 is the high watermark",
+    )
+    add_output_option(parser)
+    given = parser.parse_args(argv)
+    parser.require(given, "bootstrap-server", "offset-json-file")
+    wanted = read_offsets(given.offset_json_file)
+    with connect(given, "barnabas-delete-records") as connection:
+        if given.output == "text":
+            print("Executing records delete operation")
+        outcomes = delete_records(connection, wanted)
+    if given.output == "json":
+        print_json([_as_json(partition, outcome) for partition, outcome in outcomes.items()])
+        return 0
+    print("Records delete operation completed:")
+    for partition, outcome in outcomes.items():
+        if isinstance(outcome, KafkaError):
+            print(f"partition: {partition}\terror: {outcome.message} ({outcome.code.name})")
+        else:
+            print(f"partition: {partition}\tlow_watermark: {outcome}")
+    return 0
+
+
+def read_offsets(path: str) -> dict[TopicPartition, int]:
+    """The file's offsets by partition; raises `ConfigError` for a file that is wrong or names a partition twice."""
+    document = read_document(path)
+    if "partitions" not in document:
+        raise ConfigError(f"{path}: Missing partitions field")
+    entries = [(topic_partition(item), integer(item, "offset")) for item in items(document, "partitions")]
+    twice = duplicates(partition for partition, _ in entries)
+    if twice:
+        raise ConfigError(f"Offset json file contains duplicate topic partitions: {','.join(map(str, twice))}")
+    return dict(entries)
+
+
+def _as_json(partition: TopicPartition, outcome: int | KafkaError) -> dict[str, object]:
+    told: dict[str, object] = {"topic": partition.topic, "partition": partition.partition}
+    if isinstance(outcome, KafkaError):
+        return {**told, "low_watermark": None, "error": outcome.code.name, "message": outcome.message}
+    return {**told, "low_watermark": outcome, "error": None}
