@@ -5,7 +5,7 @@ the last compaction ended up to the first segment that must stay, into an `Offse
 full. The second rewrites all segments from the log's beginning to there, in groups that fit one segment, and drops each
 record that the map knows a newer one for.
 
-The work is cut into steps of about ``chunk_bytes``. A step may run in another thread than the log's: it reads closed
+The work is cut into steps of at most about ``chunk_bytes`` and 2,000 records. A step may run in another thread than the log's: it reads closed
 segments through files of its own and writes ``.cleaned`` files; what it needs of the log's state was taken when the
 `Compaction` was made. Only `swap`, a few renames, touches the log, and belongs to the log's thread, as does
 `is_possible`, to be asked before each step. Apache's cleaner thread and its locks are this split of ownership here.
@@ -33,6 +33,10 @@ __all__ = ["Compaction", "CompactionLimits"]
 
 _MAX_RELATIVE = (1 << 31) - 1
 _LEAST_CHUNK_BYTES = 4096
+_STEP_RECORDS = 2000
+"""Compressed batches hold many records in few bytes; so many take about 10 ms."""
+
+_Batches = list[tuple[memoryview, BatchHeader]]
 
 
 class CompactionLimits(NamedTuple):
@@ -48,6 +52,20 @@ class _Closed(NamedTuple):
 
     segment: Segment
     end_offset: int
+
+
+def _in_steps(batches: _Batches) -> Iterator[_Batches]:
+    """The batches, divided where their records are enough for a step."""
+    step: _Batches = []
+    records = 0
+    for batch, header in batches:
+        step.append((batch, header))
+        records += header.record_count
+        if records >= _STEP_RECORDS:
+            yield step
+            step, records = [], 0
+    if step:
+        yield step
 
 
 class Compaction:
@@ -144,7 +162,7 @@ class Compaction:
     # ---- in any thread, one at a time
 
     def step(self) -> None:
-        """Go on for about ``chunk_bytes``.
+        """Go on for a while.
 
         Raises `OSError`, and `CorruptDataError` or `KafkaError` for batches that cannot be read.
         """
@@ -263,7 +281,7 @@ class Compaction:
         files.sync_dir(directory)
         yield
 
-    def _chunks(self, segment: Segment, position: int) -> Iterator[list[tuple[memoryview, BatchHeader]]]:
+    def _chunks(self, segment: Segment, position: int) -> Iterator[_Batches]:
         """The segment's batches from a position on, by about a chunk. Raises `CorruptDataError`."""
         if position >= segment.size:
             return
@@ -283,6 +301,6 @@ class Compaction:
                 used = sum(len(batch) for batch, _ in batches)
                 position += used
                 self.bytes_read += used
-                yield batches
+                yield from _in_steps(batches)
         finally:
             file.close()

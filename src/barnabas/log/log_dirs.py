@@ -36,7 +36,7 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["DirDescription", "LogDirs", "PartitionSize"]
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _DAY_MS = 86_400_000
 
 ConfigSource = Callable[[str], LogConfig] | Mapping[str, LogConfig]
@@ -164,7 +164,7 @@ class LogDirs:
             partition = partition_of_folder(name)
             if partition is None or not self.files.is_dir(directory):
                 if self.files.is_dir(directory) and name != "remote-log-index-cache":
-                    _logger.warning("%s is left alone: its name is no partition's", directory)
+                    logger.warning("%s is left alone: its name is no partition's", directory)
                 continue
             if partition in self._logs:
                 raise BarnabasError(
@@ -210,7 +210,7 @@ class LogDirs:
         try:
             return read_offsets(self.files, f"{log_dir.path}/{name}")
         except CorruptDataError as error:
-            _logger.warning("%s; its offsets are taken as 0", error)
+            logger.warning("%s; its offsets are taken as 0", error)
             return {}
 
     # ---- failing
@@ -219,7 +219,7 @@ class LogDirs:
         if log_dir.error is not None:
             return
         log_dir.error = reason
-        _logger.error("Log dir %s goes offline: %s", log_dir.path, reason)
+        logger.error("Log dir %s goes offline: %s", log_dir.path, reason)
         for partition, log in list(self._logs.items()):
             if self._dir_of(log) is log_dir:
                 log.offline = log.offline or reason

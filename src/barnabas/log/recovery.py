@@ -40,7 +40,7 @@ from barnabas.log.settings import LogConfig
 
 __all__ = ["load_log"]
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 
@@ -76,7 +76,7 @@ def load_log(
         epochs_changed |= _recover(files, segments, epochs, recovery_point, config.index_interval_bytes)
     end_offset = segments[-1].next_offset() if segments else log_start_offset
     if segments and end_offset < log_start_offset:
-        _logger.warning("%s ends at %d, below its log start offset %d", directory, end_offset, log_start_offset)
+        logger.warning("%s ends at %d, below its log start offset %d", directory, end_offset, log_start_offset)
         for segment in segments:
             _remove_segment(files, segment)
         segments.clear()
@@ -173,7 +173,7 @@ def _open_segments(files: Files, handles: OpenFiles, directory: str, names: list
     known = set(bases)
     for name in names:
         if name.endswith((INDEX, TIME_INDEX, TXN_INDEX)) and base_offset_of(name) not in known:
-            _logger.warning("%s/%s is an index without a log and is removed", directory, name)
+            logger.warning("%s/%s is an index without a log and is removed", directory, name)
             files.remove(f"{directory}/{name}")
     segments = []
     for base_offset in bases:
@@ -208,7 +208,7 @@ def _recover(
         )
         found |= has_epochs
         if end < segment.size:
-            _logger.warning(
+            logger.warning(
                 "%s: %d bytes after offset %d are no valid batches and are cut off",
                 segment.path,
                 segment.size - end,
@@ -216,7 +216,7 @@ def _recover(
             )
             segment.truncate(end, next_offset)
             for later in reversed(segments[at + 1 :]):
-                _logger.warning("%s lies past the end of the valid log and is removed", later.path)
+                logger.warning("%s lies past the end of the valid log and is removed", later.path)
                 _remove_segment(files, later)
             del segments[at + 1 :]
             break
@@ -254,7 +254,7 @@ def _load_epochs(files: Files, directory: str) -> tuple[LeaderEpochs, bool]:
     try:
         return LeaderEpochs(read_epochs(files, f"{directory}/{LEADER_EPOCHS}")), False
     except CorruptDataError as error:
-        _logger.warning("%s; the leader epochs are read from the log again", error)
+        logger.warning("%s; the leader epochs are read from the log again", error)
         return LeaderEpochs(), True
 
 
@@ -275,7 +275,7 @@ def _load_topic_id(files: Files, directory: str) -> Uuid:
     try:
         return read_topic_id(files, f"{directory}/{PARTITION_METADATA}") or ZERO_UUID
     except CorruptDataError as error:
-        _logger.warning("%s; the topic's id will be learned from the controller", error)
+        logger.warning("%s; the topic's id will be learned from the controller", error)
         return ZERO_UUID
 
 
