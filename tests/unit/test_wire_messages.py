@@ -1,6 +1,7 @@
 """One contract for every message in every version: round trips, hostile bytes, what cannot be told."""
 
 import contextlib
+import struct
 from random import Random
 
 import pytest
@@ -11,9 +12,12 @@ from barnabas.base.files import FileSlice, OsFiles
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import decode, encode, encode_parts, reader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
+from barnabas.wire.kafka.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from barnabas.wire.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from barnabas.wire.kafka.messages.metadata import MetadataRequest
+from barnabas.wire.kafka.messages.offset_fetch import OffsetFetchRequest
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
 from barnabas.wire.kafka.primitives import read_uvarint, uvarint
 from barnabas.wire.kafka.schema import Versions
 from support.kafka_messages import all_messages, all_versions, arbitrary, name_of
@@ -75,6 +79,29 @@ def test_a_count_without_its_bytes_is_malformed(count: int) -> None:
     compact = uvarint(count + 1) if count > 0 else b"\xff\xff\xff\xff\xff\x01"
     with pytest.raises(MalformedMessageError):
         decode(MetadataRequest, 9, compact)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "body"),
+    [
+        (MetadataRequest, 1, struct.pack(">i", 100_001) + bytes(2 * 100_001)),
+        (OffsetFetchRequest, 8, uvarint(100_002) + b"\x01\x00\x00" * 100_001 + b"\0\0"),
+        (OffsetFetchRequest, 8, uvarint(2) + b"\x02g\x02\x02t" + uvarint(100_000) + bytes(4 * 99_999 + 4)),
+    ],
+    ids=["names", "groups", "numbers, counted with what holds them"],
+)
+def test_a_request_of_very_many_elements_is_malformed(kind, version: int, body: bytes) -> None:
+    """A few hundred kilobytes never become gigabytes of objects."""
+    with pytest.raises(MalformedMessageError, match="more than 100000 elements"):
+        reader(kind, version)(body, 0)
+
+
+def test_responses_and_the_controllers_requests_may_have_many_elements() -> None:
+    """A large cluster's metadata is read by our own clients, and by brokers from their controller."""
+    response = encode(DescribeGroupsResponse(groups=[DescribedGroup()] * 100_001), 5)
+    assert len(decode(DescribeGroupsResponse, 5, response).groups) == 100_001
+    update = encode(UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker()] * 100_001), 8)
+    assert len(decode(UpdateMetadataRequest, 8, update).live_brokers) == 100_001
 
 
 @pytest.mark.parametrize("version", [3, 9])

@@ -14,7 +14,8 @@ The source of a reader looks like this (a flexible version, shortened)::
         return m, at
 
 Invariants: whatever the bytes are, a reader returns or raises MalformedMessageError; it allocates no more than a
-constant times the bytes it was given; ``records`` fields are views of the input.
+constant times the bytes it was given; ``records`` fields are views of the input. Elements are much larger as objects
+than as bytes (an empty group id is one byte), and answers larger still, so a request may have only so many of them.
 """
 
 import struct
@@ -32,6 +33,11 @@ __all__ = ["Reader", "compile_reader", "has_records", "reader_source"]
 Reader = Callable[[Buffer, int], tuple[Any, int]]
 
 _COPY_BELOW_BYTES = 65536
+_MAX_ELEMENTS = 100_000
+"""Elements of all arrays of one request together; as objects they take some 20 MB. Responses are not limited."""
+_MAX_CLUSTER_ELEMENTS = 1_000_000
+"""The same for the controller's requests, which tell of a whole cluster; their lists of numbers are not counted."""
+_CONTROLLERS_APIS = frozenset((4, 5, 6))
 
 
 def compile_reader(cls: type[Message], version: int) -> Reader:
@@ -86,6 +92,10 @@ class _ReaderSource:
         self.cls = cls
         self.version = version
         self.flexible = version in cls.FLEXIBLE
+        self.is_controllers = cls.API_KEY in _CONTROLLERS_APIS
+        self.max_elements = 0  # 0 is no limit
+        if cls.API_KEY >= 0 and cls.__name__.endswith("Request"):
+            self.max_elements = _MAX_CLUSTER_ELEMENTS if self.is_controllers else _MAX_ELEMENTS
         self.scope: dict[str, Any] = {
             "new": object.__new__,
             "Malformed": MalformedMessageError,
@@ -108,6 +118,8 @@ class _ReaderSource:
         else:
             # Slices of bytes become text faster than those of views.
             prepare = f" if type(data) is not bytes and len(data) < {_COPY_BELOW_BYTES}: data = bytes(data)\n"
+        if self.max_elements:
+            prepare += f" left = {self.max_elements}\n"
         body = "\n".join(self._lines)
         return (
             f"def read(data, at):\n{prepare} end = len(data)\n try:\n{body}\n"
@@ -278,6 +290,11 @@ class _ReaderSource:
         if nullable:
             self._depth -= 1
 
+    def _charge(self, count: str, path: str) -> None:
+        if self.max_elements:
+            self._line(f"left -= {count}")
+            self._fail("left < 0", path, f"makes the request one of more than {self.max_elements} elements")
+
     def _numbers(self, count: str, place: str, path: str, character: str) -> None:
         size = struct.calcsize(">" + character)
         name = f"numbers_{character.replace('?', 'o')}"
@@ -286,12 +303,15 @@ class _ReaderSource:
         else:
             self.scope[name] = number_reader(character)
         self._fail(f"{count} * {size} > end - at", path, "counts more than the message holds")
+        if not self.is_controllers:
+            self._charge(count, path)
         self._line(f"{place} = {name}(data, at, {count})")
         self._line(f"at += {count} * {size}" if size > 1 else f"at += {count}")
 
     def _elements(self, count: str, place: str, path: str, size: int, field: Field) -> None:
         items, item, add = self._name("a"), self._name("m"), self._name("f")
         self._fail(f"{count} * {size} > end - at", path, "counts more than the message holds")
+        self._charge(count, path)
         self._line(f"{items} = []; {add} = {items}.append")
         self._line(f"for _ in range({count}):")
         self._depth += 1
