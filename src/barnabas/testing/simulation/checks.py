@@ -14,10 +14,17 @@ from barnabas.testing.simulation.coordination_clients import CoordinationFacts
 from barnabas.testing.simulation.disk import Disk, SimulatedFiles
 from barnabas.testing.simulation.history import History, PartitionHistory
 from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation
-from barnabas.wire.kafka.batch import check_batch, read_headers
+from barnabas.wire.kafka.batch import check_batch
 from barnabas.wire.kafka.errors import KafkaError
 
-__all__ = ["check_coordination", "check_disks", "check_records", "forgive_unsynced", "partitions_on_disk"]
+__all__ = [
+    "check_coordination",
+    "check_disks",
+    "check_records",
+    "forgive_failed_syncs",
+    "forgive_unsynced",
+    "partitions_on_disk",
+]
 
 _FOLDER = re.compile(r"/logs/([a-zA-Z0-9._-]+)-(\d+)/(\d{20})\.log")
 
@@ -65,10 +72,22 @@ def synced_end_offset(disk: Disk, segments: list[tuple[int, str]]) -> int:
         if inode is None or (base_offset != end_offset and end_offset):
             return end_offset
         synced = inode.synced_bytes()
-        for _, header in read_headers(inode.data, 0, synced):
-            end_offset = header.last_offset + 1
+        end_offset = _end_offset(inode.data, synced, end_offset)
         if synced < len(inode.data):
             return end_offset
+    return end_offset
+
+
+def _end_offset(data: bytearray, end: int, end_offset: int) -> int:
+    """The offset after the last valid batch; an earlier power loss may have left a torn end."""
+    position = 0
+    while position < end:
+        try:
+            header = check_batch(data, position, end)
+        except KafkaError:
+            break
+        end_offset = header.last_offset + 1
+        position += header.size_bytes
     return end_offset
 
 
@@ -76,6 +95,16 @@ def forgive_unsynced(simulation: Simulation, machine: Machine) -> None:
     """Before a broker's power loss: note what it may take."""
     for name, segments in partitions_on_disk(machine.disk).items():
         simulation.history.forgive(name, synced_end_offset(machine.disk, segments))
+
+
+def forgive_failed_syncs(simulation: Simulation, machine: Machine) -> None:
+    """At a broker's death: what a failed sync left in memory alone is gone."""
+    for path, inode in machine.disk.walk():
+        match = _FOLDER.fullmatch(path)
+        if match and inode.lost:
+            end_offset = int(match[3])
+            end_offset = _end_offset(inode.data, inode.readable_bytes(), end_offset)
+            simulation.history.forgive(TopicPartition(match[1], int(match[2])), end_offset)
 
 
 def check_disks(simulation: Simulation) -> None:

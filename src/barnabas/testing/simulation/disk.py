@@ -29,18 +29,23 @@ BLOCK_BYTES = 512
 class Inode:
     """A file's bytes, now and on stable storage."""
 
-    __slots__ = ("data", "dirty", "durable", "modified_ms")
+    __slots__ = ("data", "dirty", "durable", "lost", "modified_ms")
 
     def __init__(self, now_ms: int) -> None:
         self.data = bytearray()
         self.durable = bytearray()
         self.dirty: set[int] = set()
+        self.lost: set[int] = set()
+        """Blocks that count as clean after a failed sync, and never reached the disk."""
         self.modified_ms = now_ms
 
     def touched(self, start: int, end: int) -> None:
         """Note that the bytes changed."""
         if end > start:
-            self.dirty.update(range(start // BLOCK_BYTES, (end - 1) // BLOCK_BYTES + 1))
+            blocks = range(start // BLOCK_BYTES, (end - 1) // BLOCK_BYTES + 1)
+            self.dirty.update(blocks)
+            if self.lost:
+                self.lost.difference_update(blocks)
 
     def resize(self, size: int) -> None:
         old = len(self.data)
@@ -64,13 +69,33 @@ class Inode:
                 self.durable[start : start + BLOCK_BYTES] = self.data[start : start + BLOCK_BYTES]
         self.dirty.clear()
 
+    def fail_sync(self) -> None:
+        """As Linux does: the error is told once, and the pages count as clean though they never reached the disk."""
+        self.lost |= self.dirty
+        self.dirty.clear()
+
+    def evict(self) -> None:
+        """Forget the pages of a failed sync, as memory needs: what is on the disk is what is read."""
+        for block in sorted(self.lost):
+            start = block * BLOCK_BYTES
+            old = self.durable[start : start + BLOCK_BYTES]
+            end = min(start + BLOCK_BYTES, len(self.data))
+            if start < end:
+                self.data[start:end] = (old + bytes(end - start - len(old)))[: end - start]
+        self.lost.clear()
+
     def synced_bytes(self) -> int:
-        """How many bytes from the start are certain to survive."""
+        """How many bytes from the start are certain to survive a power loss."""
         end = min(len(self.durable), len(self.data))
-        return min([end, *(block * BLOCK_BYTES for block in self.dirty)])
+        return min([end, *(block * BLOCK_BYTES for block in self.dirty), self.readable_bytes()])
+
+    def readable_bytes(self) -> int:
+        """How many bytes from the start are certain to survive the death of the process."""
+        return min([len(self.data), *(block * BLOCK_BYTES for block in self.lost)])
 
     def lose_power(self, rng: Random) -> None:
         """Keep what was synced, and of the rest what chance wrote back."""
+        self.evict()
         low, high = sorted((len(self.durable), len(self.data)))
         if self.dirty or low != high:
             size = rng.choice((len(self.durable), len(self.data), rng.randint(low, high) & -BLOCK_BYTES or low))
@@ -163,6 +188,12 @@ class Disk:
         self.locks.clear()
         self.root.lose_power(self.rng)
         self.used_bytes = sum(len(inode.data) for _, inode in self.walk())
+
+    def evict(self) -> None:
+        """No process has the files open any more; see `Inode.evict`."""
+        for _, inode in self.walk():
+            if inode.lost:
+                inode.evict()
 
     def walk(self) -> Iterator[tuple[str, Inode]]:
         """All files with their paths, in order."""
@@ -470,8 +501,7 @@ class _SimulatedFile:
         try:
             self._files.enter("sync", self._path, str(len(inode.data)))
         except OSError:
-            # As Linux does: the error is told once, and the pages count as clean though they never reached the disk.
-            inode.dirty.clear()
+            inode.fail_sync()
             raise
         inode.sync()
         self._files.charge(5)

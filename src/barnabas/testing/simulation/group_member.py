@@ -212,16 +212,20 @@ class GroupMember:
         losses = facts.losses
         known = dict(facts.commits)
         topics: dict[str, list[int]] = {}
+        await self._client.refresh(list(self._topics))
         for name in owned:
             topics.setdefault(name.topic, []).append(name.partition)
         asked = [
-            OffsetFetchRequestTopics(name=topic, topic_id=ZERO_UUID, partition_indexes=numbers)
+            OffsetFetchRequestTopics(
+                name=topic, topic_id=self._client.topic_ids.get(topic, ZERO_UUID), partition_indexes=numbers
+            )
             for topic, numbers in topics.items()
         ]
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=self._group, member_id=None, member_epoch=-1, topics=asked)]
         )
         response = await self._client.channels.send(self._coordinator, request)
+        names = {topic_id: topic for topic, topic_id in self._client.topic_ids.items()}
         group = response.groups[0]
         if group.error_code:
             return ErrorCode.of(group.error_code)
@@ -229,7 +233,7 @@ class GroupMember:
             for partition in topic.partitions:
                 if partition.error_code:
                     return ErrorCode.of(partition.error_code)
-                name = TopicPartition(topic.name, partition.partition_index)
+                name = TopicPartition(topic.name or names[topic.topic_id], partition.partition_index)
                 if partition.committed_offset < known.get(name, -1) and losses == facts.losses:
                     self._client.history.violation(
                         f"group {self._group} starts {name} at {partition.committed_offset}, {known[name]} was committed"
@@ -290,7 +294,9 @@ class GroupMember:
         if not topics:
             return ErrorCode.NONE
         asked = [
-            OffsetCommitRequestTopic(name=topic, topic_id=ZERO_UUID, partitions=partitions)
+            OffsetCommitRequestTopic(
+                name=topic, topic_id=self._client.topic_ids.get(topic, ZERO_UUID), partitions=partitions
+            )
             for topic, partitions in topics.items()
         ]
         request = OffsetCommitRequest(

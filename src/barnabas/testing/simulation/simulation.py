@@ -118,6 +118,7 @@ class Simulation:
         self.broker_settings: dict[str, str] = {}
         self.coordination_settings: dict[str, str] = {}
         self.faults = 0
+        self.on_kill: list[Callable[[Machine], None]] = []
         self.on_power_loss: list[Callable[[Machine], None]] = []
         self._logging = _ErrorsHeard(self)
 
@@ -296,6 +297,9 @@ class Simulation:
         machine.server = None
         machine.disk.locks.clear()
         self.fabric.process_died(machine.host, process)
+        for listener in self.on_kill:
+            listener(machine)
+        machine.disk.evict()
 
     def kill_within(self, machine: Machine, operations: int, *, power: bool) -> None:
         """Kill in the middle of whatever the process does to its files, some operations from now."""
@@ -367,7 +371,7 @@ class Simulation:
         if process is None or not process.is_alive or not record.exc_info or record.exc_info[1] is None:
             return
         error = record.exc_info[1]
-        if isinstance(error, OSError) and self.machine(process.name).disk.errors_met:
+        if isinstance(error.__cause__ or error, OSError) and self.machine(process.name).disk.errors_met:
             return
         self.history.violation(f"{process.name} logged {record.getMessage()!r} with {error!r}", error)
 

@@ -1,0 +1,80 @@
+"""Run simulated clusters: ``python -m barnabas.testing.simulation --seeds 1-200``.
+
+Each failing seed is printed with what was wrong and with the command that runs it again; ``--trace FILE`` writes down
+all that happened in it. The exit status is 1 if a seed failed.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from barnabas.testing.simulation.scenario import Result, run_seed
+
+_SHOWN_VIOLATIONS = 3
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the seeds asked for; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m barnabas.testing.simulation", description="Run simulated clusters")
+    parser.add_argument("--seeds", default="1-50", help="one seed, or FIRST-LAST (default 1-50)")
+    parser.add_argument("--jobs", type=int, default=1, help="seeds that run at the same time")
+    parser.add_argument("--trace", help="with one seed: write all that happened to this file")
+    options = parser.parse_args(arguments)
+    first, _, last = options.seeds.partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    if options.trace:
+        result = run_seed(seeds[0], keep_trace=True)
+        Path(options.trace).write_text("\n".join(result.trace or ()) + "\n")
+        return _summarize([result], 0.0)
+    began = time.monotonic()
+    results: list[Result] = []
+    if options.jobs > 1:
+        with ProcessPoolExecutor(options.jobs) as pool:
+            for result in pool.map(run_seed, seeds):
+                results.append(_told(result))
+    else:
+        results.extend(_told(run_seed(seed)) for seed in seeds)
+    return _summarize(results, time.monotonic() - began)
+
+
+def _told(result: Result) -> Result:
+    """Print what failed, when it fails."""
+    if result.violations:
+        _print(f"seed {result.seed} failed; faults: {_counts(result.faults)}")
+        for violation in result.violations[:_SHOWN_VIOLATIONS]:
+            _print("  " + violation.replace("\n", "\n    "))
+        _print(f"  run it again: make simulate SEEDS={result.seed}")
+    return result
+
+
+def _summarize(results: list[Result], took_s: float) -> int:
+    counts: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
+    for result in results:
+        counts.update(result.counts)
+        faults.update(result.faults)
+    failed = [result.seed for result in results if result.violations]
+    virtual_s = sum(result.virtual_s for result in results)
+    _print(f"{len(results)} seeds, {virtual_s:.0f} s of virtual time in {took_s:.1f} s")
+    _print(f"seen: {_counts(counts)}")
+    _print(f"faults: {_counts(faults)}")
+    if len(results) == 1:
+        _print(f"trace: {results[0].trace_lines} lines, hash {results[0].digest}")
+    _print(f"failed: {', '.join(map(str, failed)) or 'none'}")
+    return 1 if failed else 0
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{what} {count}" for what, count in sorted(counts.items())) or "none"
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

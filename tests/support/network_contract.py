@@ -1,0 +1,286 @@
+"""What every `barnabas.base.network.Network` promises, as tests: the real one and the simulated one run the same.
+
+A test class inherits `NetworkContract` and says how to run a coroutine with a network in it.
+"""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Self
+
+import pytest
+
+from barnabas.base.files import FileSlice
+from barnabas.base.network import Connection, Network
+
+LIMIT = 8 * 1024 * 1024
+HOST = "127.0.0.1"
+
+
+class Recorder:
+    """A handler that keeps what it hears."""
+
+    def __init__(self, connection: Connection, *, echo: bool = False) -> None:
+        self.connection = connection
+        self.echo = echo
+        self.frames: list[bytes] = []
+        self.bad: bytes | None = None
+        self.ended: list[Exception | None] = []
+        self.changed = asyncio.Event()
+
+    def frame(self, data: memoryview) -> None:
+        assert not data.readonly
+        self.frames.append(bytes(data))
+        if self.echo:
+            self.connection.send([struct.pack(">i", len(data)), data])
+        self.changed.set()
+
+    def bad_length(self, prefix: bytes) -> None:
+        self.bad = prefix
+        self.connection.close()
+
+    def closed(self, error: Exception | None) -> None:
+        self.ended.append(error)
+        self.changed.set()
+
+    async def until(self, condition) -> None:
+        async with asyncio.timeout(10):
+            while not condition(self):
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class Pair:
+    """A listener that echoes, and a client connected to it."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    async def __aenter__(self) -> Self:
+        self.servers: list[Recorder] = []
+        self.clients: list[Recorder] = []
+
+        def accept(connection: Connection) -> Recorder:
+            self.servers.append(Recorder(connection, echo=True))
+            return self.servers[-1]
+
+        def connected(connection: Connection) -> Recorder:
+            self.clients.append(Recorder(connection))
+            return self.clients[-1]
+
+        self.listener = await self.network.listen(HOST, 0, accept, max_frame_bytes=LIMIT)
+        self.connection = await self.network.connect(
+            HOST, self.listener.port, connected, max_frame_bytes=LIMIT, timeout_ms=5000
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.connection.close()
+        await self.clients[0].until(lambda r: r.ended)
+        await self.listener.close()
+
+
+def framed(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
+def some_bytes(size: int) -> bytes:
+    return Random(size).randbytes(size)
+
+
+class _BytesFile:
+    """A file that has no descriptor."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self.data[offset : offset + size]
+
+    def fileno(self) -> int | None:
+        return None
+
+
+class NetworkContract:
+    """The tests."""
+
+    def run(self, test: Callable[[Network], Awaitable[None]]) -> None:
+        """Run the coroutine with a network."""
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("size", [0, 1, 1000, 70_000, 300_000, 5_000_000, LIMIT])
+    def test_a_frame_of_any_size_comes_back_whole(self, size: int) -> None:
+        """Small and large frames are echoed unchanged, larger than any buffer too."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                payload = some_bytes(size)
+                pair.connection.send([framed(payload)])
+                await pair.clients[0].until(lambda r: r.frames)
+                assert pair.clients[0].frames == [payload]
+
+        self.run(run)
+
+    def test_many_frames_keep_their_order_whatever_their_sizes(self) -> None:
+        """Frames that share a read, or span several, are delivered one by one in the order sent."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                sizes = [3, 100_000, 0, 17, 262_140, 262_144, 5, 1_500_000, 9] * 3
+                payloads = [some_bytes(size) for size in sizes]
+                for payload in payloads:
+                    pair.connection.send([framed(payload)])
+                await pair.clients[0].until(lambda r: len(r.frames) == len(payloads))
+                assert pair.clients[0].frames == payloads
+
+        self.run(run)
+
+    def test_a_file_range_between_buffers_arrives_in_its_place(self) -> None:
+        """Buffers, a small range and a large range leave in the order in which they were given."""
+
+        async def run(network: Network) -> None:
+            data = some_bytes(3_000_000)
+            file = _BytesFile(data)
+            body = b"head" + data[10:110] + b"middle" + data[500:2_500_500] + b"tail"
+            async with Pair(network) as pair:
+                parts = [struct.pack(">i", len(body)), b"head", FileSlice(file, 10, 100), b"middle"]
+                pair.connection.send([*parts, FileSlice(file, 500, 2_500_000), b"tail"])
+                await pair.clients[0].until(lambda r: r.frames)
+                assert pair.clients[0].frames == [body]
+
+        self.run(run)
+
+    def test_a_file_range_that_ends_early_breaks_the_connection(self) -> None:
+        """What was promised in the length cannot be sent: the sender hears an error, and no frame arrives."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                file = _BytesFile(bytes(100))
+                pair.connection.send([struct.pack(">i", 200), FileSlice(file, 0, 200)])
+                await pair.clients[0].until(lambda r: r.ended)
+                assert isinstance(pair.clients[0].ended[0], OSError)
+                assert not any(server.frames for server in pair.servers)
+
+        self.run(run)
+
+    def test_a_client_that_does_not_read_is_not_read_from(self) -> None:
+        """Answers wait up to a bound; when the client reads again, all it asked for comes."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                payload = some_bytes(1_000_000)
+                pair.connection.pause()
+                for _ in range(40):
+                    pair.connection.send([framed(payload)])
+                server = pair.servers
+                while not server or server[0].connection.unsent_bytes <= 1_000_000:  # noqa: ASYNC110  # nobody tells
+                    await asyncio.sleep(0)
+                for _ in range(200):
+                    await asyncio.sleep(0)
+                assert server[0].connection.unsent_bytes < 5_000_000
+                pair.connection.resume()
+                await pair.clients[0].until(lambda r: len(r.frames) == 40)
+
+        self.run(run)
+
+    @pytest.mark.parametrize("length", [-(2**31), -1, LIMIT + 1, 2**31 - 1])
+    def test_a_length_out_of_bounds_is_reported_and_never_allocated(self, length: int) -> None:
+        """The handler sees the four bytes and decides; nothing is read as a frame."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                pair.connection.send([struct.pack(">i", length), b"x" * 100])
+                await pair.clients[0].until(lambda r: r.ended)
+                assert pair.servers[0].bad == struct.pack(">i", length)
+                assert pair.servers[0].frames == []
+
+        self.run(run)
+
+    def test_a_paused_connection_delivers_nothing_until_it_is_resumed(self) -> None:
+        """Frames that had arrived with the one that paused wait, and follow in order."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                pair.connection.send([framed(b"first")])
+                await pair.clients[0].until(lambda r: r.frames)
+                server = pair.servers[0]
+                server.connection.pause()
+                pair.connection.send([framed(b"second"), framed(b"third")])
+                pair.connection.send([framed(b"fourth")])
+                done = asyncio.get_running_loop().create_future()
+                asyncio.get_running_loop().call_later(0.05, done.set_result, None)
+                await done
+                assert server.frames == [b"first"]
+                server.connection.resume()
+                await pair.clients[0].until(lambda r: len(r.frames) == 4)
+                assert pair.clients[0].frames == [b"first", b"second", b"third", b"fourth"]
+
+        self.run(run)
+
+    def test_closing_after_sending_loses_nothing(self) -> None:
+        """What was given to send before the close arrives, then the end."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                pair.connection.send([framed(b"hello")])
+                await pair.clients[0].until(lambda r: r.frames)
+                server = pair.servers[0].connection
+                server.send([framed(bytes(6_000_000))])
+                server.close(after_sending=True)
+                await pair.clients[0].until(lambda r: r.ended)
+                assert [len(frame) for frame in pair.clients[0].frames] == [5, 6_000_000]
+
+        self.run(run)
+
+    def test_a_closed_connection_tells_both_handlers_once_and_later(self) -> None:
+        """``closed`` is never called from within ``close``; a second close and a late send do nothing."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                pair.connection.send([framed(b"hello")])
+                await pair.clients[0].until(lambda r: r.frames)
+                pair.connection.close()
+                assert pair.clients[0].ended == []
+                pair.connection.close()
+                await pair.clients[0].until(lambda r: r.ended)
+                await pair.servers[0].until(lambda r: r.ended)
+                pair.connection.send([framed(b"late")])
+                await asyncio.sleep(0)
+                assert (pair.clients[0].ended, len(pair.servers[0].ended)) == ([None], 1)
+
+        self.run(run)
+
+    def test_both_sides_know_their_addresses(self) -> None:
+        """What is local on one side is the peer on the other."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                pair.connection.send([framed(b"hello")])
+                await pair.clients[0].until(lambda r: r.frames)
+                server = pair.servers[0].connection
+                assert (server.peer, server.local) == (pair.connection.local, pair.connection.peer)
+                assert server.local[1] == pair.listener.port
+
+        self.run(run)
+
+    def test_a_port_without_a_listener_refuses(self) -> None:
+        """The connection fails at once, with the operating system's error; so it is after a listener's close."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                port = pair.listener.port
+            with pytest.raises(ConnectionRefusedError):
+                await network.connect(HOST, port, Recorder, max_frame_bytes=LIMIT, timeout_ms=5000)
+
+        self.run(run)
+
+    def test_a_port_in_use_cannot_be_had_again(self) -> None:
+        """The second listener is refused, the first goes on."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                with pytest.raises(OSError, match="in use"):
+                    await network.listen(HOST, pair.listener.port, Recorder, max_frame_bytes=LIMIT)
+
+        self.run(run)
