@@ -33,7 +33,7 @@ class Dispatcher:
     def __init__(self, node: Node, handlers: Mapping[int, ApiHandler]) -> None:
         self.node = node
         self.handlers = handlers
-        self.connections: set[ClientConnection] = set()
+        self.connections: dict[ClientConnection, None] = {}  # in the order of their coming
         self._by_host: dict[str, int] = {}
 
     def handle(self, request: Request, handler: ApiHandler) -> None:
@@ -79,7 +79,7 @@ class Dispatcher:
         host = connection.peer[0]
         count = self._by_host.get(host, 0) + 1
         self._by_host[host] = count
-        self.connections.add(opened)
+        self.connections[opened] = None
         settings = self.node.settings
         overrides = self.node.connection_caps
         if count > overrides.get(host, settings["max.connections.per.ip"]):
@@ -92,7 +92,7 @@ class Dispatcher:
 
     def forget(self, connection: "ClientConnection") -> None:
         """A connection is closed."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         host = connection.client.host
         count = self._by_host.get(host, 0) - 1
         if count > 0:

@@ -208,6 +208,10 @@ class CoordinationServer:
             )
             self._processor = Processor(database, tracker, limits, now_ms)
             self._listener = await self._listen()
+        except OSError as error:
+            self._storage.close()
+            self._shut_executor()
+            raise BarnabasError(f"the state in {settings['dataDir']} cannot be loaded: {error}") from error
         except BaseException:
             self._storage.close()
             self._shut_executor()
