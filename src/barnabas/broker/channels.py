@@ -61,7 +61,32 @@ class Channels:
             if broker_id not in self._channels and broker_id != self._broker_id:
                 self._channels[broker_id] = _Channel(broker_id, endpoint, self._network, f"broker-{self._broker_id}")
 
-    async def send(self, broker_id: int, message: Any, *, timeout_ms: int | None = None) -> Any:
+    async def version(self, broker_id: int, api_key: int) -> int:
+        """The highest version of an API that both sides know, for callers whose message depends on it.
+
+        Raises `ChannelError`.
+        """
+        if broker_id == self._broker_id:
+            return api(api_key).versions.last
+        channel = self._channels.get(broker_id)
+        if channel is None:
+            raise ChannelError(f"Broker {broker_id} is not known to be alive")
+        try:
+            async with asyncio.timeout(self._request_timeout_ms / 1000):
+                return await channel.version(api_key)
+        except TimeoutError:
+            channel.drop()
+            raise ChannelError(f"Broker {broker_id} did not answer") from None
+
+    def drop(self, broker_id: int) -> None:
+        """Break the connection to a broker: requests under way fail, the next one connects again."""
+        channel = self._channels.get(broker_id)
+        if channel is not None:
+            channel.drop()
+
+    async def send(
+        self, broker_id: int, message: Any, *, timeout_ms: int | None = None, version: int | None = None
+    ) -> Any:
         """Send a request message in the highest version that both sides know, and return the response message.
 
         ``timeout_ms`` is request.timeout.ms unless given. Raises `ChannelError`.
@@ -74,7 +99,7 @@ class Channels:
                 channel = self._channels.get(broker_id)
                 if channel is None:
                     raise ChannelError(f"Broker {broker_id} is not known to be alive")
-                return await channel.send(message)
+                return await channel.send(message, version)
         except TimeoutError:
             channel = self._channels.get(broker_id)
             if channel is not None:
@@ -116,16 +141,25 @@ class _Channel:
         self._connecting = asyncio.Lock()
         self._closed = False
 
-    async def send(self, message: Any) -> Any:
+    async def version(self, api_key: int) -> int:
+        """Connect if need be. Raises `ChannelError`."""
+        async with self._connecting:
+            await self._ensure_connected()
+            return self._version(api_key)
+
+    async def _ensure_connected(self) -> None:
+        if self._closed:
+            raise ChannelError(f"Broker {self._broker_id} is gone")
+        if self._connection is None:
+            await self._connect()
+
+    async def send(self, message: Any, version: int | None = None) -> Any:
         """Raises `ChannelError`."""
         async with self._connecting:
-            if self._closed:
-                raise ChannelError(f"Broker {self._broker_id} is gone")
-            if self._connection is None:
-                await self._connect()
+            await self._ensure_connected()
             if len(self._waiting) >= _MAX_IN_FLIGHT:
                 raise ChannelError(f"Broker {self._broker_id} leaves too many requests without an answer")
-            answer = self._submit(message, self._version(message.API_KEY))
+            answer = self._submit(message, self._version(message.API_KEY) if version is None else version)
         return await answer
 
     async def _connect(self) -> None:

@@ -30,7 +30,9 @@ from barnabas.broker.channels import ChannelError, Channels
 from barnabas.broker.configs import Configs
 from barnabas.broker.controller.runner import Controller, ControllerSettings
 from barnabas.broker.dispatch import ClientConnection, Dispatcher
+from barnabas.broker.fetching import ReplicaFetchers
 from barnabas.broker.groups.service import GroupService
+from barnabas.broker.isr_reports import IsrReports
 from barnabas.broker.metadata import MetadataCache
 from barnabas.broker.node import Node
 from barnabas.broker.parked import Parked
@@ -127,6 +129,7 @@ class BrokerServer:
         await self._listen()
         await self._join_cluster()
         self._upkeep.start()
+        self._isr_reports.start()
         self._started = True
         logger.info("[KafkaServer id=%d] started", self.node.broker_id)
 
@@ -204,6 +207,7 @@ class BrokerServer:
             log_config=node.configs.log_config,
             is_known=lambda name: node.metadata.partition(name) is not None,
             lag_time_max_ms=settings["replica.lag.time.max.ms"],
+            is_alive=lambda broker_id: node.metadata.alive_broker(broker_id) is not None,
         )
         node.configs.on_topic(node.replicas.configure)
         node.configs.on_settings(self._settings_changed)
@@ -215,6 +219,8 @@ class BrokerServer:
         self._dispatcher = Dispatcher(node, load_handlers())
         node.api_versions = advertised(self._dispatcher.handlers)
         node.channels.call_self = self._dispatcher.call
+        self._fetchers = ReplicaFetchers(node, self._network, self._inter_broker_listener)
+        self._isr_reports = IsrReports(node)
         self._upkeep = Upkeep(node, self._dispatcher, self._in_thread)
 
     async def _listen(self) -> None:
@@ -366,6 +372,7 @@ class BrokerServer:
             for connection in tuple(self._dispatcher.connections):
                 connection.close()
             self._upkeep.stop()
+            await self._fetchers.close()
         for name in ("groups", "controller", "channels"):
             part = getattr(node, name, None)
             if part is not None:

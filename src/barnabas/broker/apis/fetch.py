@@ -113,6 +113,7 @@ class _Fetch:
         "_node",
         "_offsets",
         "_only_leader",
+        "_replica_epoch",
         "_replica_id",
         "_request",
         "_told_followers",
@@ -124,6 +125,8 @@ class _Fetch:
         self._request = request
         self._context = context
         self._replica_id = replica_id
+        state = message.replica_state
+        self._replica_epoch = -1 if state is None else state.replica_epoch
         self._max_bytes = min(message.max_bytes, node.settings["fetch.max.bytes"])
         self._min_bytes = min(message.min_bytes, self._max_bytes)
         follower = replica_id >= 0
@@ -201,7 +204,10 @@ class _Fetch:
                 wanted.fetch_offset,
                 wanted.follower_log_start_offset,
                 node.clock.wall_ms(),
+                self._replica_epoch,
             )
+            # What this very fetch committed, the follower learns at once.
+            answer.high_watermark = node.replicas.partition(name).log.high_watermark
         return answer, found.size_bytes
 
     def park(self) -> None:

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.parked import Parked, Waiter
-from barnabas.broker.replication.partition import Leader, Partition, StateChange
+from barnabas.broker.replication.isr import IsrChanges
+from barnabas.broker.replication.partition import Leader, Partition, StateChange, anyone
 from barnabas.log.log_dirs import LogDirs
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
 from barnabas.log.producer_state import AbortedTransaction
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.alter_partition import AlterPartitionResponse
 
 __all__ = ["AppendInfo", "Isolation", "LeadershipOutcome", "ReadResult", "ReplicaManager"]
 
@@ -59,6 +61,8 @@ class LeadershipOutcome:
     lost: list[Partition] = field(default_factory=list)
     following: list[Partition] = field(default_factory=list)
     """Followers that must fetch in a new epoch."""
+    stopped: list[TopicPartition] = field(default_factory=list)
+    """Partitions that this broker is to serve and to copy no longer."""
 
 
 class ReplicaManager:
@@ -73,9 +77,12 @@ class ReplicaManager:
         log_config: Callable[[str], LogConfig],
         is_known: Callable[[TopicPartition], bool],
         lag_time_max_ms: int,
+        is_alive: Callable[[int], bool] = anyone,
+        isr_changes: IsrChanges | None = None,
     ) -> None:
         """``log_config`` gives a topic's log configuration, asked for when a replica's log is made; ``is_known`` whether
-        the metadata has a partition."""
+        the metadata has a partition, ``is_alive`` whether it has a broker. ``isr_changes`` takes the in-sync sets that
+        we ask for."""
         self.broker_id = broker_id
         self.controller_epoch = -1
         self._log_dirs = log_dirs
@@ -85,6 +92,9 @@ class ReplicaManager:
         self._lag_time_max_ms = lag_time_max_ms
         self._partitions: dict[TopicPartition, Partition] = {}
         self._on_leadership: list[LeadershipCallback] = []
+        self._on_roles: list[Callable[[LeadershipOutcome], None]] = []
+        self._is_alive = is_alive
+        self.isr_changes = isr_changes or IsrChanges(broker_id)
 
     # Looking up
 
@@ -115,6 +125,10 @@ class ReplicaManager:
     def on_leadership(self, callback: LeadershipCallback) -> None:
         """Have ``callback(gained, lost)`` called after each request of the controller that changed who leads."""
         self._on_leadership.append(callback)
+
+    def on_roles(self, callback: Callable[["LeadershipOutcome"], None]) -> None:
+        """Have ``callback`` called with the outcome of each request of the controller."""
+        self._on_roles.append(callback)
 
     def configure(self, topic: str, config: LogConfig) -> None:
         """A topic's configuration changed."""
@@ -154,7 +168,7 @@ class ReplicaManager:
         )
         if info.last_offset - log.recovery_point >= log.config.flush_messages - 1:
             log.flush(now_ms)
-        partition.advance_high_watermark(now_ms, self._lag_time_max_ms)
+        self._advance(partition, now_ms)
         self._parked.changed(name)
         return info
 
@@ -241,7 +255,13 @@ class ReplicaManager:
         return result
 
     def follower_fetched(
-        self, name: TopicPartition, replica_id: int, offset: int, log_start_offset: int, now_ms: int
+        self,
+        name: TopicPartition,
+        replica_id: int,
+        offset: int,
+        log_start_offset: int,
+        now_ms: int,
+        broker_epoch: int = -1,
     ) -> None:
         """Note how far a follower has come, and raise the high watermark if that allows it."""
         partition = self._partitions.get(name)
@@ -250,9 +270,43 @@ class ReplicaManager:
         follower = partition.role.followers.get(replica_id)
         if follower is None:
             return
-        follower.fetched(offset, log_start_offset, partition.log.log_end_offset, now_ms)
-        partition.advance_high_watermark(now_ms, self._lag_time_max_ms)
-        self._parked.changed(name)
+        log = partition.log
+        news = follower.log_start_offset != log_start_offset
+        follower.broker_epoch = broker_epoch
+        follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms)
+        role = partition.role
+        if role.can_join(replica_id, log.high_watermark) and self._is_alive(replica_id):
+            self.isr_changes.ask(partition, role.isr | {replica_id})
+        if self._advance(partition, now_ms) or news:
+            self._parked.changed(name)
+
+    def _advance(self, partition: Partition, now_ms: int) -> bool:
+        return partition.advance_high_watermark(now_ms, self._lag_time_max_ms, self._is_alive)
+
+    def shrink_isrs(self, now_ms: int) -> None:
+        """Ask to leave out followers that were not caught up for replica.lag.time.max.ms; call it every half of that."""
+        for partition in self._partitions.values():
+            role = partition.role
+            if type(role) is Leader and len(role.isr) > 1 and role.pending_isr is None and not partition.offline:
+                lagging = role.lagging(partition.log.log_end_offset, now_ms, self._lag_time_max_ms)
+                if lagging:
+                    logger.info(
+                        "Shrinking ISR of %s from %s to %s",
+                        partition.name,
+                        sorted(role.isr),
+                        sorted(role.isr - lagging),
+                    )
+                    self.isr_changes.ask(partition, role.isr - lagging)
+
+    def isr_answered(self, response: AlterPartitionResponse, version: int, now_ms: int) -> bool:
+        """The controller answered what `isr_changes` asked; False when it must be asked again after a pause."""
+        confirmed = self.isr_changes.answered(response, version)
+        if confirmed is None:
+            return False
+        for partition in confirmed:
+            self._advance(partition, now_ms)
+            self._parked.changed(partition.name)
+        return not self.isr_changes.must_pause
 
     def check_follower(self, name: TopicPartition, replica_id: int, leader_epoch: int) -> None:
         """Turn away a follower that is not among the replicas (as far as this leader epoch goes)."""
@@ -340,7 +394,7 @@ class ReplicaManager:
         if change.leader == self.broker_id:
             if partition.lead(change, now_ms):
                 outcome.gained.append(partition)
-            partition.advance_high_watermark(now_ms, self._lag_time_max_ms)
+            self._advance(partition, now_ms)
         elif partition.follow(change):
             outcome.following.append(partition)
             if led:
@@ -363,17 +417,22 @@ class ReplicaManager:
                 outcome.lost.append(partition)
         if delete:
             self._partitions.pop(name, None)
+            outcome.stopped.append(name)
             try:
                 self._log_dirs.delete(name, now_ms)
             except KafkaError as error:
                 logger.error("The log of %s cannot be deleted: %s", name, error)
                 self._parked.changed(name)
                 return error.code
+        elif partition is not None:
+            outcome.stopped.append(name)
         self._parked.changed(name)
         return ErrorCode.NONE
 
     def announce(self, outcome: LeadershipOutcome) -> None:
-        """Tell those who asked with `on_leadership`."""
+        """Tell those who asked with `on_leadership` and `on_roles`."""
+        for told in self._on_roles:
+            told(outcome)
         if outcome.gained or outcome.lost:
             for callback in self._on_leadership:
                 callback(outcome.gained, outcome.lost)

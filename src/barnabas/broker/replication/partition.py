@@ -13,6 +13,7 @@ the followers that are caught up and will be let in. It never falls while a lead
 log end offset.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnabas.base.ids import NO_BROKER, TopicPartition, Uuid
@@ -22,6 +23,11 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 __all__ = ["Follower", "FollowerProgress", "Leader", "Partition", "StateChange"]
 
 NO_EPOCH = -1
+
+
+def anyone(_: int) -> bool:
+    """All brokers are alive."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,11 @@ class FollowerProgress:
         self.last_fetch_leader_end_offset = leader_end_offset
         self.last_fetch_ms = now_ms
 
+    def begin_epoch(self, *, in_sync: bool, leader_end_offset: int, now_ms: int) -> None:
+        """The same leader goes on in a new epoch: what the follower has stays known, its punctuality starts anew."""
+        self.last_caught_up_ms = self.last_fetch_ms = now_ms if in_sync else 0
+        self.last_fetch_leader_end_offset = leader_end_offset
+
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
 
@@ -84,14 +95,32 @@ class Leader:
         """Everyone who is in the set or may be in a moment: acknowledging waits for all of these."""
         return self.isr | self.pending_isr if self.pending_isr else self.isr
 
-    def committable_offset(self, log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> int:
+    def can_join(self, broker_id: int, high_watermark: int) -> bool:
+        """Whether a follower has all that is committed, and all from before our epoch, and is not in sync yet."""
+        if self.pending_isr is not None or broker_id in self.isr:
+            return False
+        end = self.followers[broker_id].log_end_offset
+        return end >= high_watermark and end >= self.epoch_start_offset
+
+    def lagging(self, log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> frozenset[int]:
+        """Members of the ISR that were not caught up for too long."""
+        return frozenset(
+            broker_id
+            for broker_id, follower in self.followers.items()
+            if broker_id in self.isr and not follower.is_caught_up(log_end_offset, now_ms, lag_time_max_ms)
+        )
+
+    def committable_offset(
+        self, log_end_offset: int, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = anyone
+    ) -> int:
         """How far every replica that counts has the log."""
         lowest = log_end_offset
         if self.followers:
             in_sync = self.maximal_isr
             for broker_id, follower in self.followers.items():
                 if follower.log_end_offset < lowest and (
-                    broker_id in in_sync or follower.is_caught_up(log_end_offset, now_ms, lag_time_max_ms)
+                    broker_id in in_sync
+                    or (follower.is_caught_up(log_end_offset, now_ms, lag_time_max_ms) and is_alive(broker_id))
                 ):
                     lowest = follower.log_end_offset
         return lowest
@@ -167,6 +196,7 @@ class Partition:
         new_epoch = change.leader_epoch > self.leader_epoch
         self._note(change)
         isr = frozenset(change.isr)
+        followers: dict[int, FollowerProgress] = {}
         if isinstance(before, Leader) and not new_epoch:
             before.isr = isr
             before.pending_isr = None
@@ -175,12 +205,17 @@ class Partition:
             start_offset = self.log.log_end_offset
             self.log.assign_epoch(change.leader_epoch, start_offset)
             role = Leader(start_offset, isr)
-        known = role.followers
-        role.followers = {
-            broker_id: known.get(broker_id) or FollowerProgress(last_caught_up_ms=now_ms if broker_id in isr else 0)
-            for broker_id in change.replicas
-            if broker_id != self.broker_id
-        }
+        known = before.followers if isinstance(before, Leader) else {}
+        for broker_id in change.replicas:
+            if broker_id == self.broker_id:
+                continue
+            progress = known.get(broker_id)
+            if progress is None:
+                progress = FollowerProgress(last_caught_up_ms=now_ms if broker_id in isr else 0)
+            elif new_epoch:
+                progress.begin_epoch(in_sync=broker_id in isr, leader_end_offset=self.log.log_end_offset, now_ms=now_ms)
+            followers[broker_id] = progress
+        role.followers = followers
         self.role = role
         return not isinstance(before, Leader)
 
@@ -229,7 +264,9 @@ class Partition:
 
     # The high watermark
 
-    def advance_high_watermark(self, now_ms: int, lag_time_max_ms: int) -> bool:
+    def advance_high_watermark(
+        self, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = anyone
+    ) -> bool:
         """Raise the high watermark as far as the in-sync replicas allow; True when it moved. Leaders only."""
         role = self.role
         log = self.log
@@ -239,7 +276,7 @@ class Partition:
         if role.followers:
             if len(role.isr) < min(log.config.min_insync_replicas, len(self.replicas)):
                 return False
-            end = role.committable_offset(end, now_ms, lag_time_max_ms)
+            end = role.committable_offset(end, now_ms, lag_time_max_ms, is_alive)
         if end <= log.high_watermark:
             return False
         log.update_high_watermark(end)

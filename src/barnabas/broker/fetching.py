@@ -1,0 +1,229 @@
+"""The network half of following: one loop for each broker that leads partitions of ours.
+
+A loop has a connection of its own (a fetch that is parked at the leader would hold up other requests) and one fetch
+under way, for all partitions that are led there. What to ask and what to make of the answer is `replication.fetcher`'s.
+When partitions come to a loop whose fetch is parked, the connection is broken and the next fetch has them all:
+otherwise the first record of a new topic, and every election, would wait for replica.fetch.wait.max.ms.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from barnabas.base.ids import TopicPartition
+from barnabas.base.network import Network
+from barnabas.broker.channels import ChannelError, Channels
+from barnabas.broker.node import Node
+from barnabas.broker.replication.fetcher import EARLIEST, LATEST, TOPIC_IDS_VERSION, Fetcher, FetchLimits
+from barnabas.broker.replication.manager import LeadershipOutcome
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import KafkaError
+
+__all__ = ["ReplicaFetchers"]
+
+logger = logging.getLogger(__name__)
+
+_FIRST_BACKOFF_S = 0.02
+_LEAST_WAIT_MS = 5
+_INTERRUPT_EVERY_S = 0.05
+_LIST_OFFSETS_VERSION = 7
+
+
+class ReplicaFetchers:
+    """All that this broker copies. Made and closed by the server."""
+
+    def __init__(self, node: Node, network: Network, listener: str) -> None:
+        """``listener`` is the name of the listener that brokers use among themselves."""
+        self._node = node
+        self._listener = listener
+        settings = node.settings
+        self._limits = FetchLimits(
+            partition_bytes=settings["replica.fetch.max.bytes"],
+            response_bytes=settings["replica.fetch.response.max.bytes"],
+            min_bytes=settings["replica.fetch.min.bytes"],
+            wait_ms=settings["replica.fetch.wait.max.ms"],
+            backoff_ms=settings["replica.fetch.backoff.ms"],
+        )
+        self._channels = Channels(
+            node.broker_id,
+            network,
+            request_timeout_ms=max(settings["replica.socket.timeout.ms"], self._limits.wait_ms + 1000),
+        )
+        self._loops: dict[int, _SourceLoop] = {}
+        self._sources: dict[TopicPartition, int] = {}
+        self._closed = False
+        node.replicas.on_roles(self._roles_changed)
+        node.metadata.on_update(self._brokers_changed)
+
+    def _roles_changed(self, outcome: LeadershipOutcome) -> None:
+        if self._closed:
+            return
+        for name in outcome.stopped:
+            self._leave(name)
+        for partition in outcome.gained:
+            self._leave(partition.name)
+        touched = set()
+        for partition in outcome.following:
+            name, source = partition.name, partition.leader_id
+            if self._sources.get(name, source) != source:
+                self._leave(name)
+            if source < 0:
+                self._leave(name)
+                continue
+            self._sources[name] = source
+            loop = self._loops.get(source)
+            if loop is None:
+                loop = self._loops[source] = _SourceLoop(self._node, source, self._channels, self._fetcher())
+            loop.fetcher.follow(partition)
+            touched.add(loop)
+        for loop in touched:
+            loop.interrupt()
+
+    def _leave(self, name: TopicPartition) -> None:
+        source = self._sources.pop(name, None)
+        if source is not None:
+            self._loops[source].fetcher.unfollow(name)
+
+    def _fetcher(self) -> Fetcher:
+        node = self._node
+        return Fetcher(
+            node.broker_id,
+            self._limits,
+            lambda name, offset: node.log_dirs.truncate({name: offset}),
+            node.parked.changed,
+        )
+
+    def _brokers_changed(self, *_: object) -> None:
+        if self._closed:
+            return
+        self._channels.set_brokers(
+            {
+                broker.broker_id: (endpoint.host, endpoint.port)
+                for broker in self._node.metadata.alive_brokers()
+                if (endpoint := broker.endpoint(self._listener)) is not None
+            }
+        )
+        for loop in self._loops.values():
+            loop.retry()
+
+    async def close(self) -> None:
+        """Copy no more."""
+        self._closed = True
+        for loop in self._loops.values():
+            await loop.close()
+        self._channels.close()
+
+
+class _SourceLoop:
+    """Asks one broker, again and again."""
+
+    def __init__(self, node: Node, source: int, channels: Channels, fetcher: Fetcher) -> None:
+        self.fetcher = fetcher
+        self._node = node
+        self._source = source
+        self._channels = channels
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._backoff_s = 0.0
+        self._is_fetching = False
+        self._was_interrupted = False
+        self._last_interrupt_s = 0.0
+        self._interrupt_timer: asyncio.TimerHandle | None = None
+        self._task = self._loop.create_task(self._run())
+
+    def interrupt(self) -> None:
+        """There is something new to ask for."""
+        self._news.set()
+        if not self._is_fetching or self._interrupt_timer is not None:
+            return
+        wait_s = max(self._last_interrupt_s + _INTERRUPT_EVERY_S - self._loop.time(), 0)
+        self._interrupt_timer = self._loop.call_later(wait_s, self._break)
+
+    def _break(self) -> None:
+        self._interrupt_timer = None
+        if self._is_fetching:
+            self._last_interrupt_s = self._loop.time()
+            self._was_interrupted = True
+            self._channels.drop(self._source)
+
+    def retry(self) -> None:
+        """The source may be reachable now."""
+        if self._backoff_s:
+            self._news.set()
+
+    async def close(self) -> None:
+        if self._interrupt_timer is not None:
+            self._interrupt_timer.cancel()
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        fetcher, clock = self.fetcher, self._node.clock
+        while True:
+            self._news.clear()
+            due_ms = fetcher.wake(clock.monotonic_ms())
+            try:
+                if fetcher.wants_offsets:
+                    await self._locate()
+                if fetcher.wants_fetch:
+                    await self._fetch(due_ms)
+                else:
+                    await self._wait(None if due_ms is None else due_ms / 1000)
+                self._backoff_s = 0.0
+            except (ChannelError, KafkaError) as error:
+                await self._failed(error)
+            except Exception:
+                logger.exception("Copying from broker %d failed and begins anew", self._source)
+                await self._failed(None)
+
+    async def _failed(self, error: Exception | None) -> None:
+        self.fetcher.failed()
+        if self._was_interrupted:
+            self._was_interrupted = False
+            return
+        logger.log(
+            logging.INFO if not self._backoff_s else logging.DEBUG,
+            "Cannot copy from broker %d: %s",
+            self._source,
+            error,
+        )
+        most_s = max(self._node.settings["replica.fetch.backoff.ms"] / 1000, _FIRST_BACKOFF_S)
+        self._backoff_s = min(max(2 * self._backoff_s, _FIRST_BACKOFF_S), most_s)
+        await self._wait(self._backoff_s)
+
+    async def _wait(self, timeout_s: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+
+    async def _fetch(self, due_ms: int | None) -> None:
+        node, fetcher = self._node, self.fetcher
+        version = await self._channels.version(self._source, ApiKey.FETCH)
+        if version >= TOPIC_IDS_VERSION and not fetcher.has_topic_ids:
+            version = TOPIC_IDS_VERSION - 1
+        if not fetcher.wants_fetch:
+            return
+        wait_ms = 1 << 30 if due_ms is None else max(due_ms, _LEAST_WAIT_MS)
+        request = fetcher.request(version, node.broker_epoch, wait_ms)
+        self._is_fetching = True
+        self._was_interrupted = False
+        try:
+            response = await self._channels.send(self._source, request, version=version)
+        finally:
+            self._is_fetching = False
+        clock = node.clock
+        if not fetcher.answered(response, version, clock.monotonic_ms(), clock.wall_ms()):
+            logger.debug("Broker %d knows our fetch session no longer", self._source)
+
+    async def _locate(self) -> None:
+        fetcher, clock = self.fetcher, self._node.clock
+        version = min(await self._channels.version(self._source, ApiKey.LIST_OFFSETS), _LIST_OFFSETS_VERSION)
+        try:
+            for timestamp in (EARLIEST, LATEST):
+                request = fetcher.offsets_request(timestamp)
+                response = await self._channels.send(self._source, request, version=version)
+                fetcher.offsets_answered(timestamp, response, clock.monotonic_ms())
+        except ChannelError:
+            fetcher.offsets_failed(clock.monotonic_ms())
+            raise

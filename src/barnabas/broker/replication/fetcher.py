@@ -1,0 +1,430 @@
+"""What a broker copies from one other broker: every partition that it follows there, in one fetch at a time.
+
+Each partition goes through these states::
+
+    FETCHING -> LOCATING     the leader's log does not hold our offset: ask where it begins and ends
+    FETCHING, LOCATING -> DELAYED -> FETCHING    an error that may pass: the back-off, then again
+    FETCHING -> WAITING      the leader is in a later epoch than ours (only LeaderAndIsr can help), or our disk failed
+
+A fetch names the epoch of our last record; a leader whose log parted from ours there says where (KIP-595), we cut, and
+the next fetch goes on from the new end. So no record is ever appended after one that the leader does not have, and
+nothing is cut that it does have. The high watermark comes with each answer and is kept within our own log.
+
+A `Fetcher` decides and touches logs, never the network: `request` and `offsets_request` say what to send, `answered`,
+`offsets_answered` and `failed` take what came of it. News of roles come in between (`follow`, `unfollow`); an answer to
+what was asked before such a change is not applied, for each partition remembers what it asked.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from barnabas.base.files import Buffer, FileSlice
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.broker.replication.fetch_session import FollowerSession
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.truncation import truncation_for
+from barnabas.log.partition_log import UnexpectedOffsetError
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from barnabas.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+__all__ = ["FetchLimits", "Fetcher", "Replicating"]
+
+logger = logging.getLogger(__name__)
+
+TOPIC_IDS_VERSION = 13
+REPLICA_STATE_VERSION = 15
+LATEST, EARLIEST = -1, -2
+_NOTHING = -1
+_FIRST_BACKOFF_MS = 20  # right after an election a follower often hears of it before the leader does
+
+
+class Replicating(Enum):
+    """What a followed partition is doing."""
+
+    FETCHING = "fetching"
+    LOCATING = "locating"
+    DELAYED = "delayed"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """The broker's settings for its followers."""
+
+    partition_bytes: int
+    response_bytes: int
+    min_bytes: int
+    wait_ms: int
+    backoff_ms: int
+
+
+class _Followed:
+    """One partition that is copied, in one leader epoch."""
+
+    __slots__ = (
+        "asked_offset",
+        "backoff_ms",
+        "last_epoch",
+        "leader_epoch",
+        "leader_start",
+        "partition",
+        "state",
+        "until_ms",
+    )
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.last_epoch = partition.log.latest_epoch
+        self.state = Replicating.FETCHING
+        self.backoff_ms = 0
+        self.until_ms = 0
+        self.asked_offset = _NOTHING
+        """The offset of the fetch under way."""
+        self.leader_start = _NOTHING
+        """Where the leader's log begins, while we are locating."""
+
+
+class Fetcher:
+    """All that this broker copies from one source."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        limits: FetchLimits,
+        truncate: Callable[[TopicPartition, int], None],
+        changed: Callable[[TopicPartition], None],
+    ) -> None:
+        """``truncate`` cuts a log and notes it on disk; ``changed`` wakes those who wait for a partition."""
+        self._broker_id = broker_id
+        self._limits = limits
+        self._truncate = truncate
+        self._changed = changed
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._active: dict[TopicPartition, _Followed] = {}  # FETCHING
+        self._moved: dict[TopicPartition, None] = {}  # active ones whose offset the session does not know
+        self._left: dict[TopicPartition, Uuid] = {}  # no longer active, and perhaps in the session
+        self._delayed: dict[TopicPartition, _Followed] = {}
+        self._locating: dict[TopicPartition, _Followed] = {}
+        self._ids: dict[TopicPartition, Uuid] = {}
+        self._names: dict[Uuid, str] = {}
+        self._session: FollowerSession[TopicPartition] = FollowerSession()
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._followed
+
+    def state_of(self, name: TopicPartition) -> Replicating:
+        """What a followed partition is doing."""
+        return self._followed[name].state
+
+    # Roles
+
+    def follow(self, partition: Partition) -> None:
+        """Copy a partition in its present leader epoch.
+
+        A log without any epoch holds records that cannot be compared: it goes back to its high watermark.
+        """
+        name = partition.name
+        self.unfollow(name)
+        if self._ids.get(name, partition.topic_id) != partition.topic_id:
+            self._session.lost()  # the other side knows the partition by the id of a topic that was deleted
+        log = partition.log
+        if log.latest_epoch < 0 and log.log_end_offset > log.high_watermark:
+            self._truncate(name, log.high_watermark)
+        followed = self._followed[name] = _Followed(partition)
+        self._ids[name] = partition.topic_id
+        self._names[partition.topic_id] = name.topic
+        self._activate(name, followed)
+
+    def unfollow(self, name: TopicPartition) -> None:
+        """Copy a partition no longer."""
+        followed = self._followed.pop(name, None)
+        if followed is not None:
+            self._deactivate(name)
+            self._delayed.pop(name, None)
+            self._locating.pop(name, None)
+
+    def _activate(self, name: TopicPartition, followed: _Followed) -> None:
+        followed.state = Replicating.FETCHING
+        followed.last_epoch = followed.partition.log.latest_epoch
+        self._active[name] = followed
+        self._moved[name] = None
+        self._left.pop(name, None)
+
+    def _deactivate(self, name: TopicPartition) -> None:
+        if self._active.pop(name, None) is not None:
+            self._moved.pop(name, None)
+            self._left[name] = self._ids[name]
+
+    def _delay(self, name: TopicPartition, followed: _Followed, now_ms: int) -> None:
+        self._deactivate(name)
+        self._locating.pop(name, None)
+        followed.state = Replicating.DELAYED
+        followed.backoff_ms = min(max(2 * followed.backoff_ms, _FIRST_BACKOFF_MS), self._limits.backoff_ms)
+        followed.until_ms = now_ms + followed.backoff_ms
+        self._delayed[name] = followed
+
+    def _suspend(self, name: TopicPartition, followed: _Followed) -> None:
+        """Until the controller says something new about the partition."""
+        self._deactivate(name)
+        self._locating.pop(name, None)
+        followed.state = Replicating.WAITING
+
+    # Time
+
+    def wake(self, now_ms: int) -> int | None:
+        """Bring back what was delayed long enough; how long until the next is due (None: nothing is delayed)."""
+        next_ms = None
+        for name, followed in tuple(self._delayed.items()):
+            if followed.until_ms <= now_ms:
+                del self._delayed[name]
+                self._activate(name, followed)
+            else:
+                wait_ms = followed.until_ms - now_ms
+                next_ms = wait_ms if next_ms is None else min(next_ms, wait_ms)
+        return next_ms
+
+    # Fetching
+
+    @property
+    def wants_fetch(self) -> bool:
+        return bool(self._active)
+
+    @property
+    def wants_offsets(self) -> bool:
+        return bool(self._locating)
+
+    @property
+    def has_topic_ids(self) -> bool:
+        """Whether every partition's topic id is known, as `request` from version 13 on needs."""
+        return all(self._ids[name] != ZERO_UUID for name in self._active)
+
+    def request(self, version: int, broker_epoch: int, wait_ms: int) -> FetchRequest:
+        """The next fetch, parked there for ``wait_ms`` at most. One call of `answered` or `failed` follows."""
+        limits = self._limits
+        step = self._session.next(self._active, self._moved, self._left)
+        topics: dict[str, FetchTopic] = {}
+        for name in step.ask:
+            followed = self._active[name]
+            log = followed.partition.log
+            followed.asked_offset = log.log_end_offset
+            topic = topics.get(name.topic)
+            if topic is None:
+                topic = topics[name.topic] = FetchTopic(topic=name.topic, topic_id=self._ids[name], partitions=[])
+            topic.partitions.append(
+                FetchPartition(
+                    partition=name.partition,
+                    current_leader_epoch=followed.leader_epoch,
+                    fetch_offset=followed.asked_offset,
+                    last_fetched_epoch=followed.last_epoch,
+                    log_start_offset=log.log_start_offset,
+                    partition_max_bytes=limits.partition_bytes,
+                )
+            )
+        forgotten: dict[str, ForgottenTopic] = {}
+        for name in step.forget:
+            if name.topic not in forgotten:
+                forgotten[name.topic] = ForgottenTopic(topic=name.topic, topic_id=self._left[name], partitions=[])
+            forgotten[name.topic].partitions.append(name.partition)
+        self._moved.clear()
+        self._left.clear()
+        request = FetchRequest(
+            max_wait_ms=min(limits.wait_ms, wait_ms),
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.response_bytes,
+            session_id=step.session_id,
+            session_epoch=step.epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+        if version >= REPLICA_STATE_VERSION:
+            request.replica_state = ReplicaState(replica_id=self._broker_id, replica_epoch=broker_epoch)
+        else:
+            request.replica_id = self._broker_id
+        return request
+
+    def answered(self, response: FetchResponse, version: int, now_ms: int, wall_ms: int) -> bool:
+        """Append what came. False when the source refused the session: the next request goes without it."""
+        if not self._session.answered(response.session_id, response.error_code):
+            return False
+        for topic in response.responses:
+            topic_name = self._names.get(topic.topic_id) if version >= TOPIC_IDS_VERSION else topic.topic
+            if topic_name is None:
+                self._session.lost()  # it still has what we never asked for, or forgot
+                continue
+            for data in topic.partitions:
+                name = TopicPartition(topic_name, data.partition_index)
+                followed = self._active.get(name)
+                if followed is None or followed.asked_offset != followed.partition.log.log_end_offset:
+                    continue  # its role changed since we asked
+                if data.error_code:
+                    self._refused(name, followed, ErrorCode(data.error_code), now_ms)
+                else:
+                    self._take(name, followed, data, now_ms, wall_ms)
+        return True
+
+    def failed(self) -> None:
+        """No answer came: the session's state is unknown, the partitions stay as they are."""
+        self._session.lost()
+
+    def _take(self, name: TopicPartition, followed: _Followed, data: PartitionData, now_ms: int, wall_ms: int) -> None:
+        log = followed.partition.log
+        followed.backoff_ms = 0
+        try:
+            diverging = data.diverging_epoch
+            if diverging is not None and diverging.epoch >= 0:
+                self._cut(name, followed, diverging.epoch, diverging.end_offset)
+                return
+            records = data.records
+            if records is not None and len(records):
+                followed.last_epoch = _append(followed.partition, _bytes(records), wall_ms)
+                self._moved[name] = None
+            before = log.high_watermark, log.log_start_offset
+            log.update_high_watermark(data.high_watermark)
+            if data.log_start_offset > log.log_start_offset:
+                log.raise_start(min(data.log_start_offset, log.high_watermark))
+                self._moved[name] = None
+            if before != (log.high_watermark, log.log_start_offset):
+                self._changed(name)
+        except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                logger.error("Partition %s is followed no longer: %s", name, error)
+                self._suspend(name, followed)
+            else:
+                logger.error("Partition %s: what the leader sent cannot be appended: %s", name, error)
+                self._delay(name, followed, now_ms)
+        except UnexpectedOffsetError as error:
+            logger.error("Partition %s is asked for anew: %s", name, error)
+            self._delay(name, followed, now_ms)
+
+    def _cut(self, name: TopicPartition, followed: _Followed, epoch: int, end_offset: int) -> None:
+        log = followed.partition.log
+        offset, _ = truncation_for(log, epoch, end_offset)
+        if offset < log.high_watermark:
+            logger.warning("Truncating %s to offset %d below high watermark %d", name, offset, log.high_watermark)
+        else:
+            logger.info("Truncating %s to offset %d, where its log left the leader's", name, offset)
+        self._truncate(name, offset)
+        followed.last_epoch = log.latest_epoch
+        self._moved[name] = None
+        self._changed(name)
+
+    def _refused(self, name: TopicPartition, followed: _Followed, code: ErrorCode, now_ms: int) -> None:
+        match code:
+            case ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._deactivate(name)
+                followed.state = Replicating.LOCATING
+                followed.leader_start = _NOTHING
+                self._locating[name] = followed
+            case ErrorCode.FENCED_LEADER_EPOCH:
+                logger.info(
+                    "Partition %s has a later leader epoch than %d: waiting for it", name, followed.leader_epoch
+                )
+                self._suspend(name, followed)
+            case _:
+                # The leader does not know yet that it leads, or no longer does: the controller's word is under way.
+                logger.debug("Partition %s cannot be fetched: %s", name, code.name)
+                self._delay(name, followed, now_ms)
+
+    # Locating
+
+    def offsets_request(self, timestamp: int) -> ListOffsetsRequest:
+        """Where the leaders' logs end (`LATEST`) or begin (`EARLIEST`); ask in the reverse order of these two."""
+        topics: dict[str, ListOffsetsTopic] = {}
+        for name, followed in self._locating.items():
+            topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic, partitions=[]))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=name.partition, current_leader_epoch=followed.leader_epoch, timestamp=timestamp
+                )
+            )
+        return ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
+
+    def offsets_answered(self, timestamp: int, response: ListOffsetsResponse, now_ms: int) -> None:
+        """With the leader's start noted before and its end here, go where fetching can go on."""
+        for topic in response.topics:
+            for data in topic.partitions:
+                name = TopicPartition(topic.name, data.partition_index)
+                followed = self._locating.get(name)
+                if followed is None:
+                    continue
+                if data.error_code:
+                    if data.error_code == ErrorCode.FENCED_LEADER_EPOCH:
+                        self._suspend(name, followed)
+                    else:
+                        self._delay(name, followed, now_ms)
+                elif timestamp == EARLIEST:
+                    followed.leader_start = data.offset
+                elif followed.leader_start != _NOTHING:
+                    self._relocate(name, followed, data.offset)
+
+    def offsets_failed(self, now_ms: int) -> None:
+        """No answer came: later again."""
+        for name, followed in tuple(self._locating.items()):
+            self._delay(name, followed, now_ms)
+
+    def _relocate(self, name: TopicPartition, followed: _Followed, leader_end: int) -> None:
+        """A leader that ends before us lost records, or was elected out of sync: cut. One that begins after: start there."""
+        log = followed.partition.log
+        self._locating.pop(name)
+        try:
+            if leader_end < log.log_end_offset:
+                logger.warning("Truncating %s from %d to the leader's end %d", name, log.log_end_offset, leader_end)
+                self._truncate(name, leader_end)
+                if followed.leader_start > log.log_end_offset or leader_end < log.log_start_offset:
+                    log.truncate_fully_and_start_at(max(followed.leader_start, 0))
+            elif followed.leader_start > log.log_end_offset:
+                logger.warning("Restarting %s at the leader's start %d", name, followed.leader_start)
+                log.truncate_fully_and_start_at(followed.leader_start)
+        except KafkaError as error:
+            logger.error("Partition %s is followed no longer: %s", name, error)
+            self._suspend(name, followed)
+            return
+        self._changed(name)
+        self._activate(name, followed)
+
+    def names(self) -> Iterable[TopicPartition]:
+        """Everything that is followed."""
+        return self._followed.keys()
+
+
+def _bytes(records: "Buffer | FileSlice") -> Buffer:
+    return records.read() if isinstance(records, FileSlice) else records
+
+
+def _append(partition: Partition, records: Buffer, wall_ms: int) -> int:
+    """Append a leader's batches; returns the epoch of the last. Raises `KafkaError`, `UnexpectedOffsetError`."""
+    log = partition.log
+    try:
+        info = log.append_as_follower(records, now_ms=wall_ms)
+    except UnexpectedOffsetError as error:
+        # An empty log may have to begin inside a batch, where the leader's start was moved to: it takes the batch whole.
+        if (
+            log.log_start_offset != log.log_end_offset
+            or not error.first_offset < log.log_end_offset <= error.last_offset
+        ):
+            raise
+        log.truncate_fully_and_start_at(error.first_offset)
+        info = log.append_as_follower(records, now_ms=wall_ms)
+    if info.last_offset < info.first_offset or info.first_offset < 0:
+        return log.latest_epoch
+    return info.leader_epoch
