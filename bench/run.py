@@ -43,9 +43,6 @@ class Running:
     def broker_pid(self) -> int:
         return self.pids[-1]
 
-    def resident_mb(self) -> list[int]:
-        return [resident_kb(pid) // 1024 for pid in self.pids]
-
 
 def resident_kb(pid: int) -> int:
     status = pathlib.Path(f"/proc/{pid}/status").read_text()

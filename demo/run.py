@@ -28,7 +28,6 @@ except ImportError as missing:
 
 FLOW = ROOT / "examples" / "pipelines" / "flights.toml"
 GROUP = "departures-board"
-WEATHER_PER_STEP = 500
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 

@@ -95,7 +95,6 @@ PARTITIONERS = {
 LIBRDKAFKA_PARTITIONERS = frozenset(
     ("random", "consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random")
 )
-OUR_PARTITIONERS = frozenset(PARTITIONERS.values())
 
 ASSIGNORS = {
     "rangeassignor": "range",
@@ -125,7 +124,7 @@ class ProducerPlan:
     enqueue: EnqueuePolicy = EnqueuePolicy(60_000, drops=False)
     serializer: Any = None
     key_serializer: Any = None
-    partitioner: Any = None  # a name of OUR_PARTITIONERS, a dotted path, a callable, or None for librdkafka's
+    partitioner: Any = None  # a name of PARTITIONERS, a dotted path, a callable, or None for librdkafka's
     warnings: list[str] = field(default_factory=list)
 
 

@@ -121,8 +121,3 @@ class SessionTracker:
                 if not bucket:
                     del self._buckets[session.expires_ms]
         return session
-
-    @property
-    def next_expiry_ms(self) -> int:
-        """When to call `expire` again."""
-        return self._next_bucket_ms

@@ -111,5 +111,4 @@ class CleanedSegment:
         segment = Segment(
             log.files, log.handles, self._directory, self._base_offset, self.size, created_ms=group[0].created_ms
         )
-        segment.is_flushed = True
         log.replace_segments([*log.segments[:first], segment, *log.segments[first + len(group) :]])

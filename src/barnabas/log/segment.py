@@ -51,7 +51,6 @@ class Segment:
         "directory",
         "files",
         "is_active",
-        "is_flushed",
         "jitter_ms",
         "path",
         "size",
@@ -70,7 +69,6 @@ class Segment:
         self.created_ms = created_ms
         self.jitter_ms = 0
         self.is_active = False
-        self.is_flushed = False
         """Whether all files are on stable storage; only of a segment that is not active."""
         self.transactions = TransactionIndex(files, directory, base_offset)
         self._index: OffsetIndex | None = None
@@ -205,7 +203,6 @@ class Segment:
         self._cut_index_files()
         self._max_timestamp = None
         self._bytes_since_entry = 0
-        self.is_flushed = False
         if position == 0:
             self._first_timestamp_ms = None
         self.transactions.truncate(offset)

@@ -55,10 +55,6 @@ class Session:
     spark: "SparkSession"
     log: Path
 
-    def log_tail(self, lines: int = 5) -> str:
-        """The end of the JVM's log, for messages."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
-
     def close(self) -> None:
         """Stops Spark and its JVM, and removes the log."""
         self.spark.stop()

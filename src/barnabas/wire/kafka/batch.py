@@ -148,10 +148,6 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & CONTROL)
 
     @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
-
-    @property
     def delete_horizon_ms(self) -> int | None:
         """When tombstones of this batch may go (KIP-534); None where compaction has not said."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
