@@ -37,7 +37,7 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["Configs", "Operation", "change_texts", "validate_broker_config"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CHANGE_LIFETIME_MS = 15 * 60 * 1000
 _RETRY_MS = 1000
@@ -137,7 +137,7 @@ class Configs:
                 kept = self.config_of(texts or {})
             except ConfigError as error:
                 # Only a hand-written znode gets here. The log must still exist, under what is certain.
-                log.error("The configuration of topic %s is left out: %s", topic, error)
+                logger.error("The configuration of topic %s is left out: %s", topic, error)
                 return self.config_of({})
             self._built[topic] = kept
         return kept
@@ -189,12 +189,6 @@ class Configs:
             else:
                 self._topics[topic] = _texts(path, result[0])
 
-    async def fetch_missing(self, topics: Iterable[str]) -> None:
-        """As `fetch`, for those topics that are not known yet; before their logs are made."""
-        missing = [topic for topic in topics if topic not in self._topics]
-        if missing:
-            await self.fetch(missing)
-
     async def _fetch_and_tell(self, topic: str) -> None:
         try:
             await self.fetch([topic])
@@ -225,7 +219,7 @@ class Configs:
                 try:
                     accepted = validate_broker_config(accepted, {name: text}, per_broker=per_broker)
                 except ConfigError as error:
-                    log.error("Dynamic configuration %s=%s is left out: %s", name, text, error)
+                    logger.error("Dynamic configuration %s=%s is left out: %s", name, text, error)
         if accepted.texts == self._node.settings.texts:
             return
         self._node.settings = accepted
@@ -262,7 +256,7 @@ class Configs:
                 again = self._again
         except KeeperError as error:
             # The next connection, or the next try, reads it all again: notes wait for fifteen minutes.
-            log.warning("Changes of configuration could not be read: %s", error)
+            logger.warning("Changes of configuration could not be read: %s", error)
             self._node.call_later(_RETRY_MS, lambda: self._changes_noted(None))
         finally:
             self._processing = False
@@ -292,7 +286,7 @@ class Configs:
                 try:
                     entities[decode_config_change(path, data)] = None
                 except ZnodeFormatError as error:
-                    log.error("%s", error)
+                    logger.error("%s", error)
         await self._reload(entities)
         await client.batch([delete(path) for path in expired])
 
@@ -308,7 +302,7 @@ class Configs:
         await self.fetch(topics)
         for topic in topics:
             if self._topics.get(topic) != before[topic]:
-                log.info("Topic %s has the configuration %s", topic, self._topics.get(topic))
+                logger.info("Topic %s has the configuration %s", topic, self._topics.get(topic))
                 self._tell_topic(topic)
 
     # Changing
@@ -381,5 +375,5 @@ def _texts(path: str, data: bytes | None) -> dict[str, str]:
     try:
         return decode_config(path, data)
     except ZnodeFormatError as error:
-        log.error("%s", error)
+        logger.error("%s", error)
         return {}

@@ -33,7 +33,7 @@ from barnabas.wire.jute.errors import ErrorCode, KeeperError
 
 __all__ = ["BrokerIdTakenError", "Registration", "ensure_cluster_id", "ensure_top_level_paths"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class BrokerIdTakenError(BarnabasError):
@@ -92,7 +92,7 @@ class Registration:
         self._info = BrokerInfo(
             self._info.id, self._info.endpoints, self._info.rack, self._info.jmx_port, stat.czxid, self._info.features
         )
-        log.info("Broker %d is registered with epoch %d", self._info.id, stat.czxid)
+        logger.info("Broker %d is registered with epoch %d", self._info.id, stat.czxid)
         return stat.czxid
 
     async def update(self, info: BrokerInfo) -> None:
@@ -117,7 +117,7 @@ class Registration:
                 f"Broker id {self._info.id} is taken by the broker at {where or 'an unknown address'}. Give this broker "
                 f"another broker.id, or stop the other one and wait until its session ends."
             )
-        log.info("Replacing the registration that broker %d left in an earlier life", self._info.id)
+        logger.info("Replacing the registration that broker %d left in an earlier life", self._info.id)
         await self._remove_stale_controller(stat.ephemeral_owner)
         (gone,) = await self._client.batch([delete(path, stat.version)], retry=True)
         if gone is not None and gone.code not in (ErrorCode.NO_NODE, ErrorCode.BAD_VERSION):

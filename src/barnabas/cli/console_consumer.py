@@ -19,7 +19,7 @@ from barnabas.client.properties import OFFSET_RESETS
 
 __all__ = ["main"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _BEGINNING = -2  # librdkafka's logical offsets, which are those of ListOffsets too
 _END = -1
@@ -67,7 +67,7 @@ def _print_records(given: argparse.Namespace, consumer: Consumer, write: Formatt
                     raise BarnabasError(
                         f"{record.topic}-{record.partition} offset {record.offset} cannot be shown: {error}"
                     ) from error
-                log.error("Skipping %s-%d offset %d: %s", record.topic, record.partition, record.offset, error)
+                logger.error("Skipping %s-%d offset %d: %s", record.topic, record.partition, record.offset, error)
                 continue
             output.write(data)
         output.flush()

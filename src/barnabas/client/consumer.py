@@ -17,7 +17,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.codecs import Decoder, decoder
 from barnabas.client.errors import from_librdkafka
-from barnabas.client.logs import ErrorLog, librdkafka_log, log
+from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.properties import plan_consumer
 from barnabas.client.records import Record
 
@@ -64,7 +64,7 @@ class Consumer:
 
             plan.librdkafka["bootstrap.servers"] = brokers_in_zookeeper(plan.zookeeper_connect)
         for warning in plan.warnings:
-            log.warning(warning)
+            logger.warning(warning)
         self._decode = decoder(deserializer or plan.deserializer)
         self._decode_key = decoder(key_deserializer or plan.key_deserializer, "key.deserializer.class")
         self.iteration_timeout_s = None if plan.iteration_timeout_ms is None else plan.iteration_timeout_ms / 1000
@@ -76,7 +76,7 @@ class Consumer:
         self.closed = False
         self._has_group = bool(plan.librdkafka.get("group.id"))
         settings = {
-            "logger": librdkafka_log,
+            "logger": librdkafka_logger,
             "error_cb": self._errors,
             "group.id": "barnabas-without-a-group",  # librdkafka insists; see subscribe
             **plan.librdkafka,

@@ -12,7 +12,7 @@ from barnabas.wire.jute.errors import ErrorCode, KeeperError
 
 __all__ = ["brokers_in_zookeeper"]
 
-log = logging.getLogger("barnabas.client")
+logger = logging.getLogger("barnabas.client")
 
 _TIMEOUT_MS = 10_000
 
@@ -33,7 +33,7 @@ def brokers_in_zookeeper(connect: str) -> str:
             raise BarnabasError(f"zookeeper.connect={connect}: no coordination server answers there") from error
     if not addresses:
         raise BarnabasError(f"zookeeper.connect={connect}: no broker is registered there under /brokers/ids")
-    log.info("zookeeper.connect=%s names the brokers %s", connect, ",".join(addresses))
+    logger.info("zookeeper.connect=%s names the brokers %s", connect, ",".join(addresses))
     return ",".join(addresses)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from barnabas.client.errors import from_librdkafka
 
-__all__ = ["ErrorLog", "librdkafka_log", "log"]
+__all__ = ["ErrorLog", "librdkafka_logger", "logger"]
 
-log = logging.getLogger("barnabas.client")
-librdkafka_log = logging.getLogger("barnabas.client.librdkafka")
+logger = logging.getLogger("barnabas.client")
+librdkafka_logger = logging.getLogger("barnabas.client.librdkafka")
 
 _REPEAT_AFTER_S = 30.0
 
@@ -21,7 +21,7 @@ class _Doubled(logging.Filter):
         return not record.getMessage().startswith(("FAIL ", "ERROR "))
 
 
-librdkafka_log.addFilter(_Doubled())
+librdkafka_logger.addFilter(_Doubled())
 
 
 class ErrorLog:
@@ -36,4 +36,4 @@ class ErrorLog:
             return
         self._told[error.name()] = now + _REPEAT_AFTER_S
         level = logging.ERROR if error.fatal() else logging.WARNING
-        log.log(level, "%s", from_librdkafka(error, "trouble with a broker"))
+        logger.log(level, "%s", from_librdkafka(error, "trouble with a broker"))

@@ -16,7 +16,7 @@ import confluent_kafka
 from barnabas.base.errors import ConfigError
 from barnabas.client.codecs import encoder
 from barnabas.client.errors import BufferFullError, ClientError, DeliveryError, DroppedError, from_librdkafka
-from barnabas.client.logs import ErrorLog, librdkafka_log, log
+from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.partitioners import BY_LIBRDKAFKA, chooser
 from barnabas.client.properties import plan_producer
 from barnabas.client.records import Delivery, Headers
@@ -119,7 +119,7 @@ class Producer:
     ) -> None:
         plan = plan_producer(properties)
         for warning in plan.warnings:
-            log.warning(warning)
+            logger.warning(warning)
         self._sync = plan.sync
         self.enqueue = plan.enqueue
         self._encode = encoder(serializer or plan.serializer)
@@ -134,7 +134,7 @@ class Producer:
         """Records that found no room in the queue within ``queue.enqueue.timeout.ms``."""
         try:
             self.librdkafka = confluent_kafka.Producer(
-                {"logger": librdkafka_log, "error_cb": ErrorLog(), **plan.librdkafka}
+                {"logger": librdkafka_logger, "error_cb": ErrorLog(), **plan.librdkafka}
             )
             """The producer underneath, for what this class does not wrap (transactions, statistics)."""
         except (confluent_kafka.KafkaException, TypeError, ValueError) as error:

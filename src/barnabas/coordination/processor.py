@@ -55,7 +55,7 @@ from barnabas.wire.jute.transactions import CreateSessionTxn, ErrorTxn, Transact
 
 __all__ = ["ClientConnection", "Limits", "Processor", "Transport"]
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def _refuse(_reading: Reading, _request: object) -> NoReturn:
@@ -242,7 +242,7 @@ class Processor:
             else:
                 self._request(client, client.session, data, now_ms, wall_ms)
         except MalformedRecordError as error:
-            _logger.warning("Closing the connection of %s: %s", client.address, error)
+            logger.warning("Closing the connection of %s: %s", client.address, error)
             client.transport.close()
 
     def _request(self, client: ClientConnection, session: Session, data: bytes, now_ms: int, wall_ms: int) -> None:
@@ -255,7 +255,7 @@ class Processor:
             try:
                 request = self._decode_write(write, data, offset)
             except MalformedRecordError as error:
-                _logger.info("Refusing a request of type %d of %s: %s", opcode, client.address, error)
+                logger.info("Refusing a request of type %d of %s: %s", opcode, client.address, error)
                 if opcode == OpCode.MULTI:
                     self._receive_read(client, header.xid, _UNREADABLE, data, now_ms)
                     return
@@ -303,7 +303,7 @@ class Processor:
         request, read_only = decode_connect_request(data)
         client.old_protocol = read_only is None
         if request.last_zxid_seen > self.database.last_zxid:
-            _logger.info(
+            logger.info(
                 "Refusing %s: it has seen zxid 0x%x, here the last one is 0x%x; it must try another server",
                 client.address,
                 request.last_zxid_seen,
@@ -330,7 +330,7 @@ class Processor:
             return
         found = self.tracker.live(request.session_id)
         if found is None or request.password != session_password(request.session_id):
-            _logger.info("The session 0x%x of %s is gone", request.session_id & (1 << 64) - 1, client.address)
+            logger.info("The session 0x%x of %s is gone", request.session_id & (1 << 64) - 1, client.address)
             client.transport.send(self._connect_response(client, 0, 0, bytes(16)))
             client.transport.close()
             return
@@ -362,7 +362,7 @@ class Processor:
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """End the sessions whose time is over. To be called at least once a tick."""
         for session in self.tracker.expire(now_ms):
-            _logger.info(
+            logger.info(
                 "Expiring session 0x%x, timeout of %dms exceeded", session.id & (1 << 64) - 1, session.timeout_ms
             )
             close = WRITES[OpCode.CLOSE_SESSION]
@@ -500,7 +500,7 @@ class Processor:
         except KeeperError as error:
             frame = encode_reply(xid, zxid, error.code)
         except MalformedRecordError as error:
-            _logger.info("Refusing a request of type %d of %s: %s", operation.opcode, client.address, error)
+            logger.info("Refusing a request of type %d of %s: %s", operation.opcode, client.address, error)
             frame = encode_reply(xid, zxid, ErrorCode.MARSHALLING_ERROR)
         self._reply(client, frame, now_ms, since_ms)
 

@@ -18,7 +18,7 @@ from barnabas.wire.jute.codec import MalformedRecordError
 
 __all__ = ["SnapshotWriter", "Storage"]
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _VERSION_DIR = "version-2"
 _TEMPORARY = ".barnabas-tmp"
 
@@ -62,7 +62,7 @@ class Storage:
                 raise CorruptDataError(f"no snapshot in {self.snapshots_dir} can be read: {'; '.join(damaged)}")
         replayed = self._replay(database, logs_from(names, database.last_zxid))
         if database.digest_mismatches:
-            _logger.error(
+            logger.error(
                 "The digests of %d replayed transactions do not match the tree: it differs from the one they were made on",
                 database.digest_mismatches,
             )
@@ -85,11 +85,11 @@ class Storage:
         damaged: list[str] = []
         for zxid, name in self._snapshots():
             path = posixpath.join(self.snapshots_dir, name)
-            _logger.info("Reading snapshot %s", path)
+            logger.info("Reading snapshot %s", path)
             try:
                 return read_snapshot(self._files.read(path), path, zxid), damaged
             except CorruptDataError as error:
-                _logger.warning("%s; an older snapshot and more of the log are needed", error)
+                logger.warning("%s; an older snapshot and more of the log are needed", error)
                 damaged.append(str(error))
         return None, damaged
 
@@ -98,7 +98,7 @@ class Storage:
         previous: int | None = None
         for first, name in logs:
             path = posixpath.join(self.logs_dir, name)
-            _logger.info("Replaying %s", path)
+            logger.info("Replaying %s", path)
             for payload in self._payloads(path, first):
                 try:
                     header, txn, digest = decode_entry(payload)
@@ -119,7 +119,7 @@ class Storage:
     def _payloads(self, path: str, first_zxid: int) -> Iterable[bytes]:
         if self._files.size(path) < 16:
             # The crash came before the header: nothing in it was acknowledged.
-            _logger.warning("Removing %s: it ends before its header (zxid 0x%x)", path, first_zxid)
+            logger.warning("Removing %s: it ends before its header (zxid 0x%x)", path, first_zxid)
             self._files.remove(path)
             return ()
         return read_log(self._files, path, repair=True)
@@ -136,10 +136,6 @@ class Storage:
         while (part := writer.next_part()) is not None:
             writer.write(part)
         writer.finish()
-
-    def has_snapshot(self, zxid: int) -> bool:
-        """Whether there is a snapshot after this transaction."""
-        return self._files.exists(posixpath.join(self.snapshots_dir, snapshot_name(zxid)))
 
     def any_snapshot(self) -> bool:
         """Whether there is a snapshot at all; other servers do not read a log without one."""

@@ -50,7 +50,7 @@ LOG_MAGIC = int.from_bytes(b"ZKLG", "big")
 VERSION = 2
 HEADER_BYTES = 16
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _ENTRY = struct.Struct(">qi")
 _END = b"B"
 _CHUNK_BYTES = 1 << 20
@@ -237,7 +237,7 @@ class TransactionLog:
         if self._files.exists(path):
             # A file without a valid transaction, from a crash in its first moment; its end was checked at the start.
             self._files.remove(path)
-        _logger.info("Creating new log file: %s", path)
+        logger.info("Creating new log file: %s", path)
         file = self._file = self._files.open(path, create=True)
         header = bytearray()
         encode_into(header, FileHeader(LOG_MAGIC, VERSION, 0))

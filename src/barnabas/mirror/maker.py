@@ -19,7 +19,7 @@ from barnabas.mirror.settings import MirrorSettings, consumer_properties, produc
 
 __all__ = ["MirrorMaker"]
 
-log = logging.getLogger("barnabas.mirror")
+logger = logging.getLogger("barnabas.mirror")
 
 _TURN_S = 0.2
 _NO_TOPICS_S = 1.0
@@ -73,10 +73,10 @@ class MirrorMaker:
         try:
             stream.run()
         except BarnabasError as error:
-            log.error("Stream %d ended: %s", stream.number, error)
+            logger.error("Stream %d ended: %s", stream.number, error)
             self._errors.append(error)
         except Exception as error:
-            log.exception("Stream %d ended", stream.number)
+            logger.exception("Stream %d ended", stream.number)
             self._errors.append(error)
         finally:
             self._stop.set()  # one stream's end is the end of all: a mirror that limps is found out too late
@@ -136,7 +136,7 @@ class _Stream:
         known = self._consumer.topics()
         wanted = self._settings.topics.choose(known)
         if wanted != self._topics:
-            log.info("Stream %d mirrors %s", self.number, ", ".join(sorted(wanted)) or "nothing yet")
+            logger.info("Stream %d mirrors %s", self.number, ", ".join(sorted(wanted)) or "nothing yet")
             self._topics = wanted
             self._consumer.subscribe(sorted(wanted), before_revoke=self._flush_and_commit)
 
@@ -165,7 +165,7 @@ class _Stream:
         if self._settings.abort_on_send_failure:
             self._failure = self._failure or error
         else:
-            log.error("Not mirrored: %s", error)
+            logger.error("Not mirrored: %s", error)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -182,7 +182,7 @@ class _Stream:
             self._uncommitted = 0
         except ClientError as error:
             # The group has moved on: the new owner starts at the last commit and copies some records again.
-            log.warning("Stream %d could not commit: %s", self.number, error)
+            logger.warning("Stream %d could not commit: %s", self.number, error)
 
     def _flush(self) -> None:
         patience_s = _STOP_FLUSH_S

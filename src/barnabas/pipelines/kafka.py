@@ -22,7 +22,7 @@ from barnabas.pipelines.options import SourceOptions, Start, client_config
 __all__ = ["Cluster", "ClusterError", "open_client"]
 
 _SPECS: Any = vars(client_admin)["OffsetSpec"]  # its stubs forget to export it
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 10
 _PAUSE_S = 0.25
 _NEWS_S = 3.0
@@ -165,6 +165,6 @@ class Cluster:
                 if cause.code() in _HOPELESS or is_late or self._give_up():
                     raise ClusterError(f"cannot {what} on {self.address}: {cause.str()}") from error
                 if not told:
-                    _log.warning("cannot %s on %s: %s; trying again", what, self.address, cause.str())
+                    logger.warning("cannot %s on %s: %s; trying again", what, self.address, cause.str())
                     told = True
                 time.sleep(_PAUSE_S)

@@ -10,7 +10,7 @@ from barnabas.pipelines.progress import Progress
 
 __all__ = ["ProgressListener"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ProgressListener(StreamingQueryListener):
@@ -30,7 +30,7 @@ class ProgressListener(StreamingQueryListener):
         try:
             self._progress.update(json.loads(event.progress.json))
         except Exception:
-            _log.exception("a progress report could not be read")
+            logger.exception("a progress report could not be read")
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  # Spark's name
         """Nothing to do: no news, no progress."""

@@ -45,7 +45,7 @@ __all__ = ["SCHEMA", "BarnabasDataSource", "DataLossError"]
 Message = Any
 """confluent_kafka's; its stubs make offsets and times optional, which those of fetched records are not."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _BATCH_RECORDS = 10_000
 _POLL_S = 0.5
 
@@ -230,7 +230,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLossError(f"{what} To go on regardless, set failOnDataLoss to false.")
-        _log.warning("%s", what)
+        logger.warning("%s", what)
 
 
 _consumers: dict[tuple[tuple[str, object], ...], Consumer] = {}
