@@ -2,9 +2,11 @@
 
 import errno
 import random
+import struct
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import FileSlice, OsFiles
@@ -124,6 +126,15 @@ def test_reads_respect_bounds_and_sizes(tmp_path: Path) -> None:
         assert code_of(error) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def lying_count(count: int) -> bytearray:
+    """A compressed batch of one record that claims to hold more, with a right CRC."""
+    data = bytearray(batch(compression=CompressionType.ZSTD))
+    struct.pack_into(">i", data, 23, count - 1)
+    struct.pack_into(">i", data, 57, count)
+    struct.pack_into(">I", data, 17, crc32c(data[21:]))
+    return data
+
+
 def corrupted(data: bytearray, at: int, value: int) -> bytearray:
     data[at] ^= value
     return data
@@ -143,10 +154,12 @@ def corrupted(data: bytearray, at: int, value: int) -> bytearray:
         (batch(producer_id=5, producer_epoch=0), ErrorCode.INVALID_RECORD),
         (batch(base_offset=-1), ErrorCode.INVALID_RECORD),
         (build_batch([Record(0, NOW, None, b"a"), Record(5, NOW, None, b"b")]), ErrorCode.INVALID_RECORD),
+        (lying_count(2**31 - 1), ErrorCode.INVALID_RECORD),
+        (lying_count(3_000_000), ErrorCode.INVALID_RECORD),
         (batch(size=2_000_000), ErrorCode.MESSAGE_TOO_LARGE),
     ],
     ids=["empty", "header cut", "cut", "two batches", "magic", "crc", "length", "control", "sequence", "base", "count",
-         "large"],
+         "all offsets", "impossible count", "large"],
 )  # fmt: skip
 def test_a_batch_that_breaks_a_rule_is_refused_and_leaves_no_trace(
     tmp_path: Path, data: bytearray, code: ErrorCode

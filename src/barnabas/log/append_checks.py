@@ -12,14 +12,28 @@ from barnabas.log.settings import CODECS, LogConfig
 from barnabas.wire.kafka.batch import CONTROL, HEADER, HEADER_BYTES, LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, BatchHeader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["HeaderFields", "check_batch", "check_replicated", "clear_log_append_time", "timestamp_error"]
+__all__ = [
+    "HeaderFields",
+    "check_batch",
+    "check_replicated",
+    "clear_log_append_time",
+    "timestamp_error",
+    "unpacked_limit_bytes",
+]
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 """A header's fields in the order of `barnabas.wire.kafka.batch.BatchHeader`."""
 
 _CODEC = 0x07
 _LEAST_RECORD_BYTES = 7
+_LEAST_LIMIT_BYTES = 16 << 20
+_GROWTH = 16
 _CRC_START = 21
+
+
+def unpacked_limit_bytes(config: LogConfig) -> int:
+    """How many bytes the records of one batch may have, uncompressed."""
+    return max(_LEAST_LIMIT_BYTES, _GROWTH * config.max_message_bytes)
 
 
 def check_batch(records: Buffer, config: LogConfig, origin: int, now_ms: int) -> HeaderFields:
@@ -74,6 +88,9 @@ def _check_header(fields: HeaderFields, config: LogConfig, origin: int, now_ms: 
         raise KafkaError(ErrorCode.INVALID_RECORD, f"Compression codec {codec} does not exist")
     if codec == 0 and count * _LEAST_RECORD_BYTES > body_bytes:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records do not fit into the batch's {body_bytes} bytes")
+    if codec and count * _LEAST_RECORD_BYTES > unpacked_limit_bytes(config):
+        # Offsets are given by this count alone: a lie here would leave a hole of up to 2^31 of them.
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records are more than a compressed batch may hold")
     if config.log_append_time:
         if attributes & LOG_APPEND_TIME:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "Producers must not set the timestamp type LogAppendTime")

@@ -2,7 +2,7 @@
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
-from barnabas.log.append_checks import HeaderFields, timestamp_error
+from barnabas.log.append_checks import HeaderFields, timestamp_error, unpacked_limit_bytes
 from barnabas.log.producer_state import Origin
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.batch import COMPRESSION_MASK, BatchHeader, Record, build_batch, check_records, read_records
@@ -12,9 +12,6 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 __all__ = ["convert_batch", "must_look_inside"]
 
 _NO_LIMIT = (1 << 63) - 1
-_LEAST_LIMIT_BYTES = 16 << 20
-_GROWTH = 16
-"""How many times max.message.bytes a batch's records may have, uncompressed."""
 
 
 def must_look_inside(attributes: int, config: LogConfig, origin: int) -> bool:
@@ -36,7 +33,7 @@ def convert_batch(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms
     MESSAGE_TOO_LARGE for what grew past max.message.bytes.
     """
     header = BatchHeader._make(fields)
-    limit_bytes = max(_LEAST_LIMIT_BYTES, _GROWTH * config.max_message_bytes)
+    limit_bytes = unpacked_limit_bytes(config)
     check_records(batch, 0, header, limit_bytes)
     try:
         records = list(read_records(batch, limit_bytes=limit_bytes))
