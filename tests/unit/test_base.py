@@ -82,6 +82,9 @@ def test_replacing_a_setting_by_none_takes_the_default_back() -> None:
         ("auto.create.topics.enable", "yes"),
         ("min.cleanable.dirty.ratio", "1.5"),
         ("min.cleanable.dirty.ratio", "half"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "0_1.5"),
+        ("retention.ms", "1_000"),
         ("message.timestamp.type", "Never"),
     ],
 )

@@ -5,6 +5,7 @@ dictionary of texts (a .properties file, ``--override``, a config znode). Values
 kept as they were given, for the tools show them back. A name that no definition knows is kept aside as unknown.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -65,7 +66,8 @@ def _convert(name: str, kind: Kind, text: str) -> Any:
         case Kind.INT | Kind.SHORT | Kind.LONG:
             bits = _RANGES[kind]
             try:
-                number = int(text)
+                # Java takes no underscores; a value that only we could read would stop another broker on the same data.
+                number = 1 << 64 if "_" in text else int(text)
             except ValueError:
                 number = 1 << 64
             if not -(1 << bits) <= number < 1 << bits:
@@ -73,11 +75,12 @@ def _convert(name: str, kind: Kind, text: str) -> Any:
             return number
         case Kind.DOUBLE:
             try:
-                return float(text)
+                value = math.nan if "_" in text else float(text)
             except ValueError:
-                raise ConfigError(
-                    f"Invalid value {text} for configuration {name}: Not a number of type DOUBLE"
-                ) from None
+                value = math.nan
+            if not math.isfinite(value):  # what is no number is neither above nor below any bound
+                raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type DOUBLE")
+            return value
         case Kind.LIST:
             return [part.strip() for part in text.split(",")] if text else []
         case _:
