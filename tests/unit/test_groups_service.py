@@ -201,6 +201,12 @@ def test_group_that_is_not_there_is_not_found_since_version_6(broker: GroupBroke
     assert (E(group.error_code), group.group_state) == (E.NONE, "Dead")
 
 
+def test_a_group_named_many_times_is_described_once(broker: GroupBroker) -> None:
+    """A short request never becomes a long answer."""
+    answer = broker.connect().ask(DescribeGroupsRequest(groups=["b", "a", *["b"] * 1000]), 5)
+    assert [group.group_id for group in answer.groups] == ["b", "a"]
+
+
 def test_commit_waits_for_all_replicas_in_sync(tmp_path: Path) -> None:
     """acks -1: answered when the follower has it; told REQUEST_TIMED_OUT before, it counts all the same later."""
     broker = GroupBroker(tmp_path)

@@ -48,8 +48,10 @@ def _synonyms_of(name: str) -> tuple[str, ...]:
 
 def _handle(node: Node, request: Request) -> None:
     message: DescribeConfigsRequest = request.message
+    # A resource is described once, however often it is named: its description is a thousand times as long as its name.
+    resources = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
     request.reply(
-        DescribeConfigsResponse(results=[_describe(node, resource, message) for resource in message.resources])
+        DescribeConfigsResponse(results=[_describe(node, resource, message) for resource in resources.values()])
     )
 
 

@@ -21,7 +21,8 @@ _ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 def handle(node: Node, request: Request) -> None:
     """Answer from memory."""
     message = request.message
-    groups = [describe_group(node.groups.coordinator, group_id) for group_id in message.groups]
+    # A group is described once, however often it is named: answers are not to outgrow what is known.
+    groups = [describe_group(node.groups.coordinator, group_id) for group_id in dict.fromkeys(message.groups)]
     for group in groups:
         if request.version >= _NOT_FOUND_SINCE_VERSION and group.group_state == GroupState.DEAD.value:
             group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
