@@ -147,6 +147,8 @@ def test_settings_are_checked_and_take_apaches_names() -> None:
     values = parse_settings({"dataDir": "/d", "clientPort": "2181", "zookeeper.snapCount": "50", "server.1": "a:1:2"})
     assert (values["tickTime"], values["snapCount"], values["maxClientCnxns"]) == (3000, 50, 60)
     assert values.unknown() == []
+    with pytest.raises(ConfigError, match="dataDir: it must name a directory"):
+        parse_settings({"dataDir": "", "clientPort": "2181"})
     with pytest.raises(ConfigError, match="dataDir"):
         parse_settings({"clientPort": "2181"})
     with pytest.raises(ConfigError, match="ensembles are not supported yet"):

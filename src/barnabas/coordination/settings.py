@@ -14,10 +14,17 @@ __all__ = ["DEFINITIONS", "parse_settings"]
 
 _SERVER = re.compile(r"server\.\d+")
 
+
+def _not_empty(value: str) -> str | None:
+    return None if value else "it must name a directory"  # the working directory is nobody's wish
+
+
 DEFINITIONS = Definitions(
     [
         Setting("tickTime", Kind.INT, "3000", "The unit of time, in milliseconds.", at_least(1)),
-        Setting("dataDir", Kind.STRING, None, "Where snapshots are, and the log if dataLogDir is not set.", required=True),
+        Setting(
+            "dataDir", Kind.STRING, None, "Where snapshots are, and the log if dataLogDir is not set.", _not_empty, required=True
+        ),
         Setting("dataLogDir", Kind.STRING, None, "Where the transaction log is."),
         Setting("clientPort", Kind.INT, None, "The port for clients; 0 takes any free one.", between(0, 65535), required=True),
         Setting("clientPortAddress", Kind.STRING, "", "The address to listen on; empty for all."),
