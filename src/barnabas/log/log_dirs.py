@@ -7,7 +7,7 @@ others serve on; the owner hears of it through ``on_offline`` and must stop when
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from barnabas.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
+from barnabas.log.flushing import FlushTask
 from barnabas.log.handles import OpenFiles
 from barnabas.log.names import delete_folder, partition_of_folder
 from barnabas.log.partition_log import PartitionLog
@@ -41,6 +42,19 @@ _DAY_MS = 86_400_000
 
 ConfigSource = Callable[[str], LogConfig] | Mapping[str, LogConfig]
 """A topic's configuration by its name; topics that a mapping does not hold have the defaults."""
+
+
+def _run_in_turn(works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
+    """Run all; what each raised, or None."""
+    errors: list[BaseException | None] = []
+    for work in works:
+        try:
+            work()
+        except OSError as error:
+            errors.append(error)
+        else:
+            errors.append(None)
+    return errors
 
 
 class PartitionSize(NamedTuple):
@@ -103,6 +117,7 @@ class LogDirs:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._counts: dict[str, int] = dict.fromkeys(self._dirs, 0)
         self._purges: list[tuple[int, str]] = []
+        self._closing: list[tuple[PartitionLog, FlushTask]] = []
         self.previous_broker_epoch = -1
         """The broker epoch of the last clean stop, -1 when it was not clean."""
 
@@ -437,14 +452,30 @@ class LogDirs:
 
     # ---- stopping
 
-    def close(self, clean: bool, broker_epoch: int = -1) -> None:
-        """Stop. A clean stop completes and syncs all files and leaves the marker; any other only lets go of them."""
+    def prepare_close(self) -> list[Callable[[], None]]:
+        """Complete the files of every log for a clean stop; what is left is to run what is returned, then `close`.
+
+        The pieces share nothing: run in several threads, a disk syncs many small files in the time of one.
+        """
+        self._closing = []
+        for log in list(self._logs.values()):
+            try:
+                task = log.prepare_close()
+            except KafkaError:
+                continue  # its dir went offline and gets no marker
+            if task is not None:
+                self._closing.append((log, task))
+        return [task.run for _, task in self._closing]
+
+    def close(
+        self, clean: bool, broker_epoch: int = -1, *, errors: Sequence[BaseException | None] | None = None
+    ) -> None:
+        """Stop. A clean stop completes and syncs all files and leaves the marker; any other only lets go of them.
+
+        ``errors`` are what the pieces of `prepare_close` raised, or None; unless given, they run here in turn.
+        """
         if clean:
-            for log in list(self._logs.values()):
-                try:
-                    log.close()
-                except KafkaError:
-                    continue  # its dir went offline and gets no marker
+            self._take_outcomes(_run_in_turn(self.prepare_close()) if errors is None else errors)
             self.checkpoint_recovery_points()
             self.checkpoint_high_watermarks()
             self.checkpoint_log_start_offsets()
@@ -456,3 +487,12 @@ class LogDirs:
                     self._fail_dir(log_dir, f"Error while writing the clean shutdown marker: {error}")
             log_dir.lock.close()
         self._logs.clear()
+
+    def _take_outcomes(self, errors: Sequence[BaseException | None]) -> None:
+        for (log, task), error in zip(self._closing, errors, strict=True):
+            if error is None:
+                log.flush_done(task, 0)
+            elif isinstance(error, OSError):
+                log.fail(error, "flushing")
+            else:
+                raise error

@@ -19,6 +19,7 @@ from barnabas.base.randomness import Random
 from barnabas.log import retention, timestamps
 from barnabas.log.appending import AppendInfo, Appends, UnexpectedOffsetError
 from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
+from barnabas.log.flushing import FlushTask
 from barnabas.log.handles import OpenFiles
 from barnabas.log.leader_epochs import EpochEndOffset, LeaderEpochs
 from barnabas.log.producer_state import AbortedTransaction, Origin, ProducerEntry, ProducerState
@@ -275,15 +276,28 @@ class PartitionLog(Appends):
             unflushed >= self.config.flush_messages or now_ms - self.last_flush_ms >= self.config.flush_ms
         )
 
-    def close(self) -> None:
-        """Complete all files, take a snapshot, sync. The log must not be used afterwards."""
+    def prepare_close(self) -> FlushTask | None:
+        """Complete all files and take a snapshot. The log must not be used afterwards; what is left is to run the task.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        task = None
         if self.offline is None:
             with self.disk("closing"):
                 self.take_snapshot()
                 self.segments[-1].finish_indexes()
-            self.flush()
+            task = self.prepare_flush()
         for segment in self.segments:
             segment.forget()
+        return task
+
+    def close(self) -> None:
+        """Complete all files, take a snapshot, sync. The log must not be used afterwards."""
+        task = self.prepare_close()
+        if task is not None:
+            with self.disk("flushing"):
+                task.run()
+            self.flush_done(task, 0)
 
     def delete(self) -> None:
         """Remove the folder with all it holds, now. `LogDirs.delete` does it in two steps."""
