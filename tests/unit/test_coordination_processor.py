@@ -557,6 +557,22 @@ def test_a_reply_larger_than_allowed_is_refused() -> None:
     assert client.call(OpCode.MULTI_READ, reads * 50)[0] == ErrorCode.MARSHALLING_ERROR
 
 
+def test_a_connection_that_collects_identities_is_closed(harness: Harness) -> None:
+    """A hundred are enough for anyone; the one after them is refused, so no client fills the memory with them."""
+    client = harness.connect()
+
+    def prove(number: int) -> None:
+        packet = AuthPacket(0, "digest", b"user%d:pw" % number)
+        client.receive(bytes(encode_request(-4, OpCode.AUTH, packet))[4:])
+
+    for number in range(99):  # the address is the first identity
+        prove(number)
+    assert not client.recorder.is_closed
+    prove(99)
+    assert client.recorder.is_closed
+    assert len(client.connection.ids) == 100
+
+
 def test_random_bytes_never_break_the_processor(harness: Harness) -> None:
     """Frames of noise, and real frames with flipped bytes."""
     rng = random.Random(5)

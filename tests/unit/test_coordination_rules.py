@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.coordination.access import authenticate, checked_acl, hide_digests, ip_id, is_allowed
+from barnabas.coordination.operations.base import checked_version
 from barnabas.coordination.paths import is_valid_path
 from barnabas.coordination.sessions import SessionTracker, first_session_id
 from barnabas.wire.jute.errors import KeeperError
@@ -89,6 +90,29 @@ def test_sessions_expire_at_most_a_tick_late_and_never_early(steps: list[tuple[i
             tracker.touch(session, now_ms)
             heard[session_id] = now_ms
     assert tracker.sessions.keys() == heard.keys()
+
+
+def test_a_session_ends_with_its_tick_and_not_a_moment_sooner() -> None:
+    """A time-out of 150 ms that began at 0 ends with the tick at 200 ms."""
+    tracker = SessionTracker(tick_ms=100, first_id=0, now_ms=0)
+    session = tracker.track(1, 150, now_ms=0)
+    assert tracker.expire(199) == []
+    assert tracker.expire(200) == [session]
+
+
+def test_a_new_session_never_gets_the_id_of_one_that_lives() -> None:
+    """Sessions that were read from the log keep their ids for themselves."""
+    tracker = SessionTracker(tick_ms=100, first_id=7, now_ms=0)
+    tracker.track(8, 1000, now_ms=0)
+    assert tracker.new_id() == 9
+
+
+def test_a_version_past_the_largest_int_goes_on_below_zero() -> None:
+    """Versions are Java's ints, and -1 expects any."""
+    assert checked_version(4, 4, "/a") == checked_version(4, -1, "/a") == 5
+    assert checked_version(2**31 - 1, -1, "/a") == -(2**31)
+    with pytest.raises(KeeperError):
+        checked_version(4, 3, "/a")
 
 
 def test_session_ids_of_servers_and_starts_differ() -> None:
