@@ -29,6 +29,7 @@ from barnabas.broker.apis.fetch_sessions import FetchSessions
 from barnabas.broker.channels import ChannelError, Channels
 from barnabas.broker.configs import Configs
 from barnabas.broker.controller.runner import Controller, ControllerSettings
+from barnabas.broker.death_watch import DeathWatch
 from barnabas.broker.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.fetching import ReplicaFetchers
 from barnabas.broker.groups.service import OFFSETS_TOPIC, GroupService
@@ -47,17 +48,19 @@ from barnabas.broker.znodes import (
     LOG_DIR_EVENTS,
     BrokerInfo,
     Endpoint,
+    broker_path,
     decode_topic,
     encode_log_dir_event,
     topic_path,
 )
 from barnabas.coordination.client import CoordinationClient
+from barnabas.coordination.client_operations import WatchEvent
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
 from barnabas.log.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
-from barnabas.wire.jute.opcodes import CreateMode
+from barnabas.wire.jute.opcodes import CreateMode, EventType
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownRequest
 
@@ -229,6 +232,7 @@ class BrokerServer:
         node.channels.call_self = self._dispatcher.call
         self._fetchers = ReplicaFetchers(node, self._network, self._inter_broker_listener)
         self._isr_reports = IsrReports(node)
+        self._death_watch = DeathWatch(node, self._network, self._inter_broker_listener)
         self._upkeep = Upkeep(node, self._dispatcher, self._in_thread)
 
     async def _listen(self) -> None:
@@ -260,7 +264,20 @@ class BrokerServer:
 
         async def register() -> int:
             node.broker_epoch = await registration.register()
+            await node.coordination.exists(broker_path(node.broker_id), registration_changed)
             return node.broker_epoch
+
+        def registration_changed(event: WatchEvent) -> None:
+            if self._closing:
+                return
+            if event.type is EventType.NODE_DELETED:
+                logger.warning("Broker %d was taken for dead and registers anew", node.broker_id)
+                node.controller.register_again()
+            else:
+                self._spawn(watch_registration())
+
+        async def watch_registration() -> None:
+            await node.coordination.exists(broker_path(node.broker_id), registration_changed)
 
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -390,6 +407,7 @@ class BrokerServer:
             for connection in tuple(self._dispatcher.connections):
                 connection.close()
             self._upkeep.stop()
+            await self._death_watch.close()
             await self._fetchers.close()
         for name in ("groups", "controller", "channels"):
             part = getattr(node, name, None)

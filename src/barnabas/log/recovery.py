@@ -73,7 +73,7 @@ def load_log(
     if segments:
         segments[-1].is_active = True
     if not was_clean:
-        epochs_changed |= _recover(files, segments, epochs, recovery_point, config.index_interval_bytes)
+        epochs_changed |= _recover(files, segments, epochs, recovery_point, config)
     end_offset = segments[-1].next_offset() if segments else log_start_offset
     if segments and end_offset < log_start_offset:
         logger.warning("%s ends at %d, below its log start offset %d", directory, end_offset, log_start_offset)
@@ -191,9 +191,13 @@ def _remove_segment(files: Files, segment: Segment) -> None:
 
 
 def _recover(
-    files: Files, segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, index_interval_bytes: int
+    files: Files, segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, config: LogConfig
 ) -> bool:
-    """Check the batches past the recovery point and cut the log where one fails. Whether epochs were found."""
+    """Check the batches past the recovery point and cut the log where one fails. Whether epochs were found.
+
+    After a loss of power a segment can also end early with a whole batch, while a later segment's file is there: the
+    batches between were never synced. Where compaction leaves no gaps, the log ends before such a gap.
+    """
     first = 0
     for at, segment in enumerate(segments):
         if segment.base_offset <= recovery_point:
@@ -204,10 +208,11 @@ def _recover(
         segment = segments[at]
         segment.is_active = True  # its time index need not be complete
         end, next_offset, has_epochs = _recover_segment(
-            segment, epochs, recovery_point, max(next_offset, segment.base_offset), index_interval_bytes
+            segment, epochs, recovery_point, max(next_offset, segment.base_offset), config.index_interval_bytes
         )
         found |= has_epochs
-        if end < segment.size:
+        size = segment.size
+        if end < size:
             logger.warning(
                 "%s: %d bytes after offset %d are no valid batches and are cut off",
                 segment.path,
@@ -215,12 +220,19 @@ def _recover(
                 next_offset,
             )
             segment.truncate(end, next_offset)
+        is_followed = at + 1 < len(segments)
+        has_gap = (
+            is_followed
+            and not config.cleanup_compact
+            and segments[at + 1].base_offset > max(next_offset, recovery_point)
+        )
+        if end < size or has_gap:
             for later in reversed(segments[at + 1 :]):
                 logger.warning("%s lies past the end of the valid log and is removed", later.path)
                 _remove_segment(files, later)
             del segments[at + 1 :]
             break
-        if at + 1 < len(segments):
+        if is_followed:
             segment.finish_indexes()
             segment.is_active = False
     return found

@@ -56,11 +56,18 @@ class GroupService:
         self._compression = CompressionType(node.settings["offsets.topic.compression.codec"])
         self._timer: Timer | None = None
         self._timer_ms = 0
+        self._stored_partitions = 0
         self.coordinator = GroupCoordinator(GroupSettings.of(node.settings), node.rng)
         self._update_partition_count()
 
-    def start(self) -> None:
-        """Follow the controller's elections from now on."""
+    def start(self, stored_partitions: int = 0) -> None:
+        """Follow the controller's elections from now on.
+
+        ``stored_partitions`` is how many partitions the offsets topic has, 0 when there is none: the first metadata
+        that a broker is told can hold a part of them only, and a group's partition must be the same everywhere.
+        """
+        self._stored_partitions = stored_partitions
+        self._update_partition_count()
         self._node.replicas.on_leadership(self._leadership_changed)
         self._node.metadata.on_update(self._metadata_changed)
         self.coordinator.start_expiring(self._now())
@@ -170,7 +177,8 @@ class GroupService:
     def _update_partition_count(self) -> None:
         """Go by what the topic has; before there is one, by what it is going to have."""
         self.coordinator.partition_count = (
-            self._node.metadata.partition_count(OFFSETS_TOPIC) or self._node.settings["offsets.topic.num.partitions"]
+            max(self._node.metadata.partition_count(OFFSETS_TOPIC), self._stored_partitions)
+            or self._node.settings["offsets.topic.num.partitions"]
         )
 
     def _leadership_changed(self, gained: Sequence[Partition], lost: Sequence[Partition]) -> None:
