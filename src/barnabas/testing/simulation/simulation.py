@@ -236,6 +236,7 @@ class Simulation:
             if not machine.disk.errors_met:
                 self.history.violation(f"{machine.name} stopped serving, though its disk never failed")
             self.kill(machine)
+            self._start_again(machine, process)
 
         process.call_soon(lambda: self.loop.create_task(run()))
 
@@ -247,6 +248,10 @@ class Simulation:
             self.history.violation(f"{machine.name} does not start: {error}")
             return
         self.kill(machine)
+        self._start_again(machine, process)
+
+    def _start_again(self, machine: Machine, process: Process) -> None:
+        """The supervisor's work, half a second later."""
 
         def again() -> None:
             if machine.is_wanted and machine.process is process:
