@@ -104,6 +104,7 @@ class _Verification:
         }
         self._troubles: dict[object, str] = {}
         self._differ = False
+        self._advanced = True
 
     def run(self) -> int:
         """Until Ctrl-C, a fatal difference or, with an end, the end; the exit code."""
@@ -126,6 +127,7 @@ class _Verification:
 
     def _round(self, pool: ThreadPoolExecutor) -> bool:
         """Fetch and compare once; whether any replicas' offsets do not match."""
+        began = time.monotonic()
         answers = dict(zip(self._by_broker, pool.map(self._fetch, self._by_broker), strict=True))
         given: dict[TopicPartition, dict[int, Fetched]] = {item.partition: {} for item in self._comparisons}
         for broker_id, answer in answers.items():
@@ -135,13 +137,16 @@ class _Verification:
             self._troubles.pop(broker_id, None)
             for partition, fetched in self._readable(broker_id, answer):
                 given[partition][broker_id] = fetched
-        if any(isinstance(answer, BarnabasError) for answer in answers.values()):
-            time.sleep(_BACKOFF_S)
+        before = [comparison.offset for comparison in self._comparisons]
         fatal = False
         for comparison in self._comparisons:
             for difference in comparison.compare(given[comparison.partition]):
                 self._tell_difference(difference)
                 fatal = fatal or difference.is_fatal
+        self._advanced = before != [comparison.offset for comparison in self._comparisons]
+        if not self._advanced:
+            # Brokers with records that others lack, or with errors, answer at once: not a reason to ask at once again.
+            time.sleep(max(0.0, min(_BACKOFF_S, began + self._given.max_wait_ms / 1000 - time.monotonic())))
         return fatal
 
     def _fetch(self, broker_id: int) -> FetchResponse | BarnabasError:
@@ -156,7 +161,8 @@ class _Verification:
             )
         request = FetchRequest(
             replica_id=_DEBUGGING_REPLICA,
-            max_wait_ms=self._given.max_wait_ms,
+            # While there is more to compare, a broker with nothing new must not hold up the others.
+            max_wait_ms=0 if self._advanced else self._given.max_wait_ms,
             min_bytes=1,
             session_epoch=_NO_SESSION,
             topics=list(topics.values()),
