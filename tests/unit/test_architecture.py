@@ -28,6 +28,7 @@ EDGES = (
     "broker/server.py",
     "broker/upkeep.py",
     "broker/channels.py",
+    "broker/death_watch.py",
     "broker/fetching.py",
     "broker/controller/runner.py",
     "broker/groups/service.py",

@@ -218,6 +218,10 @@ class Controller:
         """See `decisions.elect_where_needed`."""
         return await self._command(lambda batch: decisions.elect_where_needed(self._state, batch, partitions, election))
 
+    def register_again(self) -> None:
+        """The broker's own znode was removed though its session lives: make it again, under a new epoch."""
+        self._hint(("session",), self._new_session)
+
     def retry_leaders(self) -> None:
         """Unclean elections were allowed by a change of configuration: see `decisions.retry_leaders`."""
 
