@@ -92,13 +92,6 @@ def test_a_manual_assignment_is_taken_or_refused_as_a_whole() -> None:
     assert refused(**manual((0, (2,)), partitions=1))[0] is ErrorCode.INVALID_REQUEST
 
 
-def test_more_replicas_than_this_version_keeps_are_refused_with_advice() -> None:
-    """One constant holds this until followers fetch."""
-    code, message = refused(factor=3)
-    assert code is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "--replication-factor 1" in message
-
-
 EXISTING = {0: Assignment((1,)), 1: Assignment((2,))}
 
 

@@ -36,7 +36,6 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 __all__ = [
-    "MAX_REPLICATION_FACTOR",
     "CreationPlan",
     "Topics",
     "collides",
@@ -45,10 +44,8 @@ __all__ = [
     "validate_topic_name",
 ]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-MAX_REPLICATION_FACTOR = 1
-"""Followers do not fetch yet. When they do, this goes; everything below it handles any number of replicas."""
 
 _UNSET = -1
 _MAX_NAME_LENGTH = 249
@@ -118,7 +115,7 @@ def plan_creation(
             )
         assignment = assign_replicas(racks, partitions, factor, rng)
     _validate_name(topic.name, existing)
-    _validate_assignment(topic.name, assignment, len(topic.assignments or ()))
+    _validate_assignment(assignment, len(topic.assignments or ()))
     configs = {config.name: config.value or "" for config in topic.configs}
     try:
         if configs:
@@ -142,7 +139,7 @@ def _validate_name(name: str, existing: Collection[str]) -> None:
         )
 
 
-def _validate_assignment(name: str, assignment: Mapping[int, Sequence[int]], given: int) -> None:
+def _validate_assignment(assignment: Mapping[int, Sequence[int]], given: int) -> None:
     bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if len({len(replicas) for replicas in assignment.values()}) != 1:
         raise KafkaError(bad, "All partitions should have the same number of replicas")
@@ -151,20 +148,10 @@ def _validate_assignment(name: str, assignment: Mapping[int, Sequence[int]], giv
             raise KafkaError(bad, f"Duplicate replica assignment found: {_text(assignment)}")
     if given > len(assignment) or sorted(assignment) != list(range(len(assignment))):
         raise KafkaError(bad, "partitions should be a consecutive 0-based integer sequence")
-    _refuse_replication(name, max(map(len, assignment.values())))
 
 
 def _text(assignment: Mapping[int, Sequence[int]]) -> str:
     return ", ".join(f"{index} -> ({', '.join(map(str, replicas))})" for index, replicas in assignment.items())
-
-
-def _refuse_replication(name: str, factor: int) -> None:
-    if factor > MAX_REPLICATION_FACTOR:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Topic '{name}' asks for {factor} replicas of each partition; this version keeps "
-            f"{MAX_REPLICATION_FACTOR}. Use --replication-factor {MAX_REPLICATION_FACTOR}.",
-        )
 
 
 def plan_growth(
@@ -354,9 +341,9 @@ class Topics:
                     try:
                         plans.append(self.plan(topic, existing))
                     except KafkaError as error:
-                        log.warning("Topic %s could not be created automatically: %s", topic.name, error)
+                        logger.warning("Topic %s could not be created automatically: %s", topic.name, error)
                 for name, failure in (await self.create(plans)).items():
-                    log.warning("Topic %s could not be created automatically: %s", name, failure)
+                    logger.warning("Topic %s could not be created automatically: %s", name, failure)
             elif node.controller.controller_id >= 0:
                 request = CreateTopicsRequest(
                     topics=topics, timeout_ms=node.settings["request.timeout.ms"], validate_only=False
@@ -364,11 +351,11 @@ class Topics:
                 response = await node.channels.send(node.controller.controller_id, request)
                 for result in response.topics:
                     if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                        log.warning("Topic %s could not be created automatically: %s %s", result.name,
+                        logger.warning("Topic %s could not be created automatically: %s %s", result.name,
                                     ErrorCode(result.error_code).name, result.error_message or "")  # fmt: skip
         except Exception as error:
             # The client that asked will ask again.
-            log.warning("Topics %s could not be created automatically: %s", ", ".join(names), error)
+            logger.warning("Topics %s could not be created automatically: %s", ", ".join(names), error)
         finally:
             self._creating.difference_update(names)
 
@@ -379,7 +366,7 @@ class Topics:
         return _creatable(
             name,
             settings["offsets.topic.num.partitions"],
-            min(settings["offsets.topic.replication.factor"], MAX_REPLICATION_FACTOR),
+            settings["offsets.topic.replication.factor"],
             {
                 "cleanup.policy": "compact",
                 "segment.bytes": str(settings["offsets.topic.segment.bytes"]),
@@ -409,7 +396,6 @@ class Topics:
             except ZnodeFormatError as error:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
             added = plan_growth(name, found.partitions, self.racks(), count, assignments, node.rng)
-            _refuse_replication(name, max(len(assignment.replicas) for assignment in added.values()))
             if validate_only:
                 return count
             grown = TopicAssignment(found.topic_id, {**found.partitions, **added})
