@@ -1,0 +1,80 @@
+"""A load whose every acknowledgement is remembered, and what stands in the topic afterwards."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+PARTITIONS = 3
+
+
+@dataclass
+class Load:
+    """A producer that writes numbered records until told to stop, and what it was promised."""
+
+    bootstrap: str
+    topic: str
+    acknowledged: set[int] = field(default_factory=set)
+    failed: list[str] = field(default_factory=list)
+    sent: int = 0
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 2, "message.timeout.ms": 120_000}
+        settings |= {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
+        self._producer = Producer({"bootstrap.servers": self.bootstrap, **settings})
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.acknowledged.add(int(message.value()))
+        else:
+            self.failed.append(str(error))
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for _ in range(50):
+                self._producer.produce(
+                    self.topic, str(self.sent), key=str(self.sent % 101), on_delivery=self._delivered
+                )
+                self.sent += 1
+            self._producer.poll(0.01)
+            while len(self._producer) > 20_000:
+                self._producer.poll(0.1)
+
+    def finish(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(120) == 0
+
+
+def read_all(bootstrap: str, topic: str) -> list[tuple[int, int, int]]:
+    """Every record as (partition, offset, number)."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
+    )
+    ends = {}
+    for partition in range(PARTITIONS):
+        ends[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1]
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    records: list[tuple[int, int, int]] = []
+    end = time.monotonic() + 60
+    while len(records) < sum(ends.values()) and time.monotonic() < end:
+        for message in consumer.consume(5000, 0.5):
+            assert message.error() is None, message.error()
+            records.append((message.partition(), message.offset(), int(message.value())))
+    consumer.close()
+    return records
+
+
+def assert_exactly_once_in_order(load: Load, records: list[tuple[int, int, int]]) -> None:
+    """Each acknowledged number is there, none twice, those of one key in the order of their sending."""
+    numbers = [number for _, _, number in records]
+    assert load.acknowledged - set(numbers) == set()
+    assert len(numbers) == len(set(numbers))
+    by_key: dict[int, int] = {}
+    for _, _, number in sorted(records):
+        assert by_key.get(number % 101, -1) < number, "records of one key changed their order"
+        by_key[number % 101] = number
