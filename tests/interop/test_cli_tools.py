@@ -96,6 +96,16 @@ def test_descriptions_are_apaches_word_for_word(cluster: object, run: Run, topic
         assert run(ours, *args)[1] == apache_tool(theirs, *broker, *args).stdout
 
 
+def test_a_line_too_large_costs_only_itself(
+    cluster: object, run: Run, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lines after it are sent, as Kafka's tool does; the exit code tells."""
+    assert produce(cluster, monkeypatch, topic, b"before\n" + bytes(3_000_000) + b"\nafter\n") == 1
+    assert "1 records were not delivered" in capsys.readouterr().err
+    ends = [int(line.rpartition(":")[2]) for line in run("get-offsets", "--topic", topic)[1].splitlines()]
+    assert sum(ends) == 2
+
+
 def test_configurations_are_set_shown_and_taken_back(run: Run, topic: str) -> None:
     """Dynamic values of a topic and of brokers."""
     assert run(

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import logging
 import random
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -102,6 +103,11 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
         parser.error('Missing required argument "[bootstrap-server]"')
     if bool(given.topic) == bool(given.include or given.whitelist):
         parser.error("Exactly one of --include/--topic is required.")
+    if given.include or given.whitelist:
+        try:
+            re.compile(_whole(given.include or given.whitelist))
+        except re.error as error:
+            parser.error(f"{given.include or given.whitelist} is no regular expression: {error}")
     if given.partition is not None:
         if not given.topic:
             parser.error("The topic is required when partition is specified.")

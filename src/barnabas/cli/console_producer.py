@@ -34,8 +34,13 @@ def main(argv: list[str]) -> int:
             for key, value, headers in records:
                 if given.sync:
                     producer.send(topic, value, key, headers=headers).result()
-                else:
+                    continue
+                try:
                     producer.send(topic, value, key, headers=headers)
+                except ClientError as error:
+                    if error.name != "MSG_SIZE_TOO_LARGE":
+                        raise
+                    failures.heard(error)  # of this line alone: the others are sent
         except KeyboardInterrupt:
             producer.close(timeout_s=10)  # what was typed is sent
             raise

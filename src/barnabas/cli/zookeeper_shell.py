@@ -134,7 +134,8 @@ class _Shell:
 
     def _announce(self, state: str, kind: str, path: str) -> None:
         if self._print_watches:
-            with self._printing:
+            # Who reads only the first lines is gone; the thread that hears of events is not the one to end for it.
+            with self._printing, contextlib.suppress(BrokenPipeError):
                 print(f"\nWATCHER::\n\nWatchedEvent state:{state} type:{kind} path:{path}", flush=True)
 
     # Commands
