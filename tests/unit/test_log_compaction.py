@@ -308,6 +308,41 @@ def test_a_truncation_takes_the_first_dirty_offset_back(tmp_path: Path) -> None:
     assert log.cleaned_to == 1
 
 
+def test_retention_under_way_ends_the_compaction_of_segments_that_it_took(tmp_path: Path) -> None:
+    """cleanup.policy=compact,delete: what is too old goes as a whole, and the next compaction does the rest."""
+    dirs, log = new_log(tmp_path, cleanup_policy="compact,delete", retention_ms="1000")
+    put(log, ("a", "1"), ("a", "2"))
+    log.roll(NOW)
+    put(log, ("b", "1"), ("b", "2"), now_ms=NOW + 900)
+    log.roll(NOW + 900)
+    found = cleanable(log, NOW + 900)
+    compaction = Compaction(log, found.first_dirty_offset, found.upto_offset, LIMITS, NOW + 900)
+    while not compaction.wants_swap:
+        compaction.step()
+    assert log.apply_retention(NOW + 1500) == 1
+    assert not compaction.is_possible()
+    compaction.abandon()
+    assert contents(log) == [(2, "b", "1"), (3, "b", "2")]
+    assert compact(dirs, log, NOW + 1500).end_offset == 4
+    assert contents(log) == [(3, "b", "2")]
+    dirs.close(clean=False)
+    again = open_dirs(tmp_path, log.config).get(TP)
+    assert again is not None
+    assert contents(again) == [(3, "b", "2")]
+
+
+def test_slices_that_are_on_their_way_to_a_socket_outlive_the_swap(tmp_path: Path) -> None:
+    """A fetch that was answered before reads the bytes of then."""
+    dirs, log = new_log(tmp_path)
+    put(log, ("a", "1"), ("a", "2"))
+    log.roll(NOW)
+    part = log.read(0, 1 << 20, upper_bound=2)
+    assert isinstance(part.records, FileSlice)
+    compact(dirs, log)
+    assert [record.value for record in read_records(part.records.read())] == [b"1", b"2"]
+    assert contents(log) == [(1, "a", "2")]
+
+
 class _PowerCutError(Exception):
     """The process dies before an operation."""
 
