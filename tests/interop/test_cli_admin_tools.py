@@ -1,0 +1,381 @@
+"""The tools of a replicated cluster, on Apache's brokers beside Apache's tools, and on ours for what ours serve."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.main import main
+from barnabas.client import Producer
+from barnabas.client.admin import AdminConnection
+from barnabas.client.offsets import EARLIEST, list_offsets
+from support.reference import apache_cluster, apache_tool, needs_reference
+from support.servers import up
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop]
+
+Run = Callable[..., tuple[int, str, str]]
+
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+
+
+@pytest.fixture(scope="module")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """Three of Apache's brokers; leaders stay where they are put."""
+    settings = {"auto.leader.rebalance.enable": "false"}
+    with apache_cluster(tmp_path_factory.mktemp("apache"), brokers=3, settings=settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """Three of our brokers."""
+    with up(tmp_path_factory.mktemp("ours"), brokers=3) as running:
+        yield running
+
+
+@pytest.fixture(params=["ours", pytest.param("apache", marks=[pytest.mark.java, needs_reference])])
+def cluster(request: pytest.FixtureRequest) -> object:
+    """Either."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command on a cluster in this process: its code, output and errors."""
+
+    def call(cluster: Any, command: str, *args: object) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main([command, "--bootstrap-server", cluster.bootstrap, *map(str, args)])
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return call
+
+
+def make_topic(run: Run, cluster: Any, name: str, assignment: str, records: int = 0, size: int = 10) -> None:
+    assert run(cluster, "topics", "--create", "--topic", name, "--replica-assignment", assignment)[0] == 0
+    partitions = assignment.count(",") + 1
+    with Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
+        for number in range(records):
+            producer.send(name, b"x" * size, partition=number % partitions)
+
+
+def json_file(path: Path, **fields: object) -> Path:
+    path.write_text(json.dumps({"version": 1, **fields}))
+    return path
+
+
+def plan_file(path: Path, topic: str, replicas: list[list[int]]) -> Path:
+    partitions = [{"topic": topic, "partition": n, "replicas": brokers} for n, brokers in enumerate(replicas)]
+    return json_file(path, partitions=partitions)
+
+
+def theirs(cluster: Any, tool: str, *args: object) -> tuple[int, str]:
+    done = apache_tool(tool, "--bootstrap-server", cluster.bootstrap, *args)
+    return done.returncode, done.stdout
+
+
+# On both
+
+
+def test_records_are_deleted_and_each_refusal_told(run: Run, cluster: Any, tmp_path: Path) -> None:
+    """Before an offset, before the high watermark (-1), beyond the end, and of a partition that is not there."""
+    make_topic(run, cluster, "deleted", "0,0,0", records=30)
+    wanted = [("deleted", 0, 4), ("deleted", 1, -1), ("deleted", 2, 99), ("deleted", 3, 1)]
+    entries = [{"topic": topic, "partition": number, "offset": offset} for topic, number, offset in wanted]
+    file = json_file(tmp_path / "offsets.json", partitions=entries)
+    code, out, _ = run(cluster, "delete-records", "--offset-json-file", file)
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[:4] == [
+        "Executing records delete operation",
+        "Records delete operation completed:",
+        "partition: deleted-0\tlow_watermark: 4",
+        "partition: deleted-1\tlow_watermark: 10",
+    ]
+    assert lines[4].startswith("partition: deleted-2\terror: ")
+    assert "OFFSET_OUT_OF_RANGE" in lines[4]
+    assert lines[5].endswith("(UNKNOWN_TOPIC_OR_PARTITION)")
+    with AdminConnection(cluster.bootstrap) as connection:
+        begins = list_offsets(connection, {TopicPartition("deleted", n): EARLIEST for n in range(3)})
+    assert [found.offset for found in begins.values()] == [4, 10, 0]
+    document = json.loads(run(cluster, "delete-records", "--offset-json-file", file, "--output", "json")[1])
+    assert [item["low_watermark"] for item in document] == [4, 10, None, None]
+
+
+def test_log_dirs_show_replicas_with_their_sizes(run: Run, cluster: Any) -> None:
+    """Only of the brokers and topics asked for."""
+    make_topic(run, cluster, "stored", "0,1,1", records=30)
+    code, out, _ = run(cluster, "log-dirs", "--describe", "--broker-list", "0,1", "--topic-list", "stored,absent")
+    assert code == 0
+    first, second, text = out.splitlines()
+    assert first == "Querying brokers for log directories information"
+    assert second == "Received log directory information from brokers 0,1"
+    brokers = json.loads(text)["brokers"]
+    stored = {
+        item["broker"]: {one["partition"]: one["size"] for one in item["logDirs"][0]["partitions"]} for item in brokers
+    }
+    assert {broker: sorted(sizes) for broker, sizes in stored.items()} == {0: ["stored-0"], 1: ["stored-1", "stored-2"]}
+    assert all(size > 0 for sizes in stored.values() for size in sizes.values())
+    assert brokers[0]["logDirs"][0]["error"] is None
+    code, _, err = run(cluster, "log-dirs", "--describe", "--broker-list", "0,9")
+    assert code == 1
+    assert "do not exist from --broker-list: 9. Current existent brokers: 0,1,2" in err
+
+
+def test_the_cluster_tells_its_id_and_endpoints(run: Run, cluster: Any) -> None:
+    """And that brokers cannot be unregistered here."""
+    code, out, _ = run(cluster, "cluster", "cluster-id")
+    assert code == 0
+    assert re.fullmatch(r"Cluster ID: \S{22}\n", out)
+    code, out, _ = run(cluster, "cluster", "list-endpoints")
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        [str(number), *address.split(":"), "null", "unfenced", "broker"]
+        for number, address in enumerate(cluster.bootstrap.split(","))
+    ]
+    code, _, err = run(cluster, "cluster", "unregister", "--id", 2)
+    assert code == 1
+    assert "does not support the broker unregistration API" in err
+
+
+def test_every_brokers_apis_are_listed(run: Run, cluster: Any) -> None:
+    """A table a broker; what is missing is UNSUPPORTED."""
+    code, out, _ = run(cluster, "broker-api-versions")
+    assert code == 0
+    assert len(re.findall(r"^127\.0\.0\.1:\d+ \(id: \d rack: null\) -> \($", out, re.MULTILINE)) == 3
+    assert re.search(r"^\tMetadata\(3\): \d+ to \d+ \[usable: \d+\],$", out, re.MULTILINE)
+    assert "\tUnregisterBroker(64): UNSUPPORTED,\n" in out
+    document = json.loads(run(cluster, "broker-api-versions", "--output", "json")[1])
+    assert {api["name"] for api in document[0]["apis"]} >= {"Produce", "Fetch"}
+
+
+def test_single_replicas_verify_to_the_end(run: Run, cluster: Any) -> None:
+    """From the beginning, once."""
+    make_topic(run, cluster, "single", "0,1", records=100)
+    code, out, err = run(cluster, "replica-verification", "--topics-include", "single", "--time", -2, "--once")
+    assert (code, err) == (0, "")
+    assert "verification process is started" in out
+    assert out.endswith("max lag is 0 for partition single-0 at offset 50 among 2 partitions\n")
+
+
+def test_an_api_that_a_broker_does_not_serve_is_named(run: Run, ours: Any) -> None:
+    """Where our brokers do not offer moves or elections, the tools say so in one line; where they do, they work."""
+    make_topic(run, ours, "plain", "0")
+    tries = [
+        ("leader-election", "--election-type", "preferred", "--topic", "plain", "--partition", 0),
+        ("reassign-partitions", "--list"),
+    ]
+    for command in tries:
+        code, out, err = run(ours, *command)
+        if code:
+            assert (code, out) == (1, "")
+            assert re.search(r"does not offer (ElectLeaders|ListPartitionReassignments)", err)
+            assert len(err.splitlines()) == 1
+
+
+# On Apache's brokers, beside Apache's tools
+
+
+@pytest.mark.java
+@needs_reference
+def test_replicated_topics_are_described_word_for_word(run: Run, apache: Any) -> None:
+    """Replicas, ISR and ELR columns; the reports on replication."""
+    make_topic(run, apache, "described", "0:1:2,1:2:0")
+    run(apache, "configs", "--alter", "--topic", "described", "--add-config", "min.insync.replicas=3")
+    for args in (
+        ["--describe", "--topic", "described"],
+        ["--describe", "--under-replicated-partitions"],
+        ["--describe", "--under-min-isr-partitions"],
+        ["--describe", "--at-min-isr-partitions", "--topic", "described"],
+        ["--describe", "--unavailable-partitions"],
+    ):
+        assert run(apache, "topics", *args)[:2] == theirs(apache, TOPICS, *args)
+
+
+@pytest.mark.java
+@needs_reference
+def test_api_tables_are_apaches_but_for_apis_renamed_since(run: Run, apache: Any) -> None:
+    """Line by line, for each broker."""
+    mine = run(apache, "broker-api-versions")[1]
+    other = theirs(apache, "kafka.admin.BrokerApiVersionsCommand")[1]
+    expected = other.replace("ListClientMetricsResources", "ListConfigResources")
+    assert sorted(mine.splitlines()) == sorted(expected.splitlines())
+
+
+@pytest.mark.java
+@needs_reference
+def test_endpoints_are_printed_as_by_apaches_newest_tool(run: Run, apache: Any) -> None:
+    """The same bytes, in the order of ids."""
+    args = ["list-endpoints", "--bootstrap-server", apache.bootstrap]
+    other = apache_tool("org.apache.kafka.tools.ClusterTool", *args, version="4.3.0").stdout
+    mine = run(apache, "cluster", "list-endpoints")[1]
+    assert sorted(mine.splitlines()) == sorted(other.splitlines())
+
+
+@pytest.mark.java
+@needs_reference
+def test_log_dirs_are_apaches_json(run: Run, apache: Any) -> None:
+    """The same document, partitions in whatever order."""
+    make_topic(run, apache, "dirs", "0:1,1:2", records=100)
+    args = ["--describe", "--topic-list", "dirs"]
+
+    def document(text: str) -> Any:
+        found = json.loads(text.splitlines()[-1])
+        for broker in found["brokers"]:
+            for log_dir in broker["logDirs"]:
+                log_dir["partitions"].sort(key=lambda item: item["partition"])
+        return found
+
+    mine = run(apache, "log-dirs", *args)[1]
+    other = theirs(apache, "org.apache.kafka.tools.LogDirsCommand", *args)[1]
+    assert mine.splitlines()[:2] == other.splitlines()[:2]
+    assert document(mine) == document(other)
+
+
+@pytest.mark.java
+@needs_reference
+def test_elections_give_the_preferred_replica_the_lead(run: Run, apache: Any, tmp_path: Path) -> None:
+    """After a plan changed who is preferred; a second election is not needed, an unknown partition an error."""
+    make_topic(run, apache, "elected", "0:1,0:1")
+    plan = plan_file(tmp_path / "plan.json", "elected", [[1, 0], [1, 0]])
+    assert run(apache, "reassign-partitions", "--execute", "--reassignment-json-file", plan)[0] == 0
+    base = ["--election-type", "preferred"]
+    one = [*base, "--topic", "elected", "--partition", 0]
+    assert run(apache, "leader-election", *one) == (
+        0,
+        "Successfully completed leader election (PREFERRED) for partitions elected-0\n",
+        "",
+    )
+    assert run(apache, "leader-election", *one) == (0, "Valid replica already elected for partitions elected-0\n", "")
+    file = json_file(tmp_path / "both.json", partitions=[{"topic": "elected", "partition": n} for n in (0, 1)])
+    code, out, _ = run(apache, "leader-election", *base, "--path-to-json-file", file, "--output", "json")
+    assert code == 0
+    assert [(item["partition"], item["elected"], item["error"]) for item in json.loads(out)] == [
+        (0, False, "ELECTION_NOT_NEEDED"),
+        (1, True, None),
+    ]
+    assert run(apache, "leader-election", *base, "--all-topic-partitions")[0] == 0
+    code, out, err = run(apache, "leader-election", *base, "--topic", "elected", "--partition", 7)
+    assert code == 1
+    assert out.startswith("Error completing leader election (PREFERRED) for partition: elected-7: ")
+    assert err == "Error: 1 replica(s) could not be elected\n"
+    unclean = ["--election-type", "unclean", "--topic", "elected", "--partition", 0]
+    assert run(apache, "leader-election", *unclean)[:2] == theirs(
+        apache, "org.apache.kafka.tools.LeaderElectionCommand", *unclean
+    )
+
+
+@pytest.mark.java
+@needs_reference
+def test_a_move_is_throttled_shown_cancelled_and_done(run: Run, apache: Any, tmp_path: Path) -> None:
+    """The whole life of a plan; at each point Apache's tool says and sets the same."""
+    make_topic(run, apache, "moved", "0:1,0:1", records=2000, size=10_000)
+    before = plan_file(tmp_path / "before.json", "moved", [[0, 1], [0, 1]])
+    plan = plan_file(tmp_path / "plan.json", "moved", [[2, 1], [1, 2]])
+    file = ["--reassignment-json-file", plan]
+
+    def configs() -> str:
+        brokers = "".join(run(apache, "configs", "--describe", "--broker", n)[1] for n in range(3))
+        return run(apache, "configs", "--describe", "--topic", "moved")[1] + brokers
+
+    unthrottled = configs()
+    code, mine, _ = run(apache, "reassign-partitions", "--execute", *file, "--throttle", 20_000)
+    assert code == 0
+    assert mine.endswith("Successfully started partition reassignments for moved-0,moved-1\n")
+    throttled = configs()
+    assert throttled.count("throttled.rate=20000 ") == 6
+    for tool, args in (
+        (("topics", TOPICS), ["--describe", "--under-replicated-partitions"]),
+        (("reassign-partitions", REASSIGN), ["--list"]),
+        (("reassign-partitions", REASSIGN), ["--verify", *file]),
+    ):
+        assert run(apache, tool[0], *args)[:2] == theirs(apache, tool[1], *args)
+    assert configs() == throttled, "--verify takes nothing back while replicas move"
+    document = json.loads(run(apache, "topics", "--describe", "--topic", "moved", "--output", "json")[1])
+    assert [(item["adding"], item["removing"]) for item in document[0]["partitions"]] == [([2], [0]), ([2], [0])]
+    assert "--additional" in run(apache, "reassign-partitions", "--execute", *file)[2]
+
+    code, out, _ = run(apache, "reassign-partitions", "--cancel", *file)
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "Successfully cancelled partition reassignments for: moved-0,moved-1",
+            "None of the specified partition moves are active.",
+            "Clearing broker-level throttles on brokers 0,1,2",
+            "Clearing topic-level throttles on topic moved",
+        ],
+    )
+    assert configs() == unthrottled
+    assert run(apache, "reassign-partitions", "--list")[1] == "No partition reassignments found.\n"
+
+    assert run(apache, "reassign-partitions", "--execute", "--reassignment-json-file", before)[0] == 0
+    eventually(lambda: run(apache, "reassign-partitions", "--list")[1].startswith("No "), what="moved back")
+    code, other = theirs(apache, REASSIGN, "--execute", *file, "--throttle", 20_000)
+    assert (code, other) == (0, mine)
+    assert configs() == throttled
+    more = run(apache, "reassign-partitions", "--execute", *file, "--additional", "--throttle", 1 << 30)
+    assert more[0] == 0
+    eventually(
+        lambda: run(apache, "reassign-partitions", "--verify", *file, "--preserve-throttles")[1].count("is completed."),
+        what="moved",
+    )
+    assert configs().count(f"throttled.rate={1 << 30} ") == 6
+    eventually(lambda: "Clearing" in run(apache, "reassign-partitions", "--verify", *file)[1], what="all at rest")
+    assert configs() == unthrottled
+    assert run(apache, "reassign-partitions", "--verify", *file)[:2] == theirs(apache, REASSIGN, "--verify", *file)
+    code, out, err = run(apache, "replica-verification", "--topics-include", "moved", "--time", -2, "--once")
+    assert (code, err) == (0, "")
+    assert "max lag is 0 " in out
+
+
+@pytest.mark.java
+@needs_reference
+def test_proposals_show_the_same_present_and_can_be_executed(run: Run, apache: Any, tmp_path: Path) -> None:
+    """Which brokers are proposed is drawn by lot, with both tools."""
+    make_topic(run, apache, "proposed", "0:1,0:1,0:1")
+    topics = json_file(tmp_path / "topics.json", topics=[{"topic": "proposed"}])
+    args = ["--generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2"]
+    mine = run(apache, "reassign-partitions", *args)[1].splitlines()
+    other = theirs(apache, REASSIGN, *args)[1].splitlines()
+    assert mine[:-1] == other[:-1]
+    assert [sorted(item["replicas"]) for item in json.loads(mine[-1])["partitions"]] == [[1, 2]] * 3
+    plan = tmp_path / "plan.json"
+    plan.write_text(mine[-1])
+    file = ["--reassignment-json-file", plan]
+    assert theirs(apache, REASSIGN, "--execute", *file)[0] == 0
+    eventually(
+        lambda: run(apache, "reassign-partitions", "--verify", *file)[1].count("is completed.") == 3, what="moved"
+    )
+
+
+@pytest.mark.java
+@needs_reference
+def test_plans_that_cannot_be_are_refused_as_by_apaches_tool(run: Run, apache: Any, tmp_path: Path) -> None:
+    """Unknown brokers, partitions and log dirs; a plan that is not active is told so."""
+    make_topic(run, apache, "fixed", "0:1")
+    for replicas, message in (([[0, 9]], "Unknown broker id 9"), ([[0], [1]], "Unable to find partition: fixed-1")):
+        file = plan_file(tmp_path / "bad.json", "fixed", replicas)
+        code, out, err = run(apache, "reassign-partitions", "--execute", "--reassignment-json-file", file)
+        assert (code, out) == (1, "")
+        assert message in err
+        assert message in theirs(apache, REASSIGN, "--execute", "--reassignment-json-file", file)[1]
+    file = plan_file(tmp_path / "other.json", "fixed", [[1, 2]])
+    args = ["--verify", "--preserve-throttles", "--reassignment-json-file", file]
+    assert run(apache, "reassign-partitions", *args)[:2] == theirs(apache, REASSIGN, *args)
+    args = ["--cancel", "--preserve-throttles", "--reassignment-json-file", file]
+    assert run(apache, "reassign-partitions", *args)[1].split() == theirs(apache, REASSIGN, *args)[1].split()
+    entry = {"topic": "fixed", "partition": 0, "replicas": [0, 1], "log_dirs": ["/nowhere", "any"]}
+    file = json_file(tmp_path / "dirs.json", partitions=[entry])
+    args = ["--verify", "--preserve-throttles", "--reassignment-json-file", file]
+    assert run(apache, "reassign-partitions", *args)[:2] == theirs(apache, REASSIGN, *args)
+    code, _, err = run(apache, "reassign-partitions", "--execute", "--reassignment-json-file", file)
+    assert code == 1
+    assert "Failed to alter dir for fixed-0-0: " in err
+    assert "LOG_DIR_NOT_FOUND" in err
