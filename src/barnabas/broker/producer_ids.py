@@ -44,27 +44,31 @@ class ProducerIds:
 
     async def next(self) -> int:
         """The next id, from a new block if need be. Raises COORDINATOR_LOAD_IN_PROGRESS while none can be had."""
-        while (taken := self.take()) is None:
-            # Requests that come meanwhile may claim blocks too; they are used up in turn.
-            self._blocks.append(await self._claim())
-        return taken
-
-    async def _claim(self) -> ProducerIdBlock:
-        client = self._node.coordination
         for _ in range(_ATTEMPTS):
-            try:
-                data, stat = await client.get(PRODUCER_IDS)
-                first = decode_producer_ids(data).last + 1 if data else 0
-                if first > _LAST_ID - BLOCK_IDS:
-                    logger.error("All producer ids have been used up")
-                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-                block = ProducerIdBlock(self._node.broker_id, first, first + BLOCK_IDS - 1)
-                await client.set_data(PRODUCER_IDS, encode_producer_ids(block), stat.version)
-            except KeeperError as error:
-                if error.code not in (KeeperCode.BAD_VERSION, KeeperCode.CONNECTION_LOSS):
-                    logger.warning("No producer ids can be had: %s", error)
-                    raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
-                # Lost to another broker, or perhaps done: take the next block in either case.
-                continue
-            return block
+            taken = self.take()
+            if taken is not None:
+                return taken
+            # Of many that ask at once one claims a block; the others lose to it, and find it here.
+            block = await self._claim()
+            if block is not None:
+                self._blocks.append(block)
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    async def _claim(self) -> ProducerIdBlock | None:
+        """A block of our own; None when it went to somebody else."""
+        client = self._node.coordination
+        try:
+            data, stat = await client.get(PRODUCER_IDS)
+            first = decode_producer_ids(data).last + 1 if data else 0
+            if first > _LAST_ID - BLOCK_IDS:
+                logger.error("All producer ids have been used up")
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            block = ProducerIdBlock(self._node.broker_id, first, first + BLOCK_IDS - 1)
+            await client.set_data(PRODUCER_IDS, encode_producer_ids(block), stat.version)
+        except KeeperError as error:
+            if error.code not in (KeeperCode.BAD_VERSION, KeeperCode.CONNECTION_LOSS):
+                logger.warning("No producer ids can be had: %s", error)
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
+            # Lost to another, or perhaps done: then nobody uses it.
+            return None
+        return block
