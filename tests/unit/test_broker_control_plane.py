@@ -235,3 +235,12 @@ def test_connections_of_one_address_are_capped(tmp_path: Path) -> None:
     assert (first.is_closed, second.is_closed, third.is_closed) == (False, False, True)
     first.close()
     assert not broker.connect().is_closed
+
+
+def test_connections_of_all_addresses_are_capped(tmp_path: Path) -> None:
+    """max.connections holds for the broker as a whole; the one too many is closed at once."""
+    broker = DataPath(tmp_path, {"max.connections": "2"})
+    first, second, third = broker.connect(), broker.connect(), broker.connect()
+    assert (first.is_closed, second.is_closed, third.is_closed) == (False, False, True)
+    second.close()
+    assert not broker.connect().is_closed
