@@ -192,8 +192,11 @@ class Configs:
     async def _fetch_and_tell(self, topic: str) -> None:
         try:
             await self.fetch([topic])
-        finally:
-            self._fetching.discard(topic)
+        except KeeperError as error:
+            logger.warning("The configuration of %s could not be read, it is tried again: %s", topic, error)
+            self._node.call_later(_RETRY_MS, lambda: self._node.spawn(self._fetch_and_tell(topic)))
+            return
+        self._fetching.discard(topic)
         if self._topics.get(topic):
             self._tell_topic(topic)
 
@@ -231,7 +234,7 @@ class Configs:
             self._built.clear()
             self._plain = None
             topics = {partition.name.topic for partition in self._node.replicas}
-            for topic in topics:
+            for topic in sorted(topics):
                 self._tell_topic(topic)
 
     # Changes

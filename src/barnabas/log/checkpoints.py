@@ -10,6 +10,7 @@ makes a start slower). Each file is replaced as a whole, so a reader never sees 
 """
 
 import json
+import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -178,6 +179,8 @@ class CleanShutdown:
         except FileNotFoundError:
             return None
         files.remove(path)
+        # Were the marker to come back after a loss of power, a torn log would be taken for a whole one.
+        files.sync_dir(posixpath.dirname(path))
         try:
             epoch = json.loads(data)["brokerEpoch"]
         except (ValueError, KeyError, TypeError):
