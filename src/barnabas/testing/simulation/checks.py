@@ -18,9 +18,11 @@ from barnabas.wire.kafka.batch import check_batch
 from barnabas.wire.kafka.errors import KafkaError
 
 __all__ = [
+    "Observer",
     "check_coordination",
     "check_disks",
     "check_records",
+    "check_sessions",
     "forgive_failed_syncs",
     "forgive_unsynced",
     "partitions_on_disk",
@@ -134,6 +136,53 @@ def _check_segment(history: History, where: str, data: bytes, next_offset: int) 
     return next_offset
 
 
+class Observer:
+    """Looks at the living brokers now and then: what may never go back, and what may never be out of order."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._highest: dict[tuple[object, ...], int] = {}
+
+    def look(self) -> None:
+        """Check all brokers that serve."""
+        for machine in self._simulation.brokers:
+            if machine.is_serving:
+                self._look_at(machine)
+
+    def _look_at(self, machine: Machine) -> None:
+        node = machine.server.node
+        self._never_back((machine.name, "broker epoch"), node.broker_epoch)
+        self._never_back((machine.name, machine.lives, "controller epoch"), node.replicas.controller_epoch)
+        for name, log in node.log_dirs.logs().items():
+            start, stable, high = log.log_start_offset, log.last_stable_offset, log.high_watermark
+            if not start <= stable <= high <= log.log_end_offset:
+                self._simulation.history.violation(
+                    f"{machine.name} {name}: start {start}, last stable {stable}, high {high}, end {log.log_end_offset}"
+                )
+            self._never_back((machine.name, machine.lives, name, "high watermark"), high)
+        for partition in node.replicas:
+            self._never_back((machine.name, machine.lives, partition.name, "leader epoch"), partition.leader_epoch)
+
+    def _never_back(self, what: tuple[object, ...], value: int) -> None:
+        before = self._highest.get(what, value)
+        if value < before:
+            self._simulation.history.violation(f"{' '.join(map(str, what))} went from {before} back to {value}")
+        self._highest[what] = max(before, value)
+
+
+def check_sessions(simulation: Simulation) -> None:
+    """When everyone is gone and the time-outs are over, no session is left, and no ephemeral node."""
+    server = simulation.machine(COORDINATION).server
+    if server is None:
+        return
+    database = server._processor.database
+    for session_id in database.session_timeouts_ms:
+        simulation.history.violation(f"session 0x{session_id:x} lives on though nobody is heard of")
+    for path, node in database.tree.nodes.items():
+        if node.is_ephemeral:
+            simulation.history.violation(f"{path} outlived its session 0x{node.owner:x}")
+
+
 def check_coordination(simulation: Simulation, facts: CoordinationFacts) -> None:
     """What was acknowledged is in the tree that the files give, whose digests agree with the live one's."""
     machine = simulation.machine(COORDINATION)
@@ -151,7 +200,7 @@ def check_coordination(simulation: Simulation, facts: CoordinationFacts) -> None
         if node is None or node.version < version:
             history.violation(f"{path}: version {version} was acknowledged, {node} is there")
     for path in facts.names:
-        if path not in database.tree.nodes:
+        if path not in database.tree.nodes and path not in facts.deleted:
             history.violation(f"{path} was acknowledged and is gone")
     for path, node in database.tree.nodes.items():
         if node.is_ephemeral and node.owner not in database.session_timeouts_ms:

@@ -13,8 +13,8 @@ from typing import Any
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.channels import ChannelError, Channels
 from barnabas.testing.simulation.simulation import BROKER_PORT, Machine, Simulation, broker_name
-from barnabas.wire.kafka.batch import Record, build_batch, check_batch, read_headers, read_records
-from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.batch import Record, build_batch, check_batch, read_records
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -29,6 +29,7 @@ __all__ = ["ClusterClient", "Producer", "Reader", "create_topic"]
 
 _REQUEST_TIMEOUT_MS = 3000
 _FETCH_WAIT_MS = 300
+_LEAST_CUT_BYTES = 12
 _CREATE_TIMEOUT_S = 120
 
 
@@ -302,11 +303,23 @@ class Reader:
         self._records(name, bytes(answer.records or b""), answer.high_watermark)
         return True
 
+    @staticmethod
+    def _is_cut(data: bytes, at: int) -> bool:
+        """Whether the response ends in the middle of a batch, as it may."""
+        length = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+        return length > 0 and at + 12 + length > len(data)
+
     def _records(self, name: TopicPartition, data: bytes, high_watermark: int) -> None:
         history = self._client.history
         position = self.positions[name]
-        for at, _ in read_headers(data):
-            check_batch(data, at, len(data))
+        at = 0
+        while at < len(data):
+            try:
+                header = check_batch(data, at, len(data))
+            except KafkaError as error:
+                if len(data) - at > _LEAST_CUT_BYTES and not self._is_cut(data, at):
+                    history.violation(f"{name}: the batch for offset {position} cannot be read: {error}")
+                break
             for record in read_records(data, at):
                 if record.offset < position:
                     continue
@@ -316,4 +329,5 @@ class Reader:
                     history.violation(f"{name}: {record.offset} is not below the high watermark {high_watermark}")
                 history.read(name, record.offset, record.value or b"")
                 position = record.offset + 1
+            at += header.size_bytes
         self.positions[name] = position

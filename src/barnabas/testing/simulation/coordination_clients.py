@@ -31,7 +31,7 @@ class CoordinationFacts:
     def __init__(self) -> None:
         self.versions: dict[tuple[str, int], int] = {}
         self.names: dict[str, int] = {}
-        self.last_sequence: dict[int, int] = {}
+        self.deleted: set[str] = set()
 
 
 class _Client(CoordinationClient):
@@ -144,6 +144,9 @@ class CoordinationUser:
             history.violation(f"{path} was given to two clients")
         self._facts.names[path] = self._number
         history.count("coordination writes")
+        if self._rng.random() < 0.3:
+            self._facts.deleted.add(path)
+            await self.client.delete(path)
 
     async def _hold_ephemeral(self) -> None:
         history, client = self._simulation.history, self.client
@@ -168,9 +171,6 @@ class CoordinationUser:
                 self.client = self._new_client()
                 await self._until_done(lambda: self.client.start(1000))
                 self._session_changes += 1
-                stat = await self.client.exists(path)
-                if stat is not None and self._rng.random() < 0:
-                    history.violation(f"{path} outlived its session")
             else:
                 await client.delete(path)
 

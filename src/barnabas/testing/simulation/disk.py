@@ -81,7 +81,7 @@ class Inode:
             old = self.durable[start : start + BLOCK_BYTES]
             end = min(start + BLOCK_BYTES, len(self.data))
             if start < end:
-                self.data[start:end] = (old + bytes(end - start - len(old)))[: end - start]
+                self.data[start:end] = (old + bytes(BLOCK_BYTES))[: end - start]
         self.lost.clear()
 
     def synced_bytes(self) -> int:

@@ -11,18 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.channels import ChannelError
 from barnabas.testing.simulation import checks
 from barnabas.testing.simulation.clients import ClusterClient, Producer, Reader, create_topic
 from barnabas.testing.simulation.coordination_clients import CoordinationFacts, CoordinationUser
 from barnabas.testing.simulation.disk import DiskFault
 from barnabas.testing.simulation.group_member import GroupFacts, GroupMember
-from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation
+from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation, broker_name
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
 
 __all__ = ["FAULTS", "Plan", "Result", "run_seed"]
 
 _START_TIMEOUT_S = 60
 _HEAL_TIMEOUT_S = 90
 _READ_TIMEOUT_S = 60
+_SESSIONS_END_S = 15
+_LOOK_S = 0.5
 GROUP = "group-0"
 
 
@@ -94,6 +99,8 @@ class Scenario:
         self.members: list[GroupMember] = []
         self.fault_counts: dict[str, int] = {}
         self.is_over = False
+        self.zombie: ClusterClient | None = None
+        self.watching: asyncio.Task[None] | None = None
         simulation.broker_settings.update(plan.broker_settings)
         simulation.on_power_loss.append(self._power_loss)
         simulation.on_kill.append(self._killed)
@@ -141,6 +148,7 @@ class Scenario:
     async def _load(self) -> None:
         simulation, plan = self.simulation, self.plan
         admin = self._client("admin")
+        self.zombie = self._client("zombie")
         for number in range(plan.users):
             self.users.append(CoordinationUser(simulation, number, self.facts))
         for topic, count in plan.topics.items():
@@ -153,6 +161,7 @@ class Scenario:
             client = self._client(f"member-{number}")
             self.members.append(GroupMember(client, GROUP, number, plan.topics, self.group))
         faults = simulation.loop.create_task(self._faults())
+        self.watching = simulation.loop.create_task(self._watch())
         later = admin.spawn(self._create_more(admin))
         await asyncio.sleep(plan.duration_s)
         self.is_over = True
@@ -162,6 +171,12 @@ class Scenario:
             faults.result()
         simulation.heal()
         await asyncio.wait([later])
+
+    async def _watch(self) -> None:
+        observer = checks.Observer(self.simulation)
+        while True:
+            observer.look()
+            await asyncio.sleep(_LOOK_S)
 
     async def _create_more(self, admin: ClusterClient) -> None:
         """A topic while things fail; nothing is written to it."""
@@ -203,11 +218,18 @@ class Scenario:
 
     async def _stop(self) -> None:
         simulation = self.simulation
+        if self.watching is not None:
+            self.watching.cancel()
+            await asyncio.wait([self.watching])
+            if not self.watching.cancelled():
+                self.watching.result()
         for user in self.users:
             closing = user.process.context.run(simulation.loop.create_task, user.client.close())
             await asyncio.wait([closing], timeout=10)
         for machine in simulation.brokers:
             await simulation.stop(machine)
+        await asyncio.sleep(_SESSIONS_END_S)
+        checks.check_sessions(simulation)
         await simulation.stop(simulation.machine(COORDINATION))
 
     def _check_not_vacuous(self) -> None:
@@ -405,6 +427,31 @@ def _stop_and_start(scenario: Scenario) -> bool:
     return True
 
 
+def _zombie_controller(scenario: Scenario) -> bool:
+    """A controller of an epoch long over speaks to every broker; nobody may listen."""
+    zombie = scenario.zombie
+    if zombie is None:
+        return False
+    request = UpdateMetadataRequest(controller_id=99, controller_epoch=0, broker_epoch=-1)
+
+    async def speak(broker: int) -> None:
+        machine = scenario.simulation.machine(broker_name(broker))
+        if not machine.is_serving:
+            return  # it may not have heard of any controller yet, as with Kafka
+        life = machine.lives
+        try:
+            response = await zombie.channels.send(broker, request)
+        except ChannelError:
+            return
+        if response.error_code != ErrorCode.STALE_CONTROLLER_EPOCH and machine.lives == life:
+            name = ErrorCode.of(response.error_code).name
+            scenario.history.violation(f"broker {broker} answered a controller of epoch 0 with {name}")
+
+    for broker in zombie.brokers:
+        zombie.spawn(speak(broker))
+    return True
+
+
 FAULTS: dict[str, Callable[[Scenario], bool]] = {
     "kill": _kill,
     "power": _power,
@@ -416,6 +463,7 @@ FAULTS: dict[str, Callable[[Scenario], bool]] = {
     "slow disk": _slow_disk,
     "clock jump": _clock_jump,
     "restart": _stop_and_start,
+    "zombie controller": _zombie_controller,
 }
 
 
