@@ -133,7 +133,7 @@ def test_apache_kafka_runs_and_outlives_a_killed_server(tmp_path: Path) -> None:
         assert produce_and_consume(cluster.bootstrap, "t1", 1000) == 1000
         server.kill()
         assert produce_and_consume(cluster.bootstrap, "t1", 500) == 1500
-        time.sleep(1)
+        time.sleep(1)  # a while without the server, in which brokers must not give up
         server.start()
         made = apache_tool(topics, *common, "--create", "--topic", "t2", "--partitions", 3, "--replication-factor", 2)
         assert made.returncode == 0, made.stdout + made.stderr
