@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -199,15 +201,20 @@ def test_kafka_python_shares_commits_and_leaves(cluster: Up, topic: str) -> None
 
     seen: set[int] = set()
     shared: dict[int, int] = {}
+    together = threading.Barrier(2, timeout=30)
+    end = time.monotonic() + 60
 
     def run(number: int) -> None:
         # A member a thread, for a poll of this client waits until all others have joined.
         member = join()
-        while sorted(shared.values()) != [3, 3] or len(seen) < RECORDS:
+        while not together.n_waiting and (sorted(shared.values()) != [3, 3] or len(seen) < RECORDS):
+            assert time.monotonic() < end, (shared, len(seen))
             for records in member.poll(timeout_ms=100).values():
                 seen.update(int(record.value) for record in records)
             shared[number] = len(member.assignment())
+        together.wait()
         member.commit()
+        together.wait()  # whoever leaves earlier would give the other its partitions
         member.close()
 
     with ThreadPoolExecutor() as pool:
