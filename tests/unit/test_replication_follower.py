@@ -1,0 +1,305 @@
+"""What a follower decides: sessions, truncation, and a fetcher that copies from a real leader's dispatch and log."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.base.files import OsFiles
+from barnabas.base.ids import ZERO_UUID, TopicPartition
+from barnabas.broker.replication.fetch_session import FollowerSession
+from barnabas.broker.replication.fetcher import EARLIEST, LATEST, Fetcher, FetchLimits, Replicating
+from barnabas.broker.replication.partition import Partition, StateChange
+from barnabas.broker.replication.truncation import Truncation, truncation_for
+from barnabas.log.log_dirs import LogDirs
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from support.broker import START_MS, DataPath, batch
+
+T0 = TopicPartition("t", 0)
+VERSION = 12
+LIMITS = FetchLimits(partition_bytes=1 << 20, response_bytes=10 << 20, min_bytes=1, wait_ms=0, backoff_ms=100)
+
+
+def change(epoch: int, leader: int = 0) -> StateChange:
+    return StateChange(leader, epoch, epoch, 1, (0, 1), (0, 1))
+
+
+class Pair:
+    """A leader (broker 0) behind its dispatch and a follower (broker 1) with a fetcher."""
+
+    def __init__(self, directory: Path) -> None:
+        self.leader = DataPath(directory / "leader")
+        self.wire = self.leader.connect()
+        self.log_dirs = LogDirs(OsFiles(), [str(directory / "follower")], LogConfig(), broker_id=1, cluster_id="c")
+        self.log_dirs.load(START_MS, {})
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.changed: list[TopicPartition] = []
+        self.fetcher = Fetcher(
+            1, LIMITS, lambda name, offset: self.log_dirs.truncate({name: offset}), self.changed.append
+        )
+        self.now_ms = 0
+
+    def lead(self, epoch: int, name: TopicPartition = T0) -> PartitionLog:
+        """The leader leads in an epoch."""
+        return self.leader.lead(name.topic, name.partition, epoch=epoch, replicas=(0, 1)).log
+
+    def follower_log(self, name: TopicPartition = T0) -> PartitionLog:
+        return self.log_dirs.get_or_create(name, ZERO_UUID, LogConfig(), START_MS)
+
+    def follow(self, epoch: int, name: TopicPartition = T0) -> None:
+        """The follower hears of it."""
+        partition = self.partitions.setdefault(name, Partition(name, 1, self.follower_log(name)))
+        partition.follow(change(epoch))
+        self.fetcher.follow(partition)
+
+    def turn(self) -> None:
+        """One fetch and its answer."""
+        response = self.wire.ask(self.fetcher.request(VERSION, -1, 0), VERSION)
+        self.fetcher.answered(response, VERSION, self.now_ms, START_MS)
+
+    def locate(self) -> None:
+        """The two questions after OFFSET_OUT_OF_RANGE."""
+        for timestamp in (EARLIEST, LATEST):
+            self.fetcher.offsets_answered(
+                timestamp, self.wire.ask(self.fetcher.offsets_request(timestamp), 7), self.now_ms
+            )
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return Pair(tmp_path)
+
+
+def bytes_of(log: PartitionLog) -> bytes:
+    return b"".join(segment.file.read_at(0, segment.size) for segment in log.segments)
+
+
+def write(log: PartitionLog, epoch: int, *values: bytes) -> None:
+    log.append_as_leader(batch(*values), leader_epoch=epoch, now_ms=START_MS)
+
+
+# Copying
+
+
+def test_a_follower_has_the_leaders_bytes_and_learns_what_is_committed(pair: Pair) -> None:
+    """The fetch after the copy tells the leader, whose answer tells the follower."""
+    leader = pair.lead(0)
+    write(leader, 0, b"a", b"b")
+    pair.follow(0)
+    pair.turn()
+    follower = pair.follower_log()
+    assert bytes_of(follower) == bytes_of(leader)
+    assert (leader.high_watermark, follower.high_watermark) == (0, 0)
+    pair.turn()
+    assert (leader.high_watermark, follower.high_watermark) == (2, 2)
+    assert pair.changed == [T0]
+
+
+def test_a_request_after_the_first_names_only_what_moved(pair: Pair) -> None:
+    """Of two partitions the one that got records is asked for anew, the other stays in the session."""
+    other = TopicPartition("t", 1)
+    leader = pair.lead(0)
+    pair.lead(0, other)
+    pair.follow(0)
+    pair.follow(0, other)
+    pair.turn()
+    write(leader, 0, b"a")
+    pair.turn()
+    request = pair.fetcher.request(VERSION, -1, 0)
+    assert [(topic.topic, [p.partition for p in topic.partitions]) for topic in request.topics] == [("t", [0])]
+    assert request.session_epoch == 2
+
+
+def test_an_answer_to_what_was_asked_before_a_change_of_role_is_not_applied(pair: Pair) -> None:
+    """Between question and answer the partition moved to another epoch: the records may be another leader's."""
+    leader = pair.lead(0)
+    write(leader, 0, b"a")
+    pair.follow(0)
+    response = pair.wire.ask(pair.fetcher.request(VERSION, -1, 0), VERSION)
+    pair.lead(1)
+    pair.follow(1)
+    pair.fetcher.answered(response, VERSION, 0, START_MS)
+    assert pair.follower_log().log_end_offset == 0
+    pair.turn()
+    assert bytes_of(pair.follower_log()) == bytes_of(leader)
+
+
+def test_a_later_epoch_at_the_leader_makes_the_follower_wait_for_the_controller(pair: Pair) -> None:
+    """FENCED_LEADER_EPOCH: asking again is of no use until LeaderAndIsr comes, and then all goes on."""
+    leader = pair.lead(0)
+    pair.follow(0)
+    pair.lead(3)
+    write(leader, 3, b"a")
+    pair.turn()
+    assert pair.fetcher.state_of(T0) is Replicating.WAITING
+    assert not pair.fetcher.wants_fetch
+    pair.follow(3)
+    pair.turn()
+    assert bytes_of(pair.follower_log()) == bytes_of(leader)
+
+
+def test_a_leader_that_does_not_know_it_yet_is_asked_again_soon_then_less_often(pair: Pair) -> None:
+    """The back-off begins small, doubles and is bounded."""
+    pair.lead(0)
+    pair.follow(1)
+    waits = []
+    for _ in range(5):
+        pair.turn()
+        assert pair.fetcher.state_of(T0) is Replicating.DELAYED
+        waits.append(pair.fetcher.wake(pair.now_ms))
+        pair.now_ms += waits[-1]
+        assert pair.fetcher.wake(pair.now_ms) is None
+        assert pair.fetcher.state_of(T0) is Replicating.FETCHING
+    assert waits == [20, 40, 80, 100, 100]
+
+
+def test_a_follower_before_the_leaders_start_begins_there(pair: Pair) -> None:
+    """What the leader deleted cannot be had: the log starts anew at the leader's start."""
+    leader = pair.lead(0)
+    write(leader, 0, b"a", b"b", b"c")
+    leader.update_high_watermark(3)
+    leader.delete_records_before(3)
+    write(leader, 0, b"d")
+    pair.follow(0)
+    pair.turn()
+    assert pair.fetcher.state_of(T0) is Replicating.LOCATING
+    pair.locate()
+    pair.turn()
+    follower = pair.follower_log()
+    assert (follower.log_start_offset, follower.log_end_offset) == (3, 4)
+
+
+def test_a_start_inside_a_batch_is_taken_with_the_whole_batch(pair: Pair) -> None:
+    """DeleteRecords may cut within a batch; a new replica gets the batch and begins where the leader begins."""
+    leader = pair.lead(0)
+    write(leader, 0, b"a", b"b", b"c")
+    leader.update_high_watermark(3)
+    leader.delete_records_before(2)
+    pair.follow(0)
+    pair.turn()
+    pair.locate()
+    pair.turn()
+    pair.turn()
+    follower = pair.follower_log()
+    assert bytes_of(follower) == bytes_of(leader)
+    assert (follower.log_start_offset, follower.log_end_offset) == (2, 3)
+
+
+def test_a_partition_whose_disk_failed_is_dropped_alone(pair: Pair) -> None:
+    """The others of the same leader are copied on."""
+    other = TopicPartition("t", 1)
+    for name in (T0, other):
+        write(pair.lead(0, name), 0, b"a")
+        pair.follow(0, name)
+    pair.follower_log().offline = "gone"
+    pair.turn()
+    assert pair.fetcher.state_of(T0) is Replicating.WAITING
+    assert pair.follower_log(other).log_end_offset == 1
+
+
+def test_a_corrupt_batch_is_not_appended_and_asked_for_again(pair: Pair) -> None:
+    """A CRC that does not hold is a reason to try again, not to store it."""
+    pair.lead(0)
+    pair.follow(0)
+    pair.fetcher.request(VERSION, -1, 0)
+    broken = batch(b"a")
+    broken[-1] ^= 1
+    data = PartitionData(partition_index=0, high_watermark=0, records=memoryview(broken))
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+    pair.fetcher.answered(response, VERSION, 0, START_MS)
+    assert pair.follower_log().log_end_offset == 0
+    assert pair.fetcher.state_of(T0) is Replicating.DELAYED
+
+
+# Truncation
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "end_offset", "expected"),
+    [
+        (2, 3, Truncation(3, True)),  # the leader's epoch ended before ours
+        (2, 9, Truncation(4, True)),  # ours ended before the leader's
+        (3, 5, Truncation(4, False)),  # an epoch we never saw: back to the end of ours before it, and ask again
+        (0, 1, Truncation(1, True)),
+        (-1, 2, Truncation(2, True)),  # the leader knows no epoch for it
+        (-1, -1, Truncation(1, True)),  # nor an end: the high watermark
+    ],
+)
+def test_the_truncation_point_follows_the_epochs_of_both(
+    pair: Pair, leader_epoch: int, end_offset: int, expected: Truncation
+) -> None:
+    """Our log: epoch 0 at [0, 2), epoch 2 at [2, 4), epoch 5 at [4, 5); high watermark 1."""
+    log = pair.follower_log()
+    for epoch, values in ((0, (b"a", b"b")), (2, (b"c", b"d")), (5, (b"e",))):
+        write(log, epoch, *values)
+    log.update_high_watermark(1)
+    assert truncation_for(log, leader_epoch, end_offset) == expected
+
+
+counts = st.lists(st.integers(1, 3), max_size=4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(common=counts, ours=counts, theirs=counts, interleaving=st.lists(st.booleans(), min_size=8, max_size=8))
+def test_diverged_logs_become_equal_and_keep_what_they_shared(
+    common: Sequence[int], ours: Sequence[int], theirs: Sequence[int], interleaving: Sequence[bool]
+) -> None:
+    """However epochs fell on the two sides: the follower cuts what the leader lacks, and not one record more."""
+    with tempfile.TemporaryDirectory() as directory:
+        pair = Pair(Path(directory))
+        leader, follower = pair.lead(0), pair.follower_log()
+        for epoch, count in enumerate(common):
+            for log in (leader, follower):
+                write(log, epoch, *[b"x"] * count)
+        epoch = len(common)
+        left, right = list(ours), list(theirs)
+        for turn in interleaving:
+            side, log = (left, follower) if turn else (right, leader)
+            if side:
+                write(log, epoch, *[b"%d" % epoch] * side.pop())
+                epoch += 1
+        pair.lead(epoch + 1)
+        shared = sum(common)
+        least = follower.log_end_offset
+        pair.follow(epoch + 1)
+        for _ in range(12):
+            pair.turn()
+            least = min(least, follower.log_end_offset)
+        assert bytes_of(follower) == bytes_of(leader)
+        assert least >= shared
+        assert follower.high_watermark == leader.log_end_offset
+
+
+# Sessions
+
+
+def test_a_session_is_whole_first_then_incremental_then_whole_after_a_lost_answer() -> None:
+    """A lost answer leaves it open what the other side knows."""
+    session: FollowerSession[str] = FollowerSession()
+    assert session.next("ab", "ab", "") == (0, 0, ["a", "b"], [])
+    assert session.answered(7, ErrorCode.NONE)
+    assert session.next("ac", "c", "b") == (7, 1, ["c"], ["b"])
+    assert session.answered(7, ErrorCode.NONE)
+    assert session.next("ac", "", "b") == (7, 2, [], [])
+    session.lost()
+    assert session.next("ac", "", "") == (7, 0, ["a", "c"], [])
+
+
+@pytest.mark.parametrize(
+    ("error", "session_id"),
+    [(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 7)],
+)
+def test_a_refused_session_is_begun_anew(error: ErrorCode, session_id: int) -> None:
+    """One that the other side forgot is not named; one out of step is, so that it is dropped there."""
+    session: FollowerSession[str] = FollowerSession()
+    session.next("a", "a", "")
+    session.answered(7, ErrorCode.NONE)
+    session.next("a", "", "")
+    assert not session.answered(0, error)
+    assert session.next("a", "", "") == (session_id, 0, ["a"], [])

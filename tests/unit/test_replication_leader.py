@@ -1,0 +1,204 @@
+"""What a leader decides: who may join the in-sync set, who must leave it, and what the controller's answers mean."""
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.replication.partition import FollowerProgress, Leader, Partition
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.alter_partition import (
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+from support.broker import DataPath, batch
+
+T0 = TopicPartition("t", 0)
+VERSION = 1
+LAG_MS = 30_000
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> DataPath:
+    return DataPath(tmp_path)
+
+
+def lead(broker: DataPath, isr: tuple[int, ...] = (0, 1), epoch: int = 0) -> Partition:
+    return broker.lead("t", replicas=(0, 1, 2), isr=isr, epoch=epoch)
+
+
+def write(broker: DataPath, *values: bytes, acks: int = 1) -> None:
+    broker.node.replicas.append(T0, batch(*values), acks=acks, now_ms=broker.clock.wall_ms())
+
+
+def fetched(broker: DataPath, replica: int, offset: int) -> None:
+    broker.node.replicas.follower_fetched(T0, replica, offset, 0, broker.clock.wall_ms(), 70 + replica)
+
+
+def answer(broker: DataPath, error: ErrorCode = ErrorCode.NONE, isr: tuple[int, ...] = (), partition_epoch: int = 1):
+    """Take the request that is to be sent, and answer it."""
+    changes = broker.node.replicas.isr_changes
+    assert changes.request(VERSION, 5) is not None
+    partition = AlterPartitionResponsePartitionData(
+        partition_index=0, error_code=error, leader_id=0, leader_epoch=0, isr=list(isr), partition_epoch=partition_epoch
+    )
+    topics = [AlterPartitionResponseTopicData(topic_name="t", partitions=[partition])]
+    return broker.node.replicas.isr_answered(AlterPartitionResponse(topics=topics), VERSION, broker.clock.wall_ms())
+
+
+@pytest.mark.parametrize(
+    ("end", "high_watermark", "expected"),
+    [(4, 3, False), (5, 3, True), (5, 6, False), (6, 6, True)],
+)
+def test_a_follower_may_join_with_all_that_is_committed_and_older_than_the_epoch(
+    end: int, high_watermark: int, expected: bool
+) -> None:
+    """The leader's epoch began at 5."""
+    role = Leader(5, frozenset({0}), followers={1: FollowerProgress(log_end_offset=end)})
+    assert role.can_join(1, high_watermark) is expected
+
+
+def test_nobody_joins_while_a_change_is_under_way() -> None:
+    """One change at a time."""
+    role = Leader(0, frozenset({0}), frozenset({0, 2}), {1: FollowerProgress(log_end_offset=9)})
+    assert not role.can_join(1, 0)
+
+
+def test_a_follower_that_caught_up_joins_when_the_controller_says_so(broker: DataPath) -> None:
+    """Until the answer both sets bind the high watermark; the request carries the followers' broker epochs."""
+    partition = lead(broker, isr=(0,))
+    write(broker, b"a")
+    fetched(broker, 2, 0)
+    assert partition.role.pending_isr is None
+    fetched(broker, 1, 1)
+    assert partition.role.pending_isr == {0, 1}
+    assert answer(broker, isr=(0, 1))
+    assert (partition.role.isr, partition.role.pending_isr, partition.partition_epoch) == ({0, 1}, None, 1)
+
+
+def test_the_request_names_the_set_in_the_order_of_the_assignment_with_broker_epochs(broker: DataPath) -> None:
+    """As of version 3 (KIP-903); our own epoch is the one of our registration."""
+    lead(broker, isr=(0,))
+    fetched(broker, 1, 0)
+    request = broker.node.replicas.isr_changes.request(3, 5)
+    (entry,) = request.topics[0].partitions
+    assert [(member.broker_id, member.broker_epoch) for member in entry.new_isr_with_epochs] == [(0, 5), (1, 71)]
+    assert (entry.leader_epoch, entry.partition_epoch, request.broker_epoch) == (0, 0, 5)
+
+
+def test_a_laggard_is_left_out_and_the_watermark_moves_on_only_when_that_is_confirmed(broker: DataPath) -> None:
+    """replica.lag.time.max.ms after it was last caught up, and not before the controller wrote it."""
+    partition = lead(broker, isr=(0, 1))
+    fetched(broker, 1, 0)
+    fetched(broker, 2, 0)
+    answer(broker, isr=(0, 1, 2))
+    write(broker, b"a")
+    fetched(broker, 2, 1)
+    broker.clock.now_ms += LAG_MS + 1
+    fetched(broker, 2, 1)
+    broker.node.replicas.shrink_isrs(broker.clock.wall_ms())
+    assert partition.role.pending_isr == {0, 2}
+    assert partition.log.high_watermark == 0
+    answer(broker, isr=(0, 2), partition_epoch=2)
+    assert partition.log.high_watermark == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "pending", "again"),
+    [
+        (ErrorCode.INELIGIBLE_REPLICA, None, False),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, None, False),
+        (ErrorCode.FENCED_LEADER_EPOCH, {0, 1}, False),
+        (ErrorCode.INVALID_UPDATE_VERSION, {0, 1}, False),
+        (ErrorCode.INVALID_REQUEST, {0, 1}, False),
+        (ErrorCode.UNKNOWN_TOPIC_ID, {0, 1}, False),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, {0, 1}, True),
+        (ErrorCode.NOT_CONTROLLER, {0, 1}, True),
+    ],
+)
+def test_an_error_for_a_partition_ends_the_change_or_repeats_it(
+    broker: DataPath, error: ErrorCode, pending: set[int] | None, again: bool
+) -> None:
+    """What certainly was not written is taken back; what may have been binds us until LeaderAndIsr says more."""
+    partition = lead(broker, isr=(0,))
+    fetched(broker, 1, 0)
+    answer(broker, error)
+    assert partition.role.pending_isr == pending
+    assert broker.node.replicas.isr_changes.waiting is again
+
+
+def test_a_request_that_failed_as_a_whole_is_asked_again_with_what_came_meanwhile(broker: DataPath) -> None:
+    """NOT_CONTROLLER, a lost connection: nothing is known, so all of it is asked anew."""
+    lead(broker, isr=(0,))
+    fetched(broker, 1, 0)
+    changes = broker.node.replicas.isr_changes
+    first = changes.request(VERSION, 5)
+    assert not broker.node.replicas.isr_answered(
+        AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER), VERSION, broker.clock.wall_ms()
+    )
+    assert changes.request(VERSION, 5) == first
+
+
+def test_a_change_that_the_controller_overtook_is_not_sent(broker: DataPath) -> None:
+    """LeaderAndIsr of a new epoch settles the set; what we wanted before is void."""
+    lead(broker, isr=(0,))
+    fetched(broker, 1, 0)
+    lead(broker, isr=(0, 1, 2), epoch=1)
+    assert broker.node.replicas.isr_changes.request(VERSION, 5) is None
+
+
+def test_a_dead_follower_neither_joins_nor_holds_up_the_watermark(tmp_path: Path) -> None:
+    """It was caught up a moment ago, but it is not alive: nobody waits for it."""
+    broker = DataPath(tmp_path)
+    broker.node.replicas._is_alive = lambda broker_id: broker_id != 2
+    partition = lead(broker, isr=(0, 1))
+    fetched(broker, 2, 0)
+    assert partition.role.pending_isr is None
+    write(broker, b"a")
+    fetched(broker, 1, 1)
+    assert partition.log.high_watermark == 1
+
+
+def test_in_a_new_epoch_of_the_same_leader_the_followers_positions_stay_known(broker: DataPath) -> None:
+    """A member died: the rest goes on at once, without waiting for the survivors' next fetch."""
+    partition = lead(broker, isr=(0, 1, 2))
+    write(broker, b"a")
+    fetched(broker, 1, 1)
+    assert partition.log.high_watermark == 0
+    lead(broker, isr=(0, 1), epoch=1)
+    broker.node.replicas._is_alive = lambda broker_id: broker_id != 2
+    fetched(broker, 1, 1)
+    assert partition.log.high_watermark == 1
+
+
+def test_below_min_insync_replicas_nothing_is_appended_or_committed(broker: DataPath) -> None:
+    """acks -1 is refused before the append; what was appended before the set shrank is refused after it."""
+    broker.configs["t"] = LogConfig({"min.insync.replicas": "2"})
+    partition = lead(broker, isr=(0, 1))
+    write(broker, b"a", acks=-1)
+    codes: list[ErrorCode] = []
+    broker.node.replicas.wait_for_commit(T0, 0, codes.append, timeout_ms=1000)
+    partition.role.isr = frozenset({0})
+    fetched(broker, 1, 1)
+    assert partition.log.high_watermark == 0
+    with pytest.raises(KafkaError) as refused:
+        write(broker, b"b", acks=-1)
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    write(broker, b"c", acks=1)
+    broker.timers.advance(1000)
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_a_parked_produce_is_answered_when_the_followers_have_it_and_not_before(broker: DataPath) -> None:
+    """Every fetch of the last member that counts completes it; no timer is involved."""
+    lead(broker, isr=(0, 1, 2))
+    write(broker, b"a", acks=-1)
+    codes: list[ErrorCode] = []
+    broker.node.replicas.wait_for_commit(T0, 0, codes.append, timeout_ms=1000)
+    for replica in (1, 2):
+        assert codes == []
+        fetched(broker, replica, 1)
+        broker.node.parked.settle()
+    assert codes == [ErrorCode.NONE]
