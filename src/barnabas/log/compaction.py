@@ -5,7 +5,7 @@ the last compaction ended up to the first segment that must stay, into an `Offse
 full. The second rewrites all segments from the log's beginning to there, in groups that fit one segment, and drops each
 record that the map knows a newer one for.
 
-The work is cut into steps of at most about ``chunk_bytes`` and 2,000 records. A step may run in another thread than the log's: it reads closed
+The work is cut into steps of at most about ``chunk_bytes`` and 250 records. A step may run in another thread than the log's: it reads closed
 segments through files of its own and writes ``.cleaned`` files; what it needs of the log's state was taken when the
 `Compaction` was made. Only `swap`, a few renames, touches the log, and belongs to the log's thread, as does
 `is_possible`, to be asked before each step. Apache's cleaner thread and its locks are this split of ownership here.
@@ -33,8 +33,8 @@ __all__ = ["Compaction", "CompactionLimits"]
 
 _MAX_RELATIVE = (1 << 31) - 1
 _LEAST_CHUNK_BYTES = 4096
-_STEP_RECORDS = 2000
-"""Compressed batches hold many records in few bytes; so many take about 10 ms."""
+_STEP_RECORDS = 250
+"""So many take about 1 ms, less than the interpreter lets one thread keep others waiting (5 ms)."""
 
 _Batches = list[tuple[memoryview, BatchHeader]]
 
