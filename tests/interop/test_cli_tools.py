@@ -97,13 +97,12 @@ def test_descriptions_are_apaches_word_for_word(cluster: object, run: Run, topic
 
 
 def test_a_line_too_large_costs_only_itself(
-    cluster: object, run: Run, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: object, run: Run, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lines after it are sent, as Kafka's tool does; the exit code tells."""
     assert produce(cluster, monkeypatch, topic, b"before\n" + bytes(3_000_000) + b"\nafter\n") == 1
-    assert "1 records were not delivered" in capsys.readouterr().err
-    ends = [int(line.rpartition(":")[2]) for line in run("get-offsets", "--topic", topic)[1].splitlines()]
-    assert sum(ends) == 2
+    out = run("get-offsets", "--topic", topic)[1]
+    assert sum(int(line.rpartition(":")[2]) for line in out.splitlines()) == 2
 
 
 def test_configurations_are_set_shown_and_taken_back(run: Run, topic: str) -> None:
