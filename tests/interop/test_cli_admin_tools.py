@@ -180,6 +180,23 @@ def test_an_api_that_a_broker_does_not_serve_is_named(run: Run, ours: Any) -> No
             assert len(err.splitlines()) == 1
 
 
+@pytest.mark.java
+@needs_reference
+@pytest.mark.parametrize("version", ["3.9.1", "4.3.0"])
+def test_apaches_tool_describes_a_partitions_producers(run: Run, ours: Any, version: str) -> None:
+    """DescribeProducers: an idempotent producer with its last sequence, and no transaction."""
+    topic = f"producers-{version}"
+    assert run(ours, "topics", "--create", "--topic", topic, "--replica-assignment", "1")[0] == 0
+    with Producer({"bootstrap.servers": ours.bootstrap, "acks": "all", "enable.idempotence": "true"}) as producer:
+        for _ in range(10):
+            producer.send(topic, b"x", partition=0)
+    args = ["--bootstrap-server", ours.bootstrap, "describe-producers", "--topic", topic, "--partition", "0"]
+    done = apache_tool("org.apache.kafka.tools.TransactionsCommand", *args, version=version)
+    assert done.returncode == 0
+    _, epoch, coordinator_epoch, last_sequence, _, transaction = done.stdout.splitlines()[1].split()
+    assert (epoch, coordinator_epoch, last_sequence, transaction) == ("0", "-1", "9", "None")
+
+
 # On Apache's brokers, beside Apache's tools
 
 

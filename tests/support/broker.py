@@ -29,6 +29,7 @@ DATA_PATH_APIS = (
     "api_versions",
     "delete_records",
     "describe_log_dirs",
+    "describe_producers",
     "fetch",
     "init_producer_id",
     "leader_and_isr",

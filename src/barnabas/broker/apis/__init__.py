@@ -30,6 +30,7 @@ MODULES = (
     "describe_configs",
     "describe_groups",
     "describe_log_dirs",
+    "describe_producers",
     "fetch",
     "find_coordinator",
     "heartbeat",

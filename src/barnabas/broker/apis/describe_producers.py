@@ -1,0 +1,79 @@
+"""DescribeProducers: the producers that a partition's log knows, with their open transactions (KIP-664).
+
+Version 0. Any replica answers of its own log; a producer is known until it was silent for `producer.id.expiration.ms`.
+Without an open transaction the offset at which it began is -1.
+"""
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.broker.topics import validate_topic_name
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+_NO_EPOCH = -1
+
+
+def handle(node: Node, request: Request) -> None:
+    """Ask each partition's log."""
+    message: DescribeProducersRequest = request.message
+    request.reply(
+        DescribeProducersResponse(
+            topics=[
+                TopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        _describe(node, TopicPartition(topic.name, index)) for index in topic.partition_indexes
+                    ],
+                )
+                for topic in message.topics
+            ]
+        )
+    )
+
+
+def _describe(node: Node, name: TopicPartition) -> PartitionResponse:
+    try:
+        validate_topic_name(name.topic)
+        log = node.replicas.partition(name).readable_log(_NO_EPOCH, only_leader=False)
+    except KafkaError as error:
+        return PartitionResponse(partition_index=name.partition, error_code=error.code, error_message=error.message)
+    return PartitionResponse(
+        partition_index=name.partition,
+        active_producers=[
+            ProducerState(
+                producer_id=entry.producer_id,
+                producer_epoch=entry.epoch,
+                last_sequence=entry.last_sequence,
+                last_timestamp=entry.timestamp_ms,
+                coordinator_epoch=entry.coordinator_epoch,
+                current_txn_start_offset=entry.transaction_first_offset,
+            )
+            for entry in log.active_producers()
+        ],
+    )
+
+
+def fail(message: DescribeProducersRequest, _: int, code: ErrorCode) -> DescribeProducersResponse:
+    """An error of the whole request, told for each partition."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    PartitionResponse(partition_index=index, error_code=code) for index in topic.partition_indexes
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+API = ApiHandler(ApiKey.DESCRIBE_PRODUCERS, 0, 0, handle, fail)
