@@ -12,7 +12,7 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.base.randomness import random_uuid
+from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
 from barnabas.broker.controller.placement import assign_replicas
 from barnabas.broker.metadata import INTERNAL_TOPICS
@@ -86,7 +86,7 @@ def collides(name: str, other: str) -> bool:
 def plan_creation(
     topic: CreatableTopic,
     racks: Mapping[int, str | None],
-    rng: Any,
+    rng: Random,
     *,
     existing: Collection[str],
     default_partitions: int,
@@ -160,7 +160,7 @@ def plan_growth(
     racks: Mapping[int, str | None],
     count: int,
     assignments: Sequence[Sequence[int]] | None,
-    rng: Any,
+    rng: Random,
 ) -> dict[int, Assignment]:
     """The new partitions of a topic that is to have ``count``; raises `KafkaError` with Kafka's words."""
     current = len(existing)
