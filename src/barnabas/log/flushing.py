@@ -38,7 +38,7 @@ class FlushTask:
                 paths += [segment.file_path(INDEX), segment.file_path(TIME_INDEX)]
             if segment.transactions.is_in_use:
                 paths.append(segment.transactions.path)
-        paths += [f"{directory}/{name}" for name in small_files]
+        paths += [f"{directory}/{name}" for name in sorted(small_files)]
         directories = [directory]
         if PARTITION_METADATA in small_files:
             directories.append(parent_of(directory))

@@ -82,7 +82,7 @@ class RequestBatch:
         state = self._state
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders: set[int] = set()
-        for partition, is_new in told.items():
+        for partition, is_new in sorted(told.items()):
             known = state.leadership[partition]
             current = known.leader_and_isr
             assignment = state.assignment(partition)
@@ -128,7 +128,7 @@ class RequestBatch:
         """One message for all brokers but for the epoch that each is addressed with; the parts are shared."""
         state = self._state
         topics: dict[str, UpdateMetadataTopicState] = {}
-        for partition in self._metadata:
+        for partition in sorted(self._metadata):
             entry = self._metadata_entry(partition)
             if entry is None:
                 continue  # no leader was ever chosen: nothing to tell yet
