@@ -396,3 +396,34 @@ def test_plans_that_cannot_be_are_refused_as_by_apaches_tool(run: Run, apache: A
     assert code == 1
     assert "Failed to alter dir for fixed-0-0: " in err
     assert "LOG_DIR_NOT_FOUND" in err
+
+
+@pytest.mark.java
+@needs_reference
+def test_replicas_move_between_log_dirs_and_back(run: Run, tmp_path: Path) -> None:
+    """Throttled, verified with Apache's words, finished; a target that is not asked for is told."""
+    dirs = [str(tmp_path / name) for name in ("one", "two")]
+    with apache_cluster(tmp_path / "apache", settings={"log.dirs": ",".join(dirs)}) as cluster:
+        make_topic(run, cluster, "placed", "0", records=10)
+        stored = json.loads(run(cluster, "log-dirs", "--describe", "--output", "json")[1])["brokers"][0]["logDirs"]
+        source = next(one["logDir"] for one in stored if one["partitions"])
+        target = next(path for path in dirs if path != source)
+        entry = {"topic": "placed", "partition": 0, "replicas": [0], "log_dirs": [target]}
+        file = ["--reassignment-json-file", json_file(tmp_path / "plan.json", partitions=[entry])]
+        words = run(cluster, "reassign-partitions", "--verify", "--preserve-throttles", *file)
+        assert words[:2] == theirs(cluster, REASSIGN, "--verify", "--preserve-throttles", *file)
+        assert f"is not being moved from log dir {source} to {target}." in words[1]
+        rate = ["--replica-alter-log-dirs-throttle", 100_000_000]
+        code, out, _ = run(cluster, "reassign-partitions", "--execute", *file, *rate)
+        assert code == 0
+        assert out.splitlines()[-3:] == [
+            "The replica-alter-dir throttle limit was set to 100000000 B/s",
+            "Successfully started partition reassignment for placed-0",
+            f"Successfully started moving log directory to {target} for replica placed-0 with broker 0 ",
+        ]
+        verify = ["--verify", "--preserve-throttles", *file]
+        eventually(lambda: "successfully" in run(cluster, "reassign-partitions", *verify)[1], what="moved")
+        assert run(cluster, "reassign-partitions", *verify)[:2] == theirs(cluster, REASSIGN, *verify)
+        assert "max.bytes.per.second=100000000 " in run(cluster, "configs", "--describe", "--broker", 0)[1]
+        run(cluster, "reassign-partitions", "--verify", *file)
+        assert run(cluster, "configs", "--describe", "--broker", 0)[1] == "Dynamic configs for broker 0 are:\n"

@@ -1,7 +1,8 @@
-"""`Admin`: topics, configurations, groups and offsets of a cluster, for Python programs.
+"""`Admin`: topics, configurations, groups, offsets and replicas of a cluster, for Python programs.
 
-A typed face of the functions in `topics`, `configurations`, `groups` and `offsets`, on one `AdminConnection`. Refusals
-are `KafkaError` with Kafka's code; brokers that cannot be reached `ConnectError`.
+A typed face of the functions in `topics`, `configurations`, `groups`, `offsets`, `elections`, `reassignments` and
+`log_dirs`, on one `AdminConnection`. Refusals are `KafkaError` with Kafka's code; brokers that cannot be reached
+`ConnectError`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,12 +10,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client import configurations, groups, offsets, topics
+from barnabas.client import configurations, elections, groups, log_dirs, offsets, reassignments, topics
 from barnabas.client.admin import AdminConnection, Cluster
 from barnabas.client.configurations import ConfigEntry, Resource, ResourceType
 from barnabas.client.groups import GroupDescription, GroupListing
+from barnabas.client.log_dirs import LogDir
 from barnabas.client.offsets import LATEST, FoundOffset
 from barnabas.client.properties import RENAMED_IN_ALL, text
+from barnabas.client.reassignments import Reassignment
 from barnabas.client.topics import TopicDescription
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -138,6 +141,31 @@ class Admin:
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset | KafkaError]:
         """Offsets by time in ms, or by the constants of `barnabas.client.offsets`."""
         return offsets.list_offsets(self.connection, wanted)
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
+        """Let partitions begin at these offsets (-1: the high watermark); for each its low watermark, or why not."""
+        return offsets.delete_records(self.connection, before)
+
+    # Replicas
+
+    def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Let preferred replicas lead, or with ``unclean`` any live one where none is in sync; None for elected."""
+        kind = elections.ElectionType.UNCLEAN if unclean else elections.ElectionType.PREFERRED
+        return elections.elect_leaders(self.connection, kind, partitions)
+
+    def list_reassignments(self) -> dict[TopicPartition, Reassignment]:
+        """The partitions whose replicas are being moved."""
+        return reassignments.list_reassignments(self.connection)
+
+    def reassign(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, KafkaError]:
+        """Start moving partitions to these replicas, or with None cancel their move; those refused, with why."""
+        return reassignments.alter_reassignments(self.connection, wanted)
+
+    def describe_log_dirs(self, broker_id: int) -> list[LogDir]:
+        """A broker's log dirs with the replicas in them."""
+        return log_dirs.describe_log_dirs(self.connection, broker_id)
 
     def close(self) -> None:
         """Close all connections."""
