@@ -24,14 +24,14 @@ demo: install  ## the main job on real data: cluster, topics, groups, a broker l
 
 test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
 	@$(BIN)/pytest tests/unit tests/fuzz -q -n 2
-	@$(BIN)/pytest tests/interop tests/fault -q
+	@$(BIN)/pytest tests/interop tests/fault -q -n 2 --dist loadfile
 	@$(BIN)/pytest tests/spark -q
 
 test-unit: install  ## the tests that take seconds
 	@$(BIN)/pytest tests/unit tests/fuzz -q
 
 test-interop: install  ## clients, tools and brokers that are not ours
-	@$(BIN)/pytest tests/interop tests/fault -q
+	@$(BIN)/pytest tests/interop tests/fault -q -n 2 --dist loadfile
 
 test-spark: install  ## the tests that run Spark
 	@$(BIN)/pytest tests/spark -q
