@@ -10,9 +10,10 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.main import main
-from barnabas.client import Producer
+from barnabas.client import Admin, Producer
 from barnabas.client.admin import AdminConnection
 from barnabas.client.offsets import EARLIEST, list_offsets
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from support.reference import apache_cluster, apache_tool, needs_reference
 from support.servers import up
 from support.waiting import eventually
@@ -163,6 +164,23 @@ def test_single_replicas_verify_to_the_end(run: Run, cluster: Any) -> None:
     assert (code, err) == (0, "")
     assert "verification process is started" in out
     assert out.endswith("max lag is 0 for partition single-0 at offset 50 among 2 partitions\n")
+
+
+def test_programs_have_what_the_tools_have(run: Run, cluster: Any) -> None:
+    """`Admin` deletes records, finds replicas, and says what brokers do not offer by Kafka's code."""
+    make_topic(run, cluster, "programs", "2", records=10)
+    partition = TopicPartition("programs", 0)
+    with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
+        assert admin.delete_records({partition: 3}) == {partition: 3}
+        stored = {name for log_dir in admin.describe_log_dirs(2) for name in log_dir.replicas}
+        assert partition in stored
+        try:
+            outcome = admin.elect_leaders([partition])[partition]
+            assert admin.list_reassignments() == {}
+            assert admin.reassign({partition: None})[partition].code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        except KafkaError as error:
+            outcome = error
+        assert outcome.code in (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNSUPPORTED_VERSION)
 
 
 def test_an_api_that_a_broker_does_not_serve_is_named(run: Run, ours: Any) -> None:
