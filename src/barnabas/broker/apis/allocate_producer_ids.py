@@ -24,7 +24,7 @@ def _handle(node: Node, request: Request) -> None:
     elif broker.epoch != message.broker_epoch:
         request.fail(ErrorCode.STALE_BROKER_EPOCH)
     else:
-        answer_later(node, request, _allocate(node, request, message.broker_id))
+        answer_later(node, request, lambda: _allocate(node, request, message.broker_id))
 
 
 async def _allocate(node: Node, request: Request, broker: int) -> None:

@@ -24,7 +24,7 @@ Change = Callable[[Any], Callable[[Mapping[str, str]], dict[str, str]]]
 
 
 def _handle(node: Node, request: Request) -> None:
-    answer_later(node, request, _alter(node, request, request.message))
+    answer_later(node, request, lambda: _alter(node, request, request.message))
 
 
 async def _alter(node: Node, request: Request, message: AlterConfigsRequest) -> None:

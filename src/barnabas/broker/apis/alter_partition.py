@@ -31,7 +31,7 @@ def _handle(node: Node, request: Request) -> None:
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    answer_later(node, request, _alter(node, request, request.message))
+    answer_later(node, request, lambda: _alter(node, request, request.message))
 
 
 async def _alter(node: Node, request: Request, message: AlterPartitionRequest) -> None:

@@ -21,7 +21,7 @@ def _handle(node: Node, request: Request) -> None:
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    answer_later(node, request, _grow(node, request, request.message), request.message.timeout_ms)
+    answer_later(node, request, lambda: _grow(node, request, request.message), request.message.timeout_ms)
 
 
 async def _grow(node: Node, request: Request, message: CreatePartitionsRequest) -> None:

@@ -47,7 +47,7 @@ def _handle(node: Node, request: Request) -> None:
         _describe(node, plans, results, request.version)
         request.reply(CreateTopicsResponse(topics=[results[topic.name] for topic in message.topics]))
         return
-    answer_later(node, request, _create(node, request, plans, results), message.timeout_ms)
+    answer_later(node, request, lambda: _create(node, request, plans, results), message.timeout_ms)
 
 
 async def _create(

@@ -51,7 +51,7 @@ def _handle(node: Node, request: Request) -> None:
             result.error_code = ErrorCode.INVALID_REQUEST
         else:
             to_delete[name] = result
-    answer_later(node, request, _delete(node, request, results, to_delete), request.message.timeout_ms)
+    answer_later(node, request, lambda: _delete(node, request, results, to_delete), request.message.timeout_ms)
 
 
 async def _delete(

@@ -23,7 +23,7 @@ __all__ = ["API"]
 
 
 def _handle(node: Node, request: Request) -> None:
-    answer_later(node, request, _alter(node, request, request.message))
+    answer_later(node, request, lambda: _alter(node, request, request.message))
 
 
 async def _alter(node: Node, request: Request, message: IncrementalAlterConfigsRequest) -> None:

@@ -1,7 +1,7 @@
 """Handlers that must wait for the coordination service: whatever goes wrong there, the client gets an answer."""
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from barnabas.broker.node import Node, Request
@@ -23,8 +23,13 @@ def keeper_failure(error: KeeperError) -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The coordination service refused: {error}")
 
 
-def answer_later(node: Node, request: Request, work: Coroutine[Any, Any, None], timeout_ms: int | None = None) -> None:
-    """Run ``work``, which answers ``request``; if it fails before that, the answer carries the error.
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+def answer_later(node: Node, request: Request, work: Work, timeout_ms: int | None = None) -> None:
+    """Run ``work()``, which answers ``request``; if it fails before that, the answer carries the error.
+
+    It is a function, so that a broker that stops before the work began leaves no coroutine behind.
 
     ``timeout_ms`` is what the client grants (request.timeout.ms unless given). Work that waits longer, because the
     coordination service is away, is answered with REQUEST_TIMED_OUT and goes on: what it began may still be done.
@@ -33,10 +38,10 @@ def answer_later(node: Node, request: Request, work: Coroutine[Any, Any, None], 
     node.spawn(_guard(node, request, work, granted_ms + _GRACE_MS))
 
 
-async def _guard(node: Node, request: Request, work: Coroutine[Any, Any, None], timeout_ms: int) -> None:
+async def _guard(node: Node, request: Request, work: Work, timeout_ms: int) -> None:
     timer = node.call_later(timeout_ms, lambda: _fail(request, ErrorCode.REQUEST_TIMED_OUT))
     try:
-        await work
+        await work()
     except KafkaError as error:
         timer.cancel()
         _fail(request, error.code)

@@ -16,12 +16,16 @@ from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 
-__all__ = ["API", "CLUSTER_OPERATIONS", "TOPIC_OPERATIONS"]
+__all__ = ["API", "CLUSTER_OPERATIONS", "FIRST_NEWS", "TOPIC_OPERATIONS"]
 
 # Bits are numbers of AclOperation: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9,
 # DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12, CREATE_TOKENS 13, DESCRIBE_TOKENS 14.
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
+
+FIRST_NEWS = "metadata"
+"""What requests that came before the controller's first UpdateMetadata wait for."""
+_FIRST_NEWS_WAIT_MS = 10_000
 
 _IDS_FROM_VERSION = 12
 _LISTENER_ERROR_FROM_VERSION = 6
@@ -29,6 +33,19 @@ _CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
 def _handle(node: Node, request: Request) -> None:
+    """Answer, once the controller has told of any broker: a list of none makes some clients wait for minutes."""
+    if any(True for _ in node.metadata.alive_brokers()):
+        _answer(node, request)
+        return
+
+    def attempt(_: object) -> bool:
+        _answer(node, request)
+        return True
+
+    request.waiter = node.parked.park([FIRST_NEWS], attempt, lambda: _answer(node, request), _FIRST_NEWS_WAIT_MS)
+
+
+def _answer(node: Node, request: Request) -> None:
     message: MetadataRequest = request.message
     topics = _topics(node, request, message)
     if message.include_topic_authorized_operations:

@@ -4,6 +4,7 @@ Versions 5 to 8. This is all that a broker knows of the cluster, so all answers 
 """
 
 from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.metadata import FIRST_NEWS
 from barnabas.broker.node import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -20,6 +21,7 @@ def handle(node: Node, request: Request) -> None:
         request.fail(ErrorCode.STALE_CONTROLLER_EPOCH)
         return
     node.metadata_updated(message)
+    node.parked.changed(FIRST_NEWS)
     request.reply(UpdateMetadataResponse())
 
 
