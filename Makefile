@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: help install demo test test-unit test-interop test-spark check format bench lock clean
+.PHONY: help install demo test test-unit test-interop test-spark simulate mutants check format bench lock clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -23,7 +23,7 @@ demo: install  ## the main job on real data: cluster, topics, groups, a broker l
 	@$(BIN)/python demo/run.py
 
 test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
-	@$(BIN)/pytest tests/unit tests/fuzz -q -n 2
+	@$(BIN)/pytest tests/unit tests/fuzz tests/simulation -q -n 2
 	@$(BIN)/pytest tests/interop tests/fault -q -n 2 --dist loadfile
 	@$(BIN)/pytest tests/spark -q
 
@@ -35,6 +35,13 @@ test-interop: install  ## clients, tools and brokers that are not ours
 
 test-spark: install  ## the tests that run Spark
 	@$(BIN)/pytest tests/spark -q
+
+SEEDS ?= 1-100
+simulate: install  ## whole clusters in virtual time, with faults, from seeds: SEEDS=1-200, or one to run it again
+	@$(BIN)/python -m barnabas.testing.simulation --seeds $(SEEDS) --jobs $(shell nproc 2>/dev/null || echo 1)
+
+mutants: install  ## defects put into the code on purpose, each of which the simulation must notice
+	@$(BIN)/python tests/simulation/mutants.py
 
 check: install  ## format, lint, types, layering
 	@$(BIN)/ruff format --check .

@@ -366,6 +366,22 @@ def _disk_error(scenario: Scenario) -> bool:
     return True
 
 
+def _failed_sync(scenario: Scenario) -> bool:
+    """A sync fails, and soon the power: whoever believed a second sync is found out."""
+    machine = scenario.server()
+    if machine is None:
+        return False
+    machine.disk.faults.append(DiskFault("sync", errno.EIO))
+
+    def power_off() -> None:
+        machine.disk.faults.clear()
+        scenario.simulation.power_off(machine)
+        scenario.restart_later(machine)
+
+    scenario.later(0.05, 0.6, power_off)
+    return True
+
+
 def _disk_full(scenario: Scenario) -> bool:
     """The disk is full for a while; afterwards the server is started anew."""
     machine = scenario.server()
@@ -460,6 +476,7 @@ FAULTS: dict[str, Callable[[Scenario], bool]] = {
     "loss": _loss,
     "disk error": _disk_error,
     "disk full": _disk_full,
+    "failed sync": _failed_sync,
     "slow disk": _slow_disk,
     "clock jump": _clock_jump,
     "restart": _stop_and_start,

@@ -1,0 +1,202 @@
+"""Mutants: defects put into the production code, each of which the simulation must notice.
+
+``python tests/simulation/mutants.py`` (``make mutants``) runs each mutant on a few seeds whose faults can show it, and
+fails if one survives. A mutant patches the code in memory, for one process.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+
+from barnabas.testing.simulation.scenario import Plan, run_seed
+
+SEEDS = range(1, 21)
+
+
+def skip_the_fsync() -> None:
+    """The coordination server acknowledges what is only in the page cache."""
+    from barnabas.coordination.transaction_log import TransactionLog
+
+    original = TransactionLog.append
+
+    def append(self: TransactionLog, first_zxid: int, entries: list[bytes]) -> None:
+        self._sync = False
+        original(self, first_zxid, entries)
+
+    TransactionLog.append = append
+
+
+def answer_before_the_log() -> None:
+    """The coordination server acknowledges while the thread has not written yet."""
+    from barnabas.coordination.server import CoordinationServer
+
+    def log(self: CoordinationServer) -> None:
+        self._logging_scheduled = False
+        processor = self._processor
+        while processor.unlogged:
+            first_zxid = processor.first_unlogged_zxid
+            entries, processor.unlogged = processor.unlogged, []
+            self._loop.run_in_executor(self._executor, self._append, first_zxid, entries, False)
+            processor.commit(len(entries), self._clock.monotonic_ms())
+
+    CoordinationServer._log = log
+
+
+def retry_a_failed_fsync() -> None:
+    """The coordination server believes the second fsync."""
+    from barnabas.testing.simulation.disk import _SimulatedFile  # where every production sync ends
+
+    original = _SimulatedFile.sync
+
+    def sync(self: _SimulatedFile) -> None:
+        try:
+            original(self)
+        except OSError:
+            original(self)
+
+    _SimulatedFile.sync = sync
+
+
+def leave_directories_unsynced() -> None:
+    """New data directories are not made durable."""
+    from barnabas.coordination import storage
+
+    storage.make_dirs_durably = lambda files, path: files.make_dirs(path)
+
+
+def number_nodes_by_children() -> None:
+    """Sequential nodes are numbered by the children there are, so numbers come again."""
+    from barnabas.coordination.node import Node
+
+    class Counting(int):
+        """A cversion that prints as the number of children."""
+
+        children = 0
+
+        def __format__(self, spec: str) -> str:
+            return format(self.children, spec)
+
+    plain = Node.__dict__["cversion"]
+
+    def get(self: Node) -> int:
+        found = Counting(plain.__get__(self))
+        found.children = self.num_children
+        return found
+
+    Node.cversion = property(get, lambda self, value: plain.__set__(self, int(value)))
+
+
+def forget_watches() -> None:
+    """Watches never fire."""
+    from barnabas.coordination.watches import Watches
+
+    Watches.fire = lambda self, events: None
+
+
+def never_expire_sessions() -> None:
+    """A session lives for ever, and its ephemerals with it."""
+    from barnabas.coordination.sessions import SessionTracker
+
+    SessionTracker.expire = lambda self, now_ms: []
+
+
+def forget_producers() -> None:
+    """Producer state is not brought back at a restart, so a batch sent again is stored again."""
+    from barnabas.log import recovery
+
+    def load_producers(files, directory, producers, snapshots, segments, start, end):
+        producers.end_offset = end
+        return False
+
+    recovery.load_producers = load_producers
+
+
+def store_duplicates() -> None:
+    """A batch that is sent again is taken for a new one."""
+    from barnabas.log.producer_state import ProducerState
+
+    ProducerState.check = lambda self, *_args, **_options: None
+
+
+def keep_the_torn_tail() -> None:
+    """After a crash the log is taken as it is."""
+    from barnabas.log import recovery
+
+    recovery._recover = lambda *_args: False
+
+
+def obey_a_stale_controller() -> None:
+    """A broker listens to a controller of an earlier epoch."""
+    from barnabas.broker.replication.manager import ReplicaManager
+
+    def accept(self: ReplicaManager, epoch: int) -> bool:
+        self.controller_epoch = epoch
+        return True
+
+    ReplicaManager.accept_controller_epoch = accept
+
+
+def forget_commits() -> None:
+    """Groups are not read from their partition after a restart."""
+    from barnabas.broker.groups.loading import Loader
+
+    Loader._add_batch = lambda self, *_args: None
+
+
+MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
+    skip_the_fsync: ("power",),
+    answer_before_the_log: ("power", "kill"),
+    retry_a_failed_fsync: ("failed sync",),
+    leave_directories_unsynced: ("power",),
+    number_nodes_by_children: (),
+    forget_watches: (),
+    never_expire_sessions: ("kill",),
+    forget_producers: ("kill", "loss"),
+    store_duplicates: ("loss",),
+    keep_the_torn_tail: ("power",),
+    obey_a_stale_controller: ("zombie controller",),
+    forget_commits: ("kill",),
+}
+
+
+def plan_for(faults: tuple[str, ...]) -> Plan:
+    """A small cluster under the faults that can show the defect."""
+    return Plan(
+        brokers=2,
+        topics={"topic0": 2},
+        producers=1,
+        users=2,
+        members=1,
+        duration_s=25.0,
+        faults=faults,
+        mean_fault_gap_s=1.5,
+    )
+
+
+def caught_by(mutant: Callable[[], None]) -> tuple[int, str] | None:
+    """The first seed that notices the mutant, and what it says; None if none does. Patches this process for good."""
+    mutant()
+    for seed in SEEDS:
+        result = run_seed(seed, plan=plan_for(MUTANTS[mutant]))
+        if result.violations:
+            return seed, result.violations[0].splitlines()[0]
+    return None
+
+
+def main() -> int:
+    """Run all; the exit status is 1 if one survives."""
+    survivors = 0
+    for mutant in MUTANTS:
+        began = time.monotonic()
+        with get_context("fork").Pool(1) as pool:
+            found = pool.apply(caught_by, (mutant,))
+        survivors += found is None
+        verdict = "SURVIVES" if found is None else f"caught by seed {found[0]}: {found[1]}"
+        print(f"{mutant.__name__} ({time.monotonic() - began:.1f} s): {verdict}", flush=True)
+    print(f"{len(MUTANTS) - survivors} of {len(MUTANTS)} mutants caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
