@@ -197,7 +197,7 @@ class _Supervisor:
             "listeners": f"PLAINTEXT://{self._host}:{self._ports[broker_id]}",
             "log.dirs": self._directory / f"kafka-logs{number}",
             "zookeeper.connect": self._zookeeper or f"{self._host}:{self._zk_port}",
-            "offsets.topic.replication.factor": 1,
+            "offsets.topic.replication.factor": min(3, len(self._ports)),
             "group.initial.rebalance.delay.ms": 0,
             "controlled.shutdown.retry.backoff.ms": 200,  # all stop together, the controller among them
         }

@@ -26,7 +26,6 @@ _HOST = "127.0.0.1"
 _BROKER_DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
-    "offsets.topic.replication.factor": "1",
     # All brokers stop together, the controller among them: waiting for another one is in vain.
     "controlled.shutdown.retry.backoff.ms": "20",
 }
@@ -166,6 +165,7 @@ class Cluster:
     async def _start_broker(self, broker_id: int) -> None:
         texts = {
             **_BROKER_DEFAULTS,
+            "offsets.topic.replication.factor": str(min(3, len(self._ids))),
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{_HOST}:{self._ports.get(broker_id, 0)}",
             "log.dirs": str(self.data_dir / f"kafka-logs-{broker_id}"),
