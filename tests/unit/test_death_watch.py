@@ -1,0 +1,79 @@
+"""The notice of death: refused ports, znodes that go, and a broker that lives after all."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.broker.znodes import broker_path
+from barnabas.coordination.client_operations import delete
+from barnabas.testing import Cluster
+from support.waiting import eventually
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(2) as running:
+        yield running
+
+
+def run(cluster: Cluster, work: Coroutine[Any, Any, Any]) -> Any:
+    """On the cluster's loop."""
+    return asyncio.run_coroutine_threadsafe(work, cluster._loop).result(20)
+
+
+def controller_and_other(cluster: Cluster) -> tuple[Any, Any]:
+    nodes = [server.node for server in cluster._brokers.values()]
+    nodes.sort(key=lambda node: not node.controller.is_active)
+    return nodes[0], nodes[1]
+
+
+def knows(node: Any, other: Any) -> bool:
+    return node.metadata.alive_broker(other.broker_id) is not None
+
+
+def test_a_living_broker_that_was_taken_for_dead_registers_anew(cluster: Cluster) -> None:
+    """Its znode is removed under it; it is back under a higher epoch, and the cluster knows it again."""
+    controller, other = controller_and_other(cluster)
+    eventually(lambda: knows(controller, other))
+    before = other.broker_epoch
+    run(cluster, controller.coordination.batch([delete(broker_path(other.broker_id))]))
+    eventually(lambda: other.broker_epoch > before, what="it registers")
+    eventually(lambda: knows(controller, other), what="it is known again")
+
+
+def test_a_broker_whose_port_refuses_is_buried_before_its_session_ends(cluster: Cluster) -> None:
+    """The listener and all connections close, as when the process is killed; the session lives on and says nothing."""
+    controller, other = controller_and_other(cluster)
+    eventually(lambda: knows(controller, other))
+    server = cluster._brokers[other.broker_id]
+
+    async def vanish() -> None:
+        server._closing = True  # a dead process does not register again
+        for _, listener in server._open:
+            await listener.close()
+        for connection in tuple(server._dispatcher.connections):
+            connection.close()
+
+    run(cluster, vanish())
+    eventually(lambda: not knows(controller, other), timeout_s=5, what="it is known to be dead")
+    server._closing = False
+
+
+def test_a_registration_that_was_renewed_meanwhile_is_left_alone(cluster: Cluster) -> None:
+    """The verdict is about one registration: a broker that is back has another czxid."""
+    controller, other = controller_and_other(cluster)
+    watch = cluster._brokers[controller.broker_id]._death_watch
+    run(cluster, watch.bury(other.broker_id, other.broker_epoch - 1))
+    assert run(cluster, watch.registration(other.broker_id)) == other.broker_epoch
+
+
+def test_the_office_of_a_dead_controller_goes_with_its_registration(cluster: Cluster) -> None:
+    """Both are of one session; the next broker is elected at once."""
+    controller, other = controller_and_other(cluster)
+    watch = cluster._brokers[other.broker_id]._death_watch
+    run(cluster, watch.bury(controller.broker_id, controller.broker_epoch))
+    eventually(
+        lambda: controller.controller.epoch == 2 or other.controller.epoch == 2, timeout_s=5, what="a new controller"
+    )
