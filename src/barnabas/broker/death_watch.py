@@ -3,8 +3,9 @@
 The controller keeps an idle connection, a line, to every live broker, and every broker keeps one to the controller.
 When a process dies its operating system closes its connections and refuses new ones. So a line that breaks is tried
 again: a broker that takes the connection lives (a paused one does, its kernel answers for it); one whose port refuses
-`_REFUSALS` times in a row, while its registration stays the one that we knew, is gone. Any other failure (time-outs, no
-route) proves nothing, and is left to the session.
+`_REFUSALS` times in a row, while its registration stays the one under which it took our connection, is gone. Any other
+failure (time-outs, no route) proves nothing, and is left to the session. So is a broker that never took a connection
+under its registration: Apache's register before they listen.
 
 The sentence is carried out in the coordination service: the dead broker's ephemeral znodes are removed, as the end of
 its session would do some seconds later. All else follows as ever. Should the broker live after all, nothing is at risk
@@ -113,6 +114,8 @@ class _Line:
         self._broker_id = broker_id
         self._broken = asyncio.Event()
         self._connection: Connection | None = None
+        self._known_epoch = -1
+        """The registration under which the broker took our connection."""
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:
@@ -124,8 +127,11 @@ class _Line:
         while True:
             try:
                 epoch = await self._watch.registration(self._broker_id)
-                if epoch is not None and await self._is_dead():
-                    await self._watch.bury(self._broker_id, epoch)
+                if epoch is not None:
+                    if not await self._is_dead():
+                        self._known_epoch = epoch
+                    elif self._known_epoch == epoch:
+                        await self._watch.bury(self._broker_id, epoch)
             except (KeeperError, OSError, TimeoutError) as error:
                 logger.debug("Broker %d cannot be watched now: %s", self._broker_id, error)
             if self._connection is None:
