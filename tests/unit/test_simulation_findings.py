@@ -37,6 +37,17 @@ def test_the_coordination_service_s_directories_survive_a_power_loss(seed: int) 
     assert files.exists("/data/zk-log/version-2")
 
 
+def test_a_transaction_log_that_has_its_size_and_none_of_its_bytes_is_no_obstacle() -> None:
+    """The power went after the file's creation and before its first sync: nothing in it was acknowledged."""
+    files = SimulatedFiles(new_disk(1))
+    storage = Storage(files, "/data", "/data", preallocate_bytes=0)
+    storage.open()
+    storage.save_snapshot(storage.load()[0])
+    files.open("/data/version-2/log.1", create=True).truncate(16_384)
+    assert storage.load()[1] == 0
+    assert not files.exists("/data/version-2/log.1")
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_the_marker_of_a_clean_stop_does_not_come_back_after_a_power_loss(seed: int) -> None:
     """A torn log would be taken for a whole one."""

@@ -21,6 +21,7 @@ __all__ = ["SnapshotWriter", "Storage"]
 logger = logging.getLogger(__name__)
 _VERSION_DIR = "version-2"
 _TEMPORARY = ".barnabas-tmp"
+_CHUNK_BYTES = 1 << 20
 
 
 class Storage:
@@ -117,12 +118,25 @@ class Storage:
         return replayed
 
     def _payloads(self, path: str, first_zxid: int) -> Iterable[bytes]:
-        if self._files.size(path) < 16:
-            # The crash came before the header: nothing in it was acknowledged.
+        if self._files.size(path) < 16 or self._is_blank(path):
+            # The crash came before the header was on the disk: nothing in it was acknowledged.
             logger.warning("Removing %s: it ends before its header (zxid 0x%x)", path, first_zxid)
             self._files.remove(path)
             return ()
         return read_log(self._files, path, repair=True)
+
+    def _is_blank(self, path: str) -> bool:
+        """Whether there are only zeros: after a loss of power a new file can have its size and none of its bytes."""
+        file = self._files.open(path, read_only=True)
+        try:
+            position = 0
+            while piece := file.read_at(position, _CHUNK_BYTES if position else 16):
+                if any(piece):
+                    return False
+                position += len(piece)
+            return True
+        finally:
+            file.close()
 
     # Snapshots
 
