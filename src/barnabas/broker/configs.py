@@ -290,10 +290,11 @@ class Configs:
                     entities[decode_config_change(path, data)] = None
                 except ZnodeFormatError as error:
                     logger.error("%s", error)
-        await self._reload(entities)
+        await self.refresh(entities)
         await client.batch([delete(path) for path in expired])
 
-    async def _reload(self, entities: Iterable[str]) -> None:
+    async def refresh(self, entities: Iterable[str]) -> None:
+        """Read ``topics/NAME`` and ``brokers/NAME`` again, and apply what changed."""
         topics = []
         for entity in entities:
             kind, _, name = entity.partition("/")
@@ -372,6 +373,8 @@ class Configs:
             CreateMode.PERSISTENT_SEQUENTIAL,
         )
         await client.run(note, retry=True)  # a note twice does no harm, a missing one would
+        # Others learn of it from the note; whoever is answered by us finds it applied here.
+        await self.refresh([f"{kind}/{name}"])
 
 
 def _texts(path: str, data: bytes | None) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting
 from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.node import Node, Request
 from barnabas.broker.settings import DEFINITIONS, UPDATE_MODES
 from barnabas.broker.topics import validate_topic_name
@@ -50,9 +51,15 @@ def _handle(node: Node, request: Request) -> None:
     message: DescribeConfigsRequest = request.message
     # A resource is described once, however often it is named: its description is a thousand times as long as its name.
     resources = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
-    request.reply(
-        DescribeConfigsResponse(results=[_describe(node, resource, message) for resource in resources.values()])
-    )
+
+    async def work() -> None:
+        # Another broker may have changed a topic a moment ago: the znodes know, as they do for Apache's brokers.
+        names = [name for kind, name in resources if kind == TOPIC and name in node.metadata]
+        await node.configs.refresh(f"topics/{name}" for name in names)
+        results = [_describe(node, resource, message) for resource in resources.values()]
+        reply_once(request, DescribeConfigsResponse(results=results))
+
+    answer_later(node, request, work)
 
 
 def _describe(node: Node, resource: DescribeConfigsResource, message: DescribeConfigsRequest) -> DescribeConfigsResult:
