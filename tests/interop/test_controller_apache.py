@@ -141,7 +141,7 @@ def test_apaches_broker_works_under_our_controller_and_ours_under_apaches(tmp_pa
         apache_cluster(tmp_path / "apache", zookeeper=ours.zookeeper, first_id=7, settings=single) as theirs,
     ):
         client = admin(ours.bootstrap)
-        eventually(lambda: set(client.list_topics(timeout=10).brokers) == {0, 1, 7})
+        eventually(lambda: set(client.list_topics(timeout=10).brokers) == {0, 1, 7}, timeout_s=90)
         assert client.list_topics(timeout=10).controller_id in (0, 1)
         settle(client.create_topics([NewTopic("under-ours", 6, 1)]))
         eventually(lambda: leaders(client, "under-ours") == {0, 1, 7})

@@ -140,7 +140,9 @@ class CoordinationProcess:
         assert self.process is not None
         assert self.process.poll() is None, f"the server ended: {self.log[-2000:]}"
         with contextlib.suppress(OSError, EOFError):
-            return four_letter_word(self.port, b"ruok") == b"imok"
+            # Apache's server answers "ruok" before it takes sessions.
+            answer = four_letter_word(self.port, b"srvr")
+            return b"Mode:" in answer or b"whitelist" in answer
         return False
 
     def kill(self) -> None:
