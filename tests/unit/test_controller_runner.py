@@ -123,7 +123,9 @@ class Member:
 
 
 @contextlib.asynccontextmanager
-async def members(tmp_path: Path, count: int, *, tick_ms: int = 2000) -> AsyncIterator[tuple[Brokers, list[Member], str]]:
+async def members(
+    tmp_path: Path, count: int, *, tick_ms: int = 2000
+) -> AsyncIterator[tuple[Brokers, list[Member], str]]:
     """Brokers 0 to count - 1, started in order."""
     brokers = Brokers()
     async with running_server(tmp_path, tick_ms=tick_ms) as server:
