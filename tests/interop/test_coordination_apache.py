@@ -1,12 +1,16 @@
 """Apache's software on our coordination server and on its files, and ours on Apache's files."""
 
+import json
+import os
 import re
+import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from kazoo.security import make_digest_acl
 
 from support.coordination import CoordinationProcess, coordination_server
@@ -141,11 +145,37 @@ def test_apache_kafka_runs_and_outlives_a_killed_server(tmp_path: Path) -> None:
         assert described.count("Leader: ") == 3
         assert "Leader: none" not in described
         assert produce_and_consume(cluster.bootstrap, "t2", 300) == 300
+        killed = controller_of(server)
+        os.kill(cluster.pids[killed], signal.SIGKILL)
+        other = 1 - killed
+        eventually(lambda: controller_of(server) == other, timeout_s=60, what="the other broker is controller")
+        survivor = cluster.bootstrap.split(",")[other]
+        one = ("--partitions", 2, "--replication-factor", 1)
+        made = apache_tool(topics, "--bootstrap-server", survivor, "--create", "--topic", "t3", *one)
+        assert made.returncode == 0, made.stdout + made.stderr
+        assert produce_and_consume(survivor, "t3", 100) == 100
+
+
+def controller_of(server: CoordinationProcess) -> int | None:
+    """The broker id in /controller; None while there is none."""
+    client = KazooClient(server.address, timeout=10)
+    client.start(10)
+    try:
+        return int(json.loads(client.get("/controller")[0])["brokerid"])
+    except NoNodeError:
+        return None
+    finally:
+        client.stop()
+        client.close()
 
 
 def produce_and_consume(bootstrap: str, topic: str, count: int) -> int:
+    """Write so many records, and count all that are there."""
     lines = "".join(f"record {number}\n" for number in range(count))
-    sent = apache_tool("kafka.tools.ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic, text=lines)
+    # A broker that has handed out no producer id yet needs the coordination service for the first.
+    plain = ("--producer-property", "enable.idempotence=false")
+    base = ("--bootstrap-server", bootstrap, "--topic", topic)
+    sent = apache_tool("kafka.tools.ConsoleProducer", *base, *plain, text=lines)
     assert sent.returncode == 0, sent.stderr
     got: subprocess.CompletedProcess[str] = apache_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
