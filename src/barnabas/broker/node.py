@@ -13,7 +13,7 @@ from barnabas.base.files import Files
 from barnabas.base.randomness import Random
 from barnabas.base.settings import Values
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from barnabas.broker.apis.fetch_sessions import FetchSessions
@@ -94,9 +94,15 @@ class Node:
         self.connection_caps = {}
         self.api_versions = []
 
-    def is_stale(self, broker_epoch: int) -> bool:
-        """Whether a request of the controller was meant for an earlier life of this broker (KIP-380)."""
-        return broker_epoch != -1 and broker_epoch < self.broker_epoch
+    def check_controller(self, broker_epoch: int, controller_epoch: int) -> None:
+        """Turn away a request meant for an earlier life of this broker (KIP-380), or sent by a replaced controller.
+
+        Raises `KafkaError`: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
+        """
+        if broker_epoch != -1 and broker_epoch < self.broker_epoch:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
+        if not self.replicas.accept_controller_epoch(controller_epoch):
+            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH)
 
     def metadata_updated(self, update: "UpdateMetadataRequest") -> None:
         """Take UpdateMetadata in."""

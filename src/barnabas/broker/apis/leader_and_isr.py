@@ -25,12 +25,7 @@ _BY_TOPIC_ID = 5
 def handle(node: Node, request: Request) -> None:
     """Change the roles, tell who asked to know, answer for each partition."""
     message: LeaderAndIsrRequest = request.message
-    if node.is_stale(message.broker_epoch):
-        request.fail(ErrorCode.STALE_BROKER_EPOCH)
-        return
-    if not node.replicas.accept_controller_epoch(message.controller_epoch):
-        request.fail(ErrorCode.STALE_CONTROLLER_EPOCH)
-        return
+    node.check_controller(message.broker_epoch, message.controller_epoch)
     outcome = LeadershipOutcome()
     now_ms = node.clock.wall_ms()
     results: list[tuple[str, Uuid, int, ErrorCode]] = []

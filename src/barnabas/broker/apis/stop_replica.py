@@ -11,7 +11,6 @@ from barnabas.broker.apis import ApiHandler
 from barnabas.broker.node import Node, Request
 from barnabas.broker.replication.manager import LeadershipOutcome
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 _NO_EPOCH = -1
@@ -20,12 +19,7 @@ _NO_EPOCH = -1
 def handle(node: Node, request: Request) -> None:
     """Stop or delete each partition."""
     message: StopReplicaRequest = request.message
-    if node.is_stale(message.broker_epoch):
-        request.fail(ErrorCode.STALE_BROKER_EPOCH)
-        return
-    if not node.replicas.accept_controller_epoch(message.controller_epoch):
-        request.fail(ErrorCode.STALE_CONTROLLER_EPOCH)
-        return
+    node.check_controller(message.broker_epoch, message.controller_epoch)
     outcome = LeadershipOutcome()
     now_ms = node.clock.wall_ms()
     errors = [

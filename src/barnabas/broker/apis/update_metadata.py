@@ -7,19 +7,13 @@ from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.metadata import FIRST_NEWS
 from barnabas.broker.node import Node, Request
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
 def handle(node: Node, request: Request) -> None:
     """Take the news into the cache."""
     message: UpdateMetadataRequest = request.message
-    if node.is_stale(message.broker_epoch):
-        request.fail(ErrorCode.STALE_BROKER_EPOCH)
-        return
-    if not node.replicas.accept_controller_epoch(message.controller_epoch):
-        request.fail(ErrorCode.STALE_CONTROLLER_EPOCH)
-        return
+    node.check_controller(message.broker_epoch, message.controller_epoch)
     node.metadata_updated(message)
     node.parked.changed(FIRST_NEWS)
     request.reply(UpdateMetadataResponse())
