@@ -14,6 +14,7 @@ from barnabas.client import Admin, Producer
 from barnabas.client.admin import AdminConnection
 from barnabas.client.offsets import EARLIEST, list_offsets
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from support.knowing import topic_known
 from support.reference import apache_cluster, apache_tool, needs_reference
 from support.servers import up
 from support.waiting import eventually
@@ -63,6 +64,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]
 def make_topic(run: Run, cluster: Any, name: str, assignment: str, records: int = 0, size: int = 10) -> None:
     assert run(cluster, "topics", "--create", "--topic", name, "--replica-assignment", assignment)[0] == 0
     partitions = assignment.count(",") + 1
+    topic_known(cluster.bootstrap, name, partitions)
     with Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
         for number in range(records):
             producer.send(name, b"x" * size, partition=number % partitions)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support.knowing import members_known
 from support.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +76,7 @@ def apache_cluster(
         ready = re.fullmatch(r"ready (\S+) zk=(\S+) pids=(\S+) dir=(\S+)\n", line)
         assert ready, f"the reference cluster did not come up: {line!r}, see {directory}"
         pids = [int(pid) for pid in ready[3].split(",")]
+        members_known(ready[1], brokers)
         yield Reference(ready[1], ready[2], pids, Path(ready[4]), process)
     finally:
         process.send_signal(signal.SIGTERM)
