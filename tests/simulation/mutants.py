@@ -67,7 +67,7 @@ def leave_directories_unsynced() -> None:
 
 def number_nodes_by_children() -> None:
     """Sequential nodes are numbered by the children there are, so numbers come again."""
-    from barnabas.coordination.node import Node
+    from barnabas.coordination.znode import Znode
 
     class Counting(int):
         """A cversion that prints as the number of children."""
@@ -77,14 +77,14 @@ def number_nodes_by_children() -> None:
         def __format__(self, spec: str) -> str:
             return format(self.children, spec)
 
-    plain = Node.__dict__["cversion"]
+    plain = Znode.__dict__["cversion"]
 
-    def get(self: Node) -> int:
+    def get(self: Znode) -> int:
         found = Counting(plain.__get__(self))
         found.children = self.num_children
         return found
 
-    Node.cversion = property(get, lambda self, value: plain.__set__(self, int(value)))
+    Znode.cversion = property(get, lambda self, value: plain.__set__(self, int(value)))
 
 
 def forget_watches() -> None:

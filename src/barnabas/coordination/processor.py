@@ -23,7 +23,6 @@ from typing import NoReturn, Protocol
 
 from barnabas.coordination.access import authenticate, ip_id, is_allowed
 from barnabas.coordination.database import Database
-from barnabas.coordination.node import DIGEST_VERSION
 from barnabas.coordination.operations import READS, WRITES
 from barnabas.coordination.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.operations.multi import decode_parts
@@ -32,6 +31,7 @@ from barnabas.coordination.statistics import Statistics
 from barnabas.coordination.transaction_log import encode_entry
 from barnabas.coordination.tree import Change, Event, Staged
 from barnabas.coordination.watches import Watches
+from barnabas.coordination.znode import DIGEST_VERSION
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import (

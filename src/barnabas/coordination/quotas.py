@@ -5,8 +5,8 @@ A quota for ``/a`` is the node ``/zookeeper/quota/a/zookeeper_limits``, made by 
 a digest. Limits are soft, as ZooKeeper's are unless told otherwise: they are counted, not enforced.
 """
 
-from barnabas.coordination.node import Node
 from barnabas.coordination.paths import QUOTA_PATH
+from barnabas.coordination.znode import Znode
 
 __all__ = ["Quotas"]
 
@@ -23,7 +23,7 @@ def _usage(data: bytes | None) -> tuple[int, int]:
         return 0, 0
 
 
-def _set_usage(nodes: dict[str, Node], limited: str, count: int, data_bytes: int) -> None:
+def _set_usage(nodes: dict[str, Znode], limited: str, count: int, data_bytes: int) -> None:
     path = f"{QUOTA_PATH}{limited}/{_STATS}"
     node = nodes.get(path)
     if node is not None:
@@ -51,7 +51,7 @@ class Quotas:
             path = path[: path.rfind("/")]
         return None
 
-    def changed(self, nodes: dict[str, Node], path: str, bytes_more: int, count_more: int) -> None:
+    def changed(self, nodes: dict[str, Znode], path: str, bytes_more: int, count_more: int) -> None:
         """A node came, grew or went."""
         limited = self._limit_above(path)
         if limited is not None:
@@ -60,7 +60,7 @@ class Quotas:
                 count, data_bytes = _usage(stats.data)
                 _set_usage(nodes, limited, count + count_more, data_bytes + bytes_more)
 
-    def created(self, nodes: dict[str, Node], children: dict[str, dict[str, None]], parent: str, name: str) -> None:
+    def created(self, nodes: dict[str, Znode], children: dict[str, dict[str, None]], parent: str, name: str) -> None:
         """A node was made below ``/zookeeper/quota``."""
         limited = parent[len(QUOTA_PATH) :]
         if name == _LIMITS and limited:
@@ -73,12 +73,12 @@ class Quotas:
         if name == _LIMITS and parent.startswith(QUOTA_PATH):
             self._limited.discard(parent[len(QUOTA_PATH) :])
 
-    def loaded(self, nodes: dict[str, Node], children: dict[str, dict[str, None]]) -> None:
+    def loaded(self, nodes: dict[str, Znode], children: dict[str, dict[str, None]]) -> None:
         """A snapshot was read: count anew."""
         for limited in self._limited:
             self._count(nodes, children, limited)
 
-    def _count(self, nodes: dict[str, Node], children: dict[str, dict[str, None]], limited: str) -> None:
+    def _count(self, nodes: dict[str, Znode], children: dict[str, dict[str, None]], limited: str) -> None:
         waiting = [limited] if limited in nodes else []
         count = data_bytes = 0
         while waiting:

@@ -25,7 +25,7 @@ from itertools import islice
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.database import Database
-from barnabas.coordination.node import DIGEST_VERSION, Node
+from barnabas.coordination.znode import DIGEST_VERSION, Znode
 from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode_from, encode_into
 from barnabas.wire.jute.records import ACL, OPEN_ACL
 from barnabas.wire.jute.transactions import FileHeader
@@ -113,7 +113,7 @@ def _seal(checksum: int) -> bytes:
     return _LONG.pack(checksum) + _MARK
 
 
-def _encode_node(out: bytearray, path: str, node: Node, acl: int) -> None:
+def _encode_node(out: bytearray, path: str, node: Znode, acl: int) -> None:
     name = path.encode() if path != "/" else b""
     out += _COUNT.pack(len(name))
     out += name
@@ -157,9 +157,9 @@ def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
     return database
 
 
-def _read_nodes(data: bytes, offset: int, acls: dict[int, tuple[ACL, ...]]) -> tuple[list[tuple[str, Node]], int]:
+def _read_nodes(data: bytes, offset: int, acls: dict[int, tuple[ACL, ...]]) -> tuple[list[tuple[str, Znode]], int]:
     """The nodes up to the mark behind them; written out, for there may be millions."""
-    nodes: list[tuple[str, Node]] = []
+    nodes: list[tuple[str, Znode]] = []
     while True:
         name, offset = _take(data, offset)
         path = (name or b"").decode() or "/"
@@ -170,7 +170,7 @@ def _read_nodes(data: bytes, offset: int, acls: dict[int, tuple[ACL, ...]]) -> t
             data, offset
         )
         offset += _NODE_TAIL.size
-        node = Node(value, acls[acl], czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid, 0, 0)
+        node = Znode(value, acls[acl], czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid, 0, 0)
         node.digest = node.compute_digest(path)
         nodes.append((path, node))
 

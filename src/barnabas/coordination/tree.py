@@ -9,9 +9,9 @@ Only committed changes reach the `Tree`, one after the other, with rising zxids;
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from barnabas.coordination.node import Node
 from barnabas.coordination.paths import CONFIG_PATH, QUOTA_PATH, SYSTEM_PATH, parent_of
 from barnabas.coordination.quotas import Quotas
+from barnabas.coordination.znode import Znode
 from barnabas.wire.jute.opcodes import EventType
 from barnabas.wire.jute.records import ACL, OPEN_ACL, READ_ACL
 
@@ -19,7 +19,7 @@ __all__ = ["Change", "Event", "Staged", "Tree", "View"]
 
 _DIGEST_MASK = (1 << 64) - 1
 
-Change = tuple[str, Node | None]
+Change = tuple[str, Znode | None]
 """A path and the node that stands there now, or None."""
 
 
@@ -35,9 +35,9 @@ class Event(NamedTuple):
 class View(Protocol):
     """A tree that transactions are applied to."""
 
-    def get(self, path: str) -> Node | None: ...
+    def get(self, path: str) -> Znode | None: ...
 
-    def put(self, path: str, node: Node) -> None: ...
+    def put(self, path: str, node: Znode) -> None: ...
 
     def remove(self, path: str) -> None: ...
 
@@ -56,7 +56,7 @@ class Tree:
     __slots__ = ("_acls", "_digest", "children", "containers", "data_bytes", "ephemerals", "nodes", "quotas", "ttls")
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, Znode] = {}
         self.children: dict[str, dict[str, None]] = {}
         """Names below a path; no entry where there are none."""
         self.ephemerals: dict[int, set[str]] = {}
@@ -69,10 +69,10 @@ class Tree:
         self._acls: dict[tuple[ACL, ...], tuple[ACL, ...]] = {}
         for acl in (OPEN_ACL, READ_ACL):
             self._acls[acl] = acl
-        self.put("/", Node.system("/", 1))
-        self.put(SYSTEM_PATH, Node.system(SYSTEM_PATH, 2))
-        self.put(QUOTA_PATH, Node.system(QUOTA_PATH, 0))
-        self.put(CONFIG_PATH, Node.system(CONFIG_PATH, 0, READ_ACL, aversion=-1))
+        self.put("/", Znode.system("/", 1))
+        self.put(SYSTEM_PATH, Znode.system(SYSTEM_PATH, 2))
+        self.put(QUOTA_PATH, Znode.system(QUOTA_PATH, 0))
+        self.put(CONFIG_PATH, Znode.system(CONFIG_PATH, 0, READ_ACL, aversion=-1))
 
     @property
     def digest(self) -> int:
@@ -80,7 +80,7 @@ class Tree:
         value = self._digest & _DIGEST_MASK
         return value - (1 << 64) if value >> 63 else value
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> Znode | None:
         return self.nodes.get(path or "/")
 
     def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
@@ -100,7 +100,7 @@ class Tree:
     def ephemerals_of(self, session_id: int) -> set[str]:
         return set(self.ephemerals.get(session_id, ()))
 
-    def put(self, path: str, node: Node) -> None:
+    def put(self, path: str, node: Znode) -> None:
         old = self.nodes.get(path)
         self.nodes[path] = node
         data_bytes = len(node.data or b"")
@@ -116,7 +116,7 @@ class Tree:
         if self.quotas:
             self.quotas.changed(self.nodes, path, grown, 1 if old is None else 0)
 
-    def _created(self, path: str, node: Node) -> None:
+    def _created(self, path: str, node: Znode) -> None:
         if path != "/":
             slash = path.rfind("/")
             parent, name = path[:slash] or "/", path[slash + 1 :]
@@ -177,7 +177,7 @@ class Tree:
         prefix = path + "/"
         return sum(1 for each in self.nodes if each.startswith(prefix))
 
-    def replace_all(self, nodes: Iterable[tuple[str, Node]]) -> None:
+    def replace_all(self, nodes: Iterable[tuple[str, Znode]]) -> None:
         """Load a snapshot's nodes, parents before children, in the place of what is there."""
         self.nodes.clear()
         self.children.clear()
@@ -195,7 +195,7 @@ class Tree:
             self.quotas.loaded(self.nodes, self.children)
 
 
-_StagedNode = tuple[Node | None, list[Change]]
+_StagedNode = tuple[Znode | None, list[Change]]
 """A node, and the changes of the transaction that put it there."""
 
 
@@ -246,20 +246,20 @@ class Staged:
             if staged is not None and staged[1] is changes:
                 del nodes[path]
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> Znode | None:
         staged = self._nodes.get(path or "/")
         return staged[0] if staged is not None else self._tree.nodes.get(path or "/")
 
     def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
         return self._tree.intern(acl)
 
-    def put(self, path: str, node: Node) -> None:
+    def put(self, path: str, node: Znode) -> None:
         self._stage(path, node, node.digest)
 
     def remove(self, path: str) -> None:
         self._stage(path, None, 0)
 
-    def _stage(self, path: str, node: Node | None, digest: int) -> None:
+    def _stage(self, path: str, node: Znode | None, digest: int) -> None:
         staged = self._nodes.get(path)
         old = staged[0] if staged is not None else self._tree.nodes.get(path)
         self._before.append((path, staged, self._digest))

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from barnabas.coordination.node import Node
 from barnabas.coordination.tree import Event, Tree, View
 from barnabas.coordination.watches import Watcher, Watches
+from barnabas.coordination.znode import Znode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import Id
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
     type: int
     path: str = ""
-    node: Node | None = None
+    node: Znode | None = None
     err: int = 0
     parts: "list[Outcome]" = []  # never changed
 
@@ -119,7 +119,7 @@ def deciding(decide: Callable[[Staging, Any], tuple[int, Transaction]], apply: A
     return stage
 
 
-def existing(view: View, path: str) -> Node:
+def existing(view: View, path: str) -> Znode:
     """The node, or NO_NODE."""
     node = view.get(path)
     if node is None:

@@ -7,10 +7,10 @@ twice, deletions or not. The parent's cversion and pzxid change with its childre
 from collections.abc import Sequence
 
 from barnabas.coordination.access import checked_acl, require
-from barnabas.coordination.node import MAX_TTL_MS, Node, owner_of_ttl
 from barnabas.coordination.operations.base import Apply, Outcome, Staging, Stamp, WriteOperation, deciding, existing
 from barnabas.coordination.paths import checked_path, parent_of
 from barnabas.coordination.tree import Event, View
+from barnabas.coordination.znode import MAX_TTL_MS, Znode, owner_of_ttl
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import CONTAINER_OWNER, CreateMode, EventType, OpCode, Perms
 from barnabas.wire.jute.records import Create2Response, CreateRequest, CreateResponse, CreateTTLRequest
@@ -103,7 +103,7 @@ def _apply(
     if there is not None:
         view.put(path, there.with_acl(path, acl, there.aversion))
         raise KeeperError(ErrorCode.NODE_EXISTS, path)
-    node = Node.new(path, txn.data, acl, owner, stamp.zxid, stamp.time_ms)
+    node = Znode.new(path, txn.data, acl, owner, stamp.zxid, stamp.time_ms)
     view.put(path, node)
     events.append(Event(EventType.NODE_CREATED, path, acl))
     events.append(Event(EventType.NODE_CHILDREN_CHANGED, parent_path, parent.acl))

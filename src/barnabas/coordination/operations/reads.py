@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from barnabas.coordination.access import hide_digests, is_allowed, require
-from barnabas.coordination.node import Node
 from barnabas.coordination.operations.base import Reading, ReadOperation, existing
+from barnabas.coordination.znode import Znode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import MultiPart
 from barnabas.wire.jute.opcodes import OpCode, Perms
@@ -27,7 +27,7 @@ from barnabas.wire.jute.records import (
 __all__ = ["OPERATIONS"]
 
 
-def _readable(reading: Reading, path: str, perms: int = Perms.READ) -> Node:
+def _readable(reading: Reading, path: str, perms: int = Perms.READ) -> Znode:
     node = existing(reading.tree, path)
     require(node.acl, perms, reading.client.ids, path)
     return node

@@ -1,6 +1,6 @@
 """One node of the tree, as a value.
 
-A change makes a new `Node` and leaves the old one as it was. So a copy of the tree's dictionary is a snapshot that
+A change makes a new `Znode` and leaves the old one as it was. So a copy of the tree's dictionary is a snapshot that
 stays true while the tree goes on, and a transaction can be prepared on top of others that are not yet committed.
 
 A node's digest is the CRC-32 of its path, data and stat; the sum of all (modulo 2**64) is the tree's digest, which
@@ -13,7 +13,7 @@ import zlib
 from barnabas.wire.jute.opcodes import CONTAINER_OWNER
 from barnabas.wire.jute.records import ACL, OPEN_ACL, Stat
 
-__all__ = ["DIGEST_VERSION", "MAX_TTL_MS", "Node", "owner_of_ttl", "ttl_of_owner"]
+__all__ = ["DIGEST_VERSION", "MAX_TTL_MS", "Znode", "owner_of_ttl", "ttl_of_owner"]
 
 DIGEST_VERSION = 2
 MAX_TTL_MS = (1 << 40) - 1
@@ -40,7 +40,7 @@ def _as_int(value: int) -> int:
     return (value + _INT_SIGN & 0xFFFFFFFF) - _INT_SIGN
 
 
-class Node:
+class Znode:
     """Data, access control list, and what a `Stat` is made of. ``cversion`` counts creations below the node."""
 
     __slots__ = (
@@ -90,14 +90,14 @@ class Node:
         self.digest = digest
 
     @classmethod
-    def new(cls, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time_ms: int) -> "Node":
+    def new(cls, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time_ms: int) -> "Znode":
         """A node as a creation makes it."""
         node = cls(data, acl, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, zxid, 0, 0)
         node.digest = node.compute_digest(path)
         return node
 
     @classmethod
-    def system(cls, path: str, num_children: int, acl: tuple[ACL, ...] = OPEN_ACL, aversion: int = 0) -> "Node":
+    def system(cls, path: str, num_children: int, acl: tuple[ACL, ...] = OPEN_ACL, aversion: int = 0) -> "Znode":
         """A node that every tree has from the start."""
         node = cls(b"", acl, 0, 0, 0, 0, 0, 0, aversion, 0, 0, num_children, 0)
         node.digest = node.compute_digest(path)
@@ -123,9 +123,9 @@ class Node:
         )
         return zlib.crc32(stat, crc)
 
-    def copy(self) -> "Node":
+    def copy(self) -> "Znode":
         """An equal node, to be changed by its maker before anybody else sees it."""
-        return Node(
+        return Znode(
             self.data,
             self.acl,
             self.czxid,
@@ -141,7 +141,7 @@ class Node:
             self.digest,
         )
 
-    def with_data(self, path: str, data: bytes | None, version: int, zxid: int, time_ms: int) -> "Node":
+    def with_data(self, path: str, data: bytes | None, version: int, zxid: int, time_ms: int) -> "Znode":
         """The node after setData."""
         node = self.copy()
         node.data = data
@@ -151,7 +151,7 @@ class Node:
         node.digest = node.compute_digest(path)
         return node
 
-    def with_acl(self, path: str, acl: tuple[ACL, ...], aversion: int) -> "Node":
+    def with_acl(self, path: str, acl: tuple[ACL, ...], aversion: int) -> "Znode":
         """The node after setACL."""
         node = self.copy()
         node.acl = acl
@@ -159,7 +159,7 @@ class Node:
         node.digest = node.compute_digest(path)
         return node
 
-    def with_children(self, path: str, cversion: int, pzxid: int, num_children: int) -> "Node":
+    def with_children(self, path: str, cversion: int, pzxid: int, num_children: int) -> "Znode":
         """The node after a child came or went."""
         node = self.copy()
         node.cversion = cversion
@@ -199,4 +199,4 @@ class Node:
         )
 
     def __repr__(self) -> str:
-        return f"Node(data={self.data!r}, {self.stat()})"
+        return f"Znode(data={self.data!r}, {self.stat()})"
