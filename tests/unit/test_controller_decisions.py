@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid, uuid_text
-from barnabas.broker.controller import decisions
+from barnabas.broker.controller import decisions, isr_changes, leaders
 from barnabas.broker.controller.requests import RequestBatch
 from barnabas.broker.controller.state import ControllerState, Partition, Replica
 from barnabas.broker.controller.steps import ControllerMovedError
@@ -290,9 +290,9 @@ def test_a_controlled_shutdown_moves_leaders_and_tells_what_is_left() -> None:
 
 def isr_change(cluster: Cluster, **changes: Any) -> Any:
     current = cluster.state.leadership[P0].leader_and_isr
-    change = decisions.IsrChange(P0, current.leader_epoch, current.isr, 0, current.version)._replace(**changes)
+    change = isr_changes.IsrChange(P0, current.leader_epoch, current.isr, 0, current.version)._replace(**changes)
     broker = changes.pop("broker", current.leader)
-    return cluster.run(decisions.alter_isr, broker, cluster.state.brokers[broker].epoch, [change])[P0]
+    return cluster.run(isr_changes.alter_isr, broker, cluster.state.brokers[broker].epoch, [change])[P0]
 
 
 def test_a_leader_changes_its_isr_under_its_epochs() -> None:
@@ -326,7 +326,7 @@ def test_notifications_of_isr_changes_are_read_told_and_removed() -> None:
     known = cluster.state.leadership[P0].leader_and_isr
     cluster.znodes.put(partition_state_path(P0), encode_partition_state(known._replace(isr=(1,)), 1))
     cluster.znodes.put("/isr_change_notification/isr_change_0000000000", encode_partitions([P0]))
-    cluster.run(decisions.isr_changed)
+    cluster.run(isr_changes.isr_changed)
     assert cluster.state.leadership[P0].leader_and_isr.isr == (1,)
     assert set(cluster.sent(UpdateMetadataRequest)) == {0, 1}
     assert cluster.znodes.children("/isr_change_notification") == []
@@ -359,10 +359,10 @@ def test_preferred_leaders_return_when_asked_for_or_out_of_balance() -> None:
         assert cluster.partition()["leader"] == 0
         if ask:
             cluster.znodes.put("/admin/preferred_replica_election", encode_partitions([P0]))
-            cluster.run(decisions.prefer_leaders)
+            cluster.run(leaders.prefer_leaders)
             assert "/admin/preferred_replica_election" not in cluster.znodes.nodes
         else:
-            cluster.run(decisions.balance_leaders, 10)
+            cluster.run(leaders.balance_leaders, 10)
         assert cluster.partition()["leader"] == 1
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "NO_LEADER",
     "PREFERRED_ELECTION",
     "PRODUCER_IDS",
+    "REASSIGN_PARTITIONS",
     "TOP_LEVEL_PATHS",
     "Assignment",
     "BrokerInfo",
@@ -52,6 +53,7 @@ __all__ = [
     "decode_partition_state",
     "decode_partitions",
     "decode_producer_ids",
+    "decode_reassignments",
     "decode_topic",
     "delete_topic_path",
     "encode_broker",
@@ -65,6 +67,7 @@ __all__ = [
     "encode_partition_state",
     "encode_partitions",
     "encode_producer_ids",
+    "encode_reassignments",
     "encode_topic",
     "partition_path",
     "partition_state_path",
@@ -84,6 +87,7 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "config_change_"
 ADMIN_DELETE_TOPICS = "/admin/delete_topics"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 ISR_CHANGES = "/isr_change_notification"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 PRODUCER_IDS = "/latest_producer_id_block"
@@ -151,7 +155,10 @@ class BrokerInfo:
 
 
 class Assignment(NamedTuple):
-    """A partition's replicas, the preferred leader first; the last two are those of a reassignment under way."""
+    """A partition's replicas, the preferred leader first; the last two are those of a reassignment under way.
+
+    While one is, ``replicas`` are those that stay or come, in the order wanted, and then those that go.
+    """
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -165,6 +172,21 @@ class Assignment(NamedTuple):
     def target(self) -> tuple[int, ...]:
         """The replicas when the reassignment is done."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas before the reassignment began, as far as their order is still known."""
+        return tuple(replica for replica in self.replicas if replica not in self.adding)
+
+    def reassigned(self, target: Iterable[int]) -> "Assignment":
+        """The assignment on its way to ``target``, whatever way it was on before."""
+        wanted, origin = tuple(target), self.origin
+        replicas = tuple(dict.fromkeys((*wanted, *origin)))
+        return Assignment(
+            replicas,
+            tuple(replica for replica in replicas if replica not in origin),
+            tuple(replica for replica in replicas if replica not in wanted),
+        )
 
     def without(self, replica: int) -> "Assignment":
         """The assignment with one replica gone from every list."""
@@ -441,6 +463,23 @@ def decode_partitions(what: str, data: bytes | None) -> list[TopicPartition]:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise ZnodeFormatError(f"{what} names no partitions: {bytes(data or b'')[:200]!r}")
     return [TopicPartition(str(item.get("topic")), _int(what, item.get("partition"))) for item in items]
+
+
+def encode_reassignments(targets: Mapping[TopicPartition, Iterable[int]]) -> bytes:
+    """Version 1: the order in ``/admin/reassign_partitions``, which tools older than Kafka 2.4 write."""
+    partitions = [{"topic": p.topic, "partition": p.partition, "replicas": list(r)} for p, r in targets.items()]
+    return _dump({"version": 1, "partitions": partitions})
+
+
+def decode_reassignments(what: str, data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
+    """The reverse of `encode_reassignments`."""
+    items = _load(what, data).get("partitions")
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise ZnodeFormatError(f"{what} names no partitions: {bytes(data or b'')[:200]!r}")
+    return {
+        TopicPartition(str(item.get("topic")), _int(what, item.get("partition"))): _ints(what, item.get("replicas"))
+        for item in items
+    }
 
 
 def encode_log_dir_event(broker: int) -> bytes:

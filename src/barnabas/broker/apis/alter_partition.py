@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.controller.decisions import IsrChange
+from barnabas.broker.controller.isr_changes import IsrChange
 from barnabas.broker.node import Node, Request
 from barnabas.broker.znodes import LeaderAndIsr
 from barnabas.wire.kafka.api import ApiKey

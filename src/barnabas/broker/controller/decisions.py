@@ -6,25 +6,21 @@ may be called again at any time, also when nothing changed: an event is a hint t
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.controller import deletion
+from barnabas.broker.controller import deletion, leaders, reassignment
 from barnabas.broker.controller.requests import RequestBatch
 from barnabas.broker.controller.state import ControllerState, Partition, Replica, TopicReplica
 from barnabas.broker.controller.steps import Children, Create, Delete, Read, Send, SetData, Steps, Write, Znode
 from barnabas.broker.controller.transitions import (
-    Election,
     bring_online,
     elect,
     move_partitions,
     move_replicas,
     offline_election,
-    preferred_election,
     read_leadership,
     shutdown_election,
     trigger_online,
-    update_leadership,
 )
 from barnabas.broker.znodes import (
     ADMIN_DELETE_TOPICS,
@@ -34,15 +30,12 @@ from barnabas.broker.znodes import (
     ISR_CHANGES,
     LOG_DIR_EVENTS,
     NO_LEADER,
-    PREFERRED_ELECTION,
     BrokerInfo,
-    LeaderAndIsr,
     TopicAssignment,
     ZnodeFormatError,
     broker_path,
     decode_broker,
     decode_log_dir_event,
-    decode_partitions,
     decode_topic,
     delete_topic_path,
     encode_feature,
@@ -52,19 +45,13 @@ from barnabas.broker.znodes import (
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
-    "IsrChange",
     "NewTopicId",
-    "alter_isr",
-    "balance_leaders",
     "broker_changed",
     "brokers_changed",
     "delete_topics",
-    "elect_where_needed",
-    "isr_changed",
     "leader_and_isr_answered",
     "log_dirs_failed",
     "partitions_changed",
-    "prefer_leaders",
     "retry_leaders",
     "shut_down",
     "stop_replica_answered",
@@ -107,8 +94,10 @@ def take_over(state: ControllerState, batch: RequestBatch, new_topic_id: "NewTop
     yield Send(batch.take())
     yield from trigger_online(state, batch)
     yield Send(batch.take())
+    begun = yield from reassignment.take_orders(state, batch)
+    yield from reassignment.resume(state, batch, state.reassigning - begun)
     yield from delete_topics(state, batch)
-    yield from prefer_leaders(state, batch)
+    yield from leaders.prefer_leaders(state, batch)
 
 
 def _initial_states(state: ControllerState) -> None:
@@ -180,6 +169,7 @@ def _brokers_came(state: ControllerState, batch: RequestBatch, brokers: Sequence
     yield Send(batch.take())
     yield from trigger_online(state, batch)
     yield Send(batch.take())
+    yield from reassignment.resume_on_brokers(state, batch, brokers)
     deleting = {replica.partition.topic for replica in theirs if state.is_deleting(replica.partition.topic)}
     if deleting:
         yield from deletion.resume(state, batch, deleting)
@@ -331,7 +321,9 @@ def _learn_topics(
 def _learn_topic(state: ControllerState, topic: str, found: TopicAssignment) -> list[TopicPartition]:
     if found.topic_id is not None:
         state.topic_ids[topic] = found.topic_id
-    state.topics[topic] = dict(found.partitions)
+    state.topics[topic] = {}
+    for index, assignment in found.partitions.items():
+        state.set_assignment(TopicPartition(topic, index), assignment)
     return [TopicPartition(topic, index) for index in found.partitions]
 
 
@@ -379,7 +371,8 @@ def partitions_changed(state: ControllerState, batch: RequestBatch, topic: str) 
         known = encode_topic(state.topic_ids.get(topic), state.topics[topic])
         yield Write([SetData(topic_path(topic), known, znodes[0].version)])
         return
-    state.topics[topic].update(new)
+    for index, assignment in new.items():
+        state.set_assignment(TopicPartition(topic, index), assignment)
     yield from _partitions_came(state, batch, [TopicPartition(topic, index) for index in new])
 
 
@@ -423,147 +416,3 @@ def stop_replica_answered(
         yield from deletion.fail_replicas(state, batch, failed)
     if deleted:
         yield from deletion.finish_replicas(state, batch, deleted)
-
-
-# Leaders and ISRs
-
-
-class IsrChange(NamedTuple):
-    """What a leader asks for in AlterPartition."""
-
-    partition: TopicPartition
-    leader_epoch: int
-    isr: tuple[int, ...]
-    recovery_state: int
-    partition_epoch: int
-
-
-def alter_isr(
-    state: ControllerState, batch: RequestBatch, broker: int, broker_epoch: int, changes: Sequence[IsrChange]
-) -> Steps[dict[TopicPartition, LeaderAndIsr | ErrorCode]]:
-    """Leaders change their ISRs (KIP-497). Raises `KafkaError` STALE_BROKER_EPOCH for the whole request."""
-    info = state.brokers.get(broker)
-    if info is None or info.epoch != broker_epoch:
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
-    answers: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
-    proposals: dict[TopicPartition, LeaderAndIsr] = {}
-    for change in changes:
-        answer = _judge_isr(state, broker, change)
-        if answer is None:
-            proposals[change.partition] = LeaderAndIsr(
-                broker, change.leader_epoch, change.isr, change.recovery_state, change.partition_epoch
-            )
-        else:
-            answers[change.partition] = answer
-    done, changed_meanwhile = yield from update_leadership(state, proposals)
-    for partition in proposals:
-        if partition in done:
-            answers[partition] = state.leadership[partition].leader_and_isr
-        elif partition in changed_meanwhile:
-            answers[partition] = ErrorCode.INVALID_UPDATE_VERSION
-        else:
-            answers[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
-    batch.add_update_metadata([change.partition for change in changes if change.partition in state.leadership])
-    yield Send(batch.take())
-    return answers
-
-
-def _judge_isr(state: ControllerState, broker: int, change: IsrChange) -> LeaderAndIsr | ErrorCode | None:
-    """None to write the change; otherwise the answer: an error, or the state that is as wanted already."""
-    known = state.leadership.get(change.partition)
-    if known is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    current = known.leader_and_isr
-    if change.partition_epoch > current.version or change.leader_epoch > current.leader_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the leader knows more than we: another controller rules
-    if change.leader_epoch < current.leader_epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    if (broker, change.isr, change.recovery_state) == (current.leader, current.isr, current.recovery_state):
-        return current
-    if change.partition_epoch < current.version:
-        return ErrorCode.INVALID_UPDATE_VERSION
-    if broker != current.leader:
-        return ErrorCode.INVALID_REQUEST
-    recovering = change.recovery_state != 0
-    if recovering and (len(change.isr) > 1 or current.recovery_state == 0):
-        return ErrorCode.INVALID_REQUEST
-    if any(not state.is_live(member) for member in change.isr):
-        return ErrorCode.INELIGIBLE_REPLICA
-    return None
-
-
-def isr_changed(state: ControllerState, batch: RequestBatch) -> Steps[None]:
-    """Leaders of older brokers wrote ISRs themselves and left notifications."""
-    names: list[str] = yield Children(ISR_CHANGES)
-    paths = [f"{ISR_CHANGES}/{name}" for name in names]
-    znodes: list[Znode | None] = yield Read(paths)
-    partitions: set[TopicPartition] = set()
-    for path, znode in zip(paths, znodes, strict=True):
-        if znode is not None:
-            try:
-                partitions.update(decode_partitions(path, znode.data))
-            except ZnodeFormatError as error:
-                log.error("%s", error)
-    known = sorted(partition for partition in partitions if partition in state.leadership)
-    if known:
-        yield from read_leadership(state, known)
-        batch.add_update_metadata(known)
-        yield Send(batch.take())
-    yield Write([Delete(path) for path in paths])
-
-
-def prefer_leaders(state: ControllerState, batch: RequestBatch) -> Steps[None]:
-    """Someone asked for preferred leaders through ``/admin/preferred_replica_election``."""
-    znodes: list[Znode | None] = yield Read([PREFERRED_ELECTION])
-    if znodes[0] is None:
-        return
-    try:
-        asked = decode_partitions(PREFERRED_ELECTION, znodes[0].data)
-    except ZnodeFormatError as error:
-        log.error("%s", error)
-        asked = []
-    yield from elect_where_needed(state, batch, asked, preferred_election)
-    yield Write([Delete(PREFERRED_ELECTION)])
-
-
-def elect_where_needed(
-    state: ControllerState, batch: RequestBatch, partitions: Iterable[TopicPartition], election: Election
-) -> Steps[set[TopicPartition]]:
-    """Elect for those partitions that the election is for: not led by their preferred replica, or leaderless."""
-    wanted = []
-    for partition in partitions:
-        known = state.leadership.get(partition)
-        if known is None or state.is_deleting(partition.topic):
-            continue
-        leader = known.leader_and_isr.leader
-        if election is preferred_election:
-            needed = state.assignment(partition).replicas[:1] != (leader,)
-        else:
-            needed = not state.is_online(leader, partition)
-        if needed:
-            wanted.append(partition)
-    elected = yield from elect(state, batch, wanted, election)
-    for partition in elected:
-        state.partition_states[partition] = Partition.ONLINE
-    yield Send(batch.take())
-    return elected
-
-
-def balance_leaders(state: ControllerState, batch: RequestBatch, imbalance_percent: int) -> Steps[None]:
-    """Give leadership back to preferred replicas of brokers that lack more than their share of it."""
-    preferred: dict[int, list[TopicPartition]] = {}
-    for partition in state.partitions():
-        replicas = state.assignment(partition).replicas
-        if replicas and not state.is_deleting(partition.topic):
-            preferred.setdefault(replicas[0], []).append(partition)
-    for broker, partitions in sorted(preferred.items()):
-        elsewhere = [
-            p for p in partitions if p in state.leadership and state.leadership[p].leader_and_isr.leader != broker
-        ]
-        if len(elsewhere) * 100 > imbalance_percent * len(partitions):
-            able = [p for p in elsewhere if _preferred_can_lead(state, p)]
-            yield from elect_where_needed(state, batch, able, preferred_election)
-
-
-def _preferred_can_lead(state: ControllerState, partition: TopicPartition) -> bool:
-    return preferred_election(state, partition, state.leadership[partition].leader_and_isr, False) is not None

@@ -4,7 +4,7 @@
     the topic:      all replicas deleted -> its znodes go, the order last
 
 While a broker with a replica is away the topic waits: its replicas there are ineligible, and the deletion goes on when
-the broker is back. A controller that takes over finds the order in the znode and begins again; deleting twice is
+the broker is back. So it waits while replicas of the topic are being moved, and goes on when the last has arrived. A controller that takes over finds the order in the znode and begins again; deleting twice is
 harmless.
 """
 
@@ -34,7 +34,12 @@ _REPORTED = 10
 
 def enqueue(state: ControllerState, batch: RequestBatch, topics: Iterable[str]) -> Steps[None]:
     """Begin to delete topics that exist."""
-    state.to_delete |= set(topics) & state.topics.keys()
+    known = set(topics) & state.topics.keys()
+    state.to_delete |= known
+    moving = {topic for topic in known if state.is_reassigning(topic)}
+    if moving:
+        state.ineligible_for_deletion |= moving
+        log.info("The deletion of %s waits for their reassignment", ", ".join(sorted(moving)))
     yield from resume(state, batch)
 
 
@@ -58,7 +63,7 @@ def finish_replicas(state: ControllerState, batch: RequestBatch, replicas: Itera
 
 def resume(state: ControllerState, batch: RequestBatch, topics: Iterable[str] = ()) -> Steps[None]:
     """Do what can be done now for every topic in deletion; ``topics`` need not wait any longer."""
-    state.ineligible_for_deletion -= set(topics)
+    state.ineligible_for_deletion -= {topic for topic in topics if not state.is_reassigning(topic)}
     finished, retried, started = [], [], []
     for topic in sorted(state.to_delete):
         replicas = state.replica_states_of(topic)

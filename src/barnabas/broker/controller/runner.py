@@ -14,15 +14,19 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_BROKER, TopicPartition
 from barnabas.base.randomness import Random, random_uuid
-from barnabas.broker.controller import decisions
+from barnabas.broker.controller import decisions, isr_changes, leaders, reassignment
+from barnabas.broker.controller.answers import deletion_errors, role_errors
+from barnabas.broker.controller.candidacy import Candidacy, Term
+from barnabas.broker.controller.events import Decision, Reactions
 from barnabas.broker.controller.outbox import Channels, Outboxes
+from barnabas.broker.controller.producer_id_blocks import allocate_block
 from barnabas.broker.controller.requests import RequestBatch
 from barnabas.broker.controller.state import ControllerState
 from barnabas.broker.controller.steps import (
@@ -34,38 +38,12 @@ from barnabas.broker.controller.steps import (
     Write,
 )
 from barnabas.broker.controller.znode_access import ZnodeAccess
-from barnabas.broker.znodes import (
-    BROKER_IDS,
-    BROKER_TOPICS,
-    CONTROLLER,
-    CONTROLLER_EPOCH,
-    PRODUCER_IDS,
-    ProducerIdBlock,
-    TopicAssignment,
-    ZnodeFormatError,
-    decode_controller,
-    decode_controller_epoch,
-    decode_producer_ids,
-    encode_controller,
-    encode_controller_epoch,
-    encode_producer_ids,
-    topic_path,
-)
+from barnabas.broker.znodes import BROKER_TOPICS, Assignment, ProducerIdBlock, TopicAssignment, topic_path
 from barnabas.coordination.client import CoordinationClient, SessionEvent
-from barnabas.coordination.client_operations import (
-    WatchCallback,
-    WatchEvent,
-    check,
-    create,
-    exists,
-    multi,
-    multi_create,
-    multi_delete,
-    multi_set,
-)
+from barnabas.coordination.client_operations import WatchCallback, WatchEvent, exists
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
-from barnabas.wire.jute.opcodes import CreateMode, EventType
+from barnabas.wire.jute.opcodes import EventType
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["Controller", "ControllerSettings"]
@@ -74,8 +52,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _FIRST_BALANCE_S = 5
-_PRODUCER_ID_BLOCK = 1000
-_MAX_PRODUCER_ID = 2**63 - 1
 _RETRY_S = 0.5
 _MOVED = "The controller moved to another broker."
 
@@ -114,9 +90,10 @@ class Controller:
         self._client = client
         self._channels = channels
         self._register = register
-        self._clock = clock
         self._rng = rng
         self._settings = settings
+        self._candidacy = Candidacy(broker_id, client, clock)
+        self._reactions = Reactions(self._new_id)
         self._controller_id = NO_BROKER
         self._state = ControllerState(broker_id)
         self._active = False
@@ -198,25 +175,46 @@ class Controller:
 
     async def partitions_added(self, topic: str) -> None:
         """Look at a topic whose assignment this broker just rewrote."""
-        await self._command(lambda batch: decisions.partitions_changed(self._state, batch, topic))
+        await self._command(lambda state, batch: decisions.partitions_changed(state, batch, topic))
 
     async def topics_deleted(self) -> None:
         """Look at the orders of deletion that this broker just wrote; returns when the brokers are being told."""
-        await self._command(lambda batch: decisions.delete_topics(self._state, batch))
+        await self._command(decisions.delete_topics)
 
     async def shut_down_broker(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
         """See `decisions.shut_down`."""
-        return await self._command(lambda batch: decisions.shut_down(self._state, batch, broker, broker_epoch))
+        return await self._command(lambda state, batch: decisions.shut_down(state, batch, broker, broker_epoch))
 
     async def alter_isr(
-        self, broker: int, broker_epoch: int, changes: Sequence[decisions.IsrChange]
+        self, broker: int, broker_epoch: int, changes: Sequence[isr_changes.IsrChange]
     ) -> dict[TopicPartition, Any]:
-        """See `decisions.alter_isr`."""
-        return await self._command(lambda batch: decisions.alter_isr(self._state, batch, broker, broker_epoch, changes))
+        """See `isr_changes.alter_isr`."""
+        answers = await self._command(
+            lambda state, batch: isr_changes.alter_isr(state, batch, broker, broker_epoch, changes)
+        )
+        if not self._state.reassigning.isdisjoint(answers):
+            self._hint(("reassigned",), self._decide(reassignment.complete))  # the leader need not wait for that
+        return answers
 
-    async def elect_leaders(self, partitions: Sequence[TopicPartition], election: Any) -> set[TopicPartition]:
-        """See `decisions.elect_where_needed`."""
-        return await self._command(lambda batch: decisions.elect_where_needed(self._state, batch, partitions, election))
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition], *, unclean: bool
+    ) -> dict[TopicPartition, int | KafkaError]:
+        """See `leaders.elect_leaders`."""
+        return await self._command(
+            lambda state, batch: leaders.elect_leaders(state, batch, partitions, unclean=unclean)
+        )
+
+    async def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """See `reassignment.alter_reassignments`."""
+        return await self._command(lambda state, batch: reassignment.alter_reassignments(state, batch, targets))
+
+    async def reassignments(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Assignment]:
+        """See `reassignment.under_way`; answered in its turn."""
+        return await self._command(lambda state, _: reassignment.under_way(state, partitions))
 
     def register_again(self) -> None:
         """The broker's own znode was removed though its session lives: make it again, under a new epoch."""
@@ -225,42 +223,25 @@ class Controller:
     def retry_leaders(self) -> None:
         """Unclean elections were allowed by a change of configuration: see `decisions.retry_leaders`."""
 
-        async def run() -> None:
-            if self._active:
-                self._state.unclean_default = self._settings().unclean_leader_election
-                await self._perform(lambda batch: decisions.retry_leaders(self._state, batch))
-
-        self._hint(("retry",), run)
+        self._hint(("retry",), self._decide(decisions.retry_leaders))
 
     async def allocate_producer_ids(self, broker: int) -> ProducerIdBlock:
         """The next block of producer ids for a broker (KIP-730), of which no other broker gets one."""
         self._require_active()
-        while True:
-            data, stat = await self._client.get(PRODUCER_IDS)
-            first = decode_producer_ids(data).last + 1 if data else 0
-            if first > _MAX_PRODUCER_ID - _PRODUCER_ID_BLOCK:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "There are no more producer ids")
-            block = ProducerIdBlock(broker, first, first + _PRODUCER_ID_BLOCK - 1)
-            try:
-                await self._client.set_data(PRODUCER_IDS, encode_producer_ids(block), stat.version)
-                return block
-            except KeeperError as error:
-                # After a lost connection our block may be written or not: an unused block costs nothing.
-                if error.code not in (Keeper.BAD_VERSION, Keeper.CONNECTION_LOSS):
-                    raise
+        return await allocate_block(self._client, broker)
 
     def _require_active(self) -> None:
         if not self._active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
 
-    async def _command(self, steps: Callable[[RequestBatch], Steps[T]]) -> T:
+    async def _command(self, decide: Callable[[ControllerState, RequestBatch], Steps[T]]) -> T:
         self._require_active()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
             try:
                 self._require_active()
-                result = await self._perform(steps)
+                result = await self._perform(decide)
             except KafkaError as error:
                 _refuse(done, error)
             except BaseException:
@@ -320,11 +301,7 @@ class Controller:
         was_active, version = self._controller_id == self._broker_id, self._state.epoch_version
         self._resign()
         if was_active:
-            (result,) = await self._client.batch(
-                [multi([check(CONTROLLER_EPOCH, version), multi_delete(CONTROLLER)])], retry=True
-            )
-            if isinstance(result, KeeperError) and result.code is not Keeper.NO_NODE:
-                log.warning("The office of controller could not be given up: %s", result)
+            await self._candidacy.give_up(version)
         await asyncio.sleep(_RETRY_S)
         self._hint(("controller",), self._controller_changed)
 
@@ -352,69 +329,31 @@ class Controller:
 
     async def _elect(self) -> None:
         """Become controller if there is none; otherwise learn who it is."""
-        stat = await self._client.exists(CONTROLLER, self._watch_controller())
-        if stat is not None:
-            try:
-                data, stat = await self._client.get(CONTROLLER)
-                self._controller_id = decode_controller(data)
-            except KeeperError as error:
-                if error.code is not Keeper.NO_NODE:
-                    raise
-                self._hint(("controller",), self._controller_changed)
-                return
-            except ZnodeFormatError as error:
-                log.error("%s", error)
-                self._controller_id = NO_BROKER
-            if stat.ephemeral_owner != self._client.session_id:
-                self._resign(keep_id=True)
-                return
-            if self._active:
-                return
-        self._resign()
         try:
-            epoch, version = await self._win(made_already=stat is not None)
+            incumbent = await self._candidacy.incumbent(self._watch_controller())
+            if incumbent is not None:
+                self._controller_id = incumbent.broker
+                if not incumbent.is_this_session:
+                    self._resign(keep_id=True)
+                    return
+                if self._active:
+                    return
+            self._resign()
+            term = await self._candidacy.claim(made_already=incumbent is not None)
         except ControllerMovedError:
             self._hint(("controller",), self._controller_changed)
             return
-        await self._take_office(epoch, version)
+        await self._take_office(term)
 
-    async def _win(self, *, made_already: bool) -> tuple[int, int]:
-        """Write ``/controller`` and raise the epoch in one transaction; returns the epoch and its znode's version."""
-        made = await self._client.batch([create(CONTROLLER_EPOCH, encode_controller_epoch(0))], retry=True)
-        if isinstance(made[0], KeeperError) and made[0].code is not Keeper.NODE_EXISTS:
-            raise made[0]
-        data, stat = await self._client.get(CONTROLLER_EPOCH)
-        epoch = decode_controller_epoch(data) + 1
-        office = encode_controller(self._broker_id, self._clock.wall_ms())
-        claim = [multi_set(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version)]
-        if not made_already:
-            claim.insert(0, multi_create(CONTROLLER, office, CreateMode.EPHEMERAL))
-        try:
-            results = await self._client.run(multi(claim))
-            return epoch, results[-1].version
-        except KeeperError as error:
-            if error.code is Keeper.CONNECTION_LOSS:
-                # Won or not? If so, the znode is our session's, and the next look finds it.
-                raise ControllerMovedError("The connection was lost during the election") from error
-            if error.code in (Keeper.NODE_EXISTS, Keeper.BAD_VERSION):
-                raise ControllerMovedError("Another broker won the election") from error
-            raise
-
-    async def _take_office(self, epoch: int, version: int) -> None:
+    async def _take_office(self, term: Term) -> None:
         settings = self._settings()
         self._controller_id = self._broker_id
-        self._state = ControllerState(
-            self._broker_id,
-            epoch,
-            version,
-            delete_topic_enabled=settings.delete_topic_enabled,
-            unclean_default=settings.unclean_leader_election,
-        )
-        log.info("Broker %d is controller, in epoch %d", self._broker_id, epoch)
+        self._state = ControllerState(self._broker_id, *term, delete_topic_enabled=settings.delete_topic_enabled)
+        log.info("Broker %d is controller, in epoch %d", self._broker_id, term.epoch)
         self._outboxes.open()
         # Active from now on: what clients send as soon as they hear of the new controller waits its turn in the queue.
         self._active = True
-        await self._perform(lambda batch: decisions.take_over(self._state, batch, self._new_id))
+        await self._perform(lambda state, batch: decisions.take_over(state, batch, self._new_id))
         if settings.auto_leader_rebalance:
             self._plan_balance(_FIRST_BALANCE_S)
 
@@ -445,7 +384,7 @@ class Controller:
         if callback is None:
 
             def callback(event: WatchEvent) -> None:
-                if isinstance(key, tuple) and key[0] == "partitions" and event.type is EventType.NODE_DELETED:
+                if isinstance(key, tuple) and key[0] == BROKER_TOPICS and event.type is EventType.NODE_DELETED:
                     self._watchers.pop(key, None)
                     return
                 self._hint(key, run)
@@ -453,47 +392,24 @@ class Controller:
             self._watchers[key] = callback
         return callback
 
-    def _step_watcher(self, key: Hashable, steps: Callable[[RequestBatch], Steps[Any]]) -> WatchCallback:
+    def _decide(self, decide: Decision) -> Callable[[], Awaitable[None]]:
         async def run() -> None:
             if self._active:
-                await self._perform(steps)
+                await self._perform(decide)
 
-        return self._watcher(key, run)
+        return run
 
     def _watch_for(self, path: str) -> WatchCallback | None:
         """What to do when a znode changes that a step looked at."""
-        match path:
-            case "/brokers/ids":
-                return self._step_watcher(("brokers",), lambda batch: decisions.brokers_changed(self._state, batch))
-            case "/brokers/topics":
-                return self._step_watcher(
-                    ("topics",), lambda batch: decisions.topics_changed(self._state, batch, self._new_id)
-                )
-            case "/admin/delete_topics":
-                return self._step_watcher(("deletions",), lambda batch: decisions.delete_topics(self._state, batch))
-            case "/isr_change_notification":
-                return self._step_watcher(("isr",), lambda batch: decisions.isr_changed(self._state, batch))
-            case "/log_dir_event_notification":
-                return self._step_watcher(("log dirs",), lambda batch: decisions.log_dirs_failed(self._state, batch))
-            case "/admin/preferred_replica_election":
-                return self._step_watcher(("prefer",), lambda batch: decisions.prefer_leaders(self._state, batch))
-        parent, _, name = path.rpartition("/")
-        if parent == BROKER_TOPICS:
-            return self._step_watcher(
-                ("partitions", name), lambda batch: decisions.partitions_changed(self._state, batch, name)
-            )
-        if parent == BROKER_IDS and name.isdecimal():
-            return self._step_watcher(
-                ("broker", name), lambda batch: decisions.broker_changed(self._state, batch, int(name))
-            )
-        return None
+        reaction = self._reactions.to(path)
+        return None if reaction is None else self._watcher(reaction.key, self._decide(reaction.decide))
 
     async def _create_topics(self) -> None:
         created, self._created = self._created, {}
         waiting, self._created_done = self._created_done, []
         try:
             self._require_active()
-            new = await self._perform(lambda batch: decisions.topics_created(self._state, batch, created))
+            new = await self._perform(lambda state, batch: decisions.topics_created(state, batch, created))
             await self._client.batch([exists(topic_path(t), self._watch_for(topic_path(t))) for t in new])
         except KafkaError as error:
             for done in waiting:
@@ -513,7 +429,7 @@ class Controller:
         if not self._active:
             return
         settings = self._settings()
-        await self._perform(lambda batch: decisions.balance_leaders(self._state, batch, settings.imbalance_percent))
+        await self._perform(lambda state, batch: leaders.balance_leaders(state, batch, settings.imbalance_percent))
         self._plan_balance(settings.imbalance_check_interval_s)
 
     def _answered(self, broker: int, epoch: int, request: Any, response: Any) -> None:
@@ -532,51 +448,34 @@ class Controller:
         if response.error_code:
             log.error("Broker %d refused LeaderAndIsr: %s", broker, ErrorCode(response.error_code).name)
             return
-        names = {topic_id: topic for topic, topic_id in self._state.topic_ids.items()}
-        errors: dict[TopicPartition, int] = {}
-        trouble = bool(self._state.offline_dirs.get(broker))
-        for entry in response.partition_errors:
-            errors[TopicPartition(entry.topic_name, entry.partition_index)] = entry.error_code
-            trouble = trouble or entry.error_code != 0
-        for topic in response.topics:
-            for entry in topic.partition_errors:
-                errors[TopicPartition(names.get(topic.topic_id, ""), entry.partition_index)] = entry.error_code
-                trouble = trouble or entry.error_code != 0
-        if trouble:
-            self._put_steps(lambda batch: decisions.leader_and_isr_answered(self._state, batch, broker, errors))
+        errors = role_errors(self._state.topic_ids, response)
+        if any(errors.values()) or self._state.offline_dirs.get(broker):
+            self._put_steps(lambda state, batch: decisions.leader_and_isr_answered(state, batch, broker, errors))
 
     def _replicas_stopped(self, broker: int, request: Any, response: Any) -> None:
-        deleted = {
-            TopicPartition(topic.topic_name, entry.partition_index)
-            for topic in request.topic_states
-            for entry in topic.partition_states
-            if entry.delete_partition
-        }
-        errors = dict.fromkeys(deleted, response.error_code) if response.error_code else {}
-        for entry in response.partition_errors:
-            partition = TopicPartition(entry.topic_name, entry.partition_index)
-            if partition in deleted:
-                errors[partition] = response.error_code or entry.error_code
+        errors = deletion_errors(request, response)
         if errors:
-            self._put_steps(lambda batch: decisions.stop_replica_answered(self._state, batch, broker, errors))
+            self._put_steps(lambda state, batch: decisions.stop_replica_answered(state, batch, broker, errors))
 
-    def _put_steps(self, steps: Callable[[RequestBatch], Steps[Any]]) -> None:
+    def _put_steps(self, decide: Decision) -> None:
         epoch = self._state.epoch
 
         async def run() -> None:
             if self._state.epoch == epoch:
-                await self._perform(steps)
+                await self._perform(decide)
 
         self._put(object(), run)
 
     # Steps
 
-    async def _perform(self, steps: Callable[[RequestBatch], Steps[T]]) -> T:
+    async def _perform(self, decide: Callable[[ControllerState, RequestBatch], Steps[T]]) -> T:
         """Drive a generator to its end."""
-        listener = self._settings().inter_broker_listener
-        batch = RequestBatch(self._state, listener)
-        running = steps(batch)
+        settings = self._settings()
+        listener = settings.inter_broker_listener
         state = self._state
+        state.unclean_default = settings.unclean_leader_election
+        batch = RequestBatch(state, listener)
+        running = decide(state, batch)
         outcome: Any = None
         try:
             while True:

@@ -1,7 +1,7 @@
 """What the controller knows of the cluster, and the tables of states that partitions and replicas may be in.
 
 `ControllerState` is a cache: the znodes are the truth, and a new controller builds it from them alone. It holds no
-decisions; those are in `transitions`, `deletion` and `decisions`.
+decisions; those are in `transitions`, `deletion`, `reassignment`, `leaders`, `isr_changes` and `decisions`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -92,6 +92,7 @@ class ControllerState:
     shutting_down: set[int] = field(default_factory=set)
     topics: dict[str, dict[int, Assignment]] = field(default_factory=dict)
     topic_ids: dict[str, Uuid] = field(default_factory=dict)
+    reassigning: set[TopicPartition] = field(default_factory=set)  # those whose assignment says so
     leadership: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     offline_dirs: dict[int, set[TopicPartition]] = field(default_factory=dict)  # replicas whose log dir failed
     partition_states: dict[TopicPartition, Partition] = field(default_factory=dict)
@@ -130,6 +131,14 @@ class ControllerState:
 
     def set_assignment(self, partition: TopicPartition, assignment: Assignment) -> None:
         self.topics.setdefault(partition.topic, {})[partition.partition] = assignment
+        if assignment.is_reassigning:
+            self.reassigning.add(partition)
+        else:
+            self.reassigning.discard(partition)
+
+    def is_reassigning(self, topic: str) -> bool:
+        """Whether replicas of any of its partitions are being moved."""
+        return any(partition.topic == topic for partition in self.reassigning)
 
     def topic_id(self, topic: str) -> Uuid:
         return self.topic_ids.get(topic, ZERO_UUID)
@@ -193,6 +202,7 @@ class ControllerState:
             self.leadership.pop(partition, None)
             self.partition_states.pop(partition, None)
             self.replica_states.pop(partition, None)
+            self.reassigning.discard(partition)
             for offline in self.offline_dirs.values():
                 offline.discard(partition)
         self.topics.pop(topic, None)

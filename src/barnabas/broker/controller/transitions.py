@@ -43,6 +43,7 @@ __all__ = [
     "Election",
     "bring_online",
     "elect",
+    "epoch_only",
     "move_partitions",
     "move_replicas",
     "offline_election",
@@ -51,6 +52,7 @@ __all__ = [
     "reassignment_election",
     "shutdown_election",
     "trigger_online",
+    "unclean_election",
     "update_leadership",
 ]
 
@@ -74,6 +76,20 @@ def offline_election(
     replicas = state.assignment(partition).replicas
     live = set(_live(state, partition, {*replicas, *current.isr}))
     return elect_offline(replicas, current, live, unclean=unclean)
+
+
+def unclean_election(
+    state: ControllerState, partition: TopicPartition, current: LeaderAndIsr, _unclean: bool
+) -> LeaderAndIsr | None:
+    """As `offline_election`, and where nobody in sync is left someone else, whatever the topic says."""
+    return offline_election(state, partition, current, unclean=True)
+
+
+def epoch_only(
+    _state: ControllerState, _partition: TopicPartition, current: LeaderAndIsr, _unclean: bool
+) -> LeaderAndIsr:
+    """Who leads stays; under a new leader epoch brokers take up an assignment that changed."""
+    return current.with_leader(current.leader)
 
 
 def preferred_election(

@@ -14,7 +14,7 @@ from barnabas.broker.controller.steps import (
     Written,
     Znode,
 )
-from barnabas.broker.znodes import CONTROLLER_EPOCH, PREFERRED_ELECTION
+from barnabas.broker.znodes import CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN_PARTITIONS
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client_operations import (
     MultiError,
@@ -36,6 +36,7 @@ __all__ = ["ZnodeAccess"]
 
 log = logging.getLogger(__name__)
 
+_ORDERS = (PREFERRED_ELECTION, REASSIGN_PARTITIONS)
 _OPS_PER_MULTI = 128
 _BYTES_PER_MULTI = 256 * 1024  # far below jute.maxbuffer
 _RESULTS = {
@@ -57,8 +58,8 @@ class ZnodeAccess:
         if not paths:
             return []
         operations = [get(path, self._watch_for(path)) for path in paths]
-        if PREFERRED_ELECTION in paths:  # a read of what is absent leaves no watch
-            operations.append(exists(PREFERRED_ELECTION, self._watch_for(PREFERRED_ELECTION)))
+        # A read of what is absent leaves no watch; orders of tools are waited for.
+        operations += [exists(order, self._watch_for(order)) for order in _ORDERS if order in paths]
         znodes: list[Znode | None] = []
         for result in (await self._client.batch(operations))[: len(paths)]:
             if isinstance(result, KeeperError):

@@ -1,0 +1,52 @@
+"""AlterPartitionReassignments (API key 45, KIP-455): begin, replace and cancel moves of replicas, each for itself.
+
+Version 0, which is what Apache Kafka 3.9 serves; later clients speak it too. Answered when the orders are written: the
+moves go on after that, and ListPartitionReassignments shows them.
+"""
+
+from collections.abc import Mapping
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+__all__ = ["API"]
+
+
+def _handle(node: Node, request: Request) -> None:
+    if not node.controller.is_active:
+        request.fail(ErrorCode.NOT_CONTROLLER)
+        return
+    answer_later(node, request, lambda: _alter(node, request, request.message), request.message.timeout_ms)
+
+
+async def _alter(node: Node, request: Request, message: AlterPartitionReassignmentsRequest) -> None:
+    targets = {
+        TopicPartition(topic.name, entry.partition_index): entry.replicas
+        for topic in message.topics
+        for entry in topic.partitions
+    }
+    answers = await node.controller.alter_reassignments(targets)
+    reply_once(request, AlterPartitionReassignmentsResponse(responses=_responses(answers)))
+
+
+def _responses(answers: Mapping[TopicPartition, KafkaError | None]) -> list[ReassignableTopicResponse]:
+    topics: dict[str, ReassignableTopicResponse] = {}
+    for (topic, index), error in answers.items():
+        entry = ReassignablePartitionResponse(partition_index=index)
+        if error is not None:
+            entry.error_code, entry.error_message = error.code, error.message
+        topics.setdefault(topic, ReassignableTopicResponse(name=topic)).partitions.append(entry)
+    return list(topics.values())
+
+
+API = ApiHandler(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, _handle)

@@ -1,0 +1,110 @@
+"""ElectLeaders (API key 43, KIP-460): preferred leaders, or unclean ones, on demand.
+
+Versions 0 to 2; before 1 all elections are of preferred leaders. Answered when this broker has heard of the new leaders
+(so that a client that asks it next hears of them too), or at the request's time-out with REQUEST_TIMED_OUT for the
+others. Asked for all partitions, it leaves out those that need no election.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+__all__ = ["API"]
+
+_PREFERRED, _UNCLEAN = 0, 1
+_TYPES_FROM_VERSION = 1
+
+
+def _handle(node: Node, request: Request) -> None:
+    message: ElectLeadersRequest = request.message
+    if not node.controller.is_active:
+        request.fail(ErrorCode.NOT_CONTROLLER)
+    elif _kind(request) not in (_PREFERRED, _UNCLEAN):
+        request.fail(ErrorCode.INVALID_REQUEST)
+    else:
+        answer_later(node, request, lambda: _elect(node, request, message), message.timeout_ms)
+
+
+def _kind(request: Request) -> int:
+    kind: int = request.message.election_type
+    return kind if request.version >= _TYPES_FROM_VERSION else _PREFERRED
+
+
+async def _elect(node: Node, request: Request, message: ElectLeadersRequest) -> None:
+    deadline_ms = request.received_ms + message.timeout_ms
+    asked = _asked(message)
+    partitions = list(node.controller.state.partitions()) if asked is None else asked
+    results = await node.controller.elect_leaders(partitions, unclean=_kind(request) == _UNCLEAN)
+    waiting: dict[TopicPartition, int] = {}
+    answers: dict[TopicPartition, KafkaError | None] = {}
+    for partition, result in results.items():
+        if isinstance(result, int):
+            waiting[partition] = result
+        elif asked is not None or result.code is not ErrorCode.ELECTION_NOT_NEEDED:
+            answers[partition] = result
+
+    def look() -> bool:
+        for partition, leader in tuple(waiting.items()):
+            known = node.metadata.partition(partition)
+            if known is not None and known.leader == leader:
+                del waiting[partition]
+                answers[partition] = None
+        return not waiting
+
+    def finish() -> None:
+        look()
+        answers.update(dict.fromkeys(waiting, KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
+        reply_once(request, ElectLeadersResponse(replica_election_results=_results(answers)))
+
+    def attempt(_key: object) -> bool:
+        if look():
+            finish()
+            return True
+        return False
+
+    left_ms = max(deadline_ms - node.clock.monotonic_ms(), 0)
+    if look() or left_ms == 0:
+        finish()
+    else:
+        request.waiter = node.parked.park(
+            tuple(("topic", topic) for topic in {partition.topic for partition in waiting}), attempt, finish, left_ms
+        )
+
+
+def _asked(message: ElectLeadersRequest) -> list[TopicPartition] | None:
+    if message.topic_partitions is None:
+        return None
+    names = (TopicPartition(topic.topic, index) for topic in message.topic_partitions for index in topic.partitions)
+    return list(dict.fromkeys(names))
+
+
+def _results(answers: Mapping[TopicPartition, KafkaError | None]) -> list[ReplicaElectionResult]:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for (topic, index), error in sorted(answers.items(), key=lambda item: item[0]):
+        entry = PartitionResult(partition_id=index)
+        if error is not None:
+            entry.error_code, entry.error_message = error.code, error.message
+        topics.setdefault(topic, ReplicaElectionResult(topic=topic)).partition_result.append(entry)
+    return list(topics.values())
+
+
+def _fail(message: ElectLeadersRequest, version: int, code: ErrorCode) -> ElectLeadersResponse:
+    """For the request as a whole, and, as version 0 can say it only so, for each partition."""
+    asked: Iterable[TopicPartition] = _asked(message) or ()
+    answers: dict[TopicPartition, KafkaError | None] = dict.fromkeys(asked, KafkaError(code))
+    whole = code if version >= _TYPES_FROM_VERSION else ErrorCode.NONE
+    return ElectLeadersResponse(error_code=whole, replica_election_results=_results(answers))
+
+
+API = ApiHandler(ApiKey.ELECT_LEADERS, 0, 2, _handle, _fail)
