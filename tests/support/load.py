@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from support.waiting import eventually
+
 PARTITIONS = 3
 
 
@@ -43,6 +45,12 @@ class Load:
             self._producer.poll(0.01)
             while len(self._producer) > 20_000:
                 self._producer.poll(0.1)
+
+    def goes_on(self, records: int, what: str, *, timeout_s: float = 60) -> float:
+        """Wait until so many more are acknowledged; the seconds that took."""
+        start, before = time.monotonic(), len(self.acknowledged)
+        eventually(lambda: len(self.acknowledged) >= before + records, timeout_s=timeout_s, what=what)
+        return time.monotonic() - start
 
     def finish(self) -> None:
         self._stop.set()

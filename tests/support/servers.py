@@ -74,6 +74,13 @@ class Server:
         self.process.kill()
         self.process.wait()
 
+    def pause(self) -> None:
+        """Stop it in the middle of whatever it does; its connections stay, and the kernel takes new ones for it."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
     def stop(self) -> int:
         self.process.terminate()
         return self.process.wait(30)

@@ -26,7 +26,7 @@ from barnabas.broker import settings as broker_settings
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised
 from barnabas.broker.apis.fetch_sessions import FetchSessions
-from barnabas.broker.channels import ChannelError, Channels
+from barnabas.broker.channels import Channels
 from barnabas.broker.configs import Configs
 from barnabas.broker.controller.runner import Controller, ControllerSettings
 from barnabas.broker.death_watch import DeathWatch
@@ -59,9 +59,10 @@ from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
 from barnabas.log.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.net.sockets import SocketNetwork
-from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.errors import ErrorCode as KeeperCode
+from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import CreateMode, EventType
-from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownRequest
 
 __all__ = ["BrokerServer"]
@@ -70,7 +71,7 @@ logger = logging.getLogger(__name__)
 
 _METADATA_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 5
-_SHUTDOWN_PAUSE_S = 1
+_COORDINATION_AWAY_MS = 2000
 
 
 class BrokerServer:
@@ -325,7 +326,7 @@ class BrokerServer:
         try:
             data, _ = await self.node.coordination.get(topic_path(OFFSETS_TOPIC))
         except KeeperError as error:
-            if error.code is ErrorCode.NO_NODE:
+            if error.code is KeeperCode.NO_NODE:
                 return 0
             raise
         return len(decode_topic(OFFSETS_TOPIC, data).partitions)
@@ -438,26 +439,66 @@ class BrokerServer:
         log_dirs.close(clean, self.node.broker_epoch, errors=errors)
 
     async def _leave_cluster(self) -> None:
-        """Hand leadership over, if there is anyone to take it."""
+        """Hand leadership over, if there is anyone to take it and a controller to arrange it."""
         node = self.node
         settings = node.settings
         if not settings["controlled.shutdown.enable"] or len(tuple(node.metadata.alive_brokers())) < 2:
             return
-        request = ControlledShutdownRequest(broker_id=node.broker_id, broker_epoch=node.broker_epoch)
         for attempt in range(max(settings["controlled.shutdown.max.retries"], 1)):
-            try:
-                if node.controller.is_active:
-                    remaining: Any = await node.controller.shut_down_broker(node.broker_id, node.broker_epoch)
-                else:
-                    response = await node.channels.send(node.metadata.controller_id, request)
-                    remaining = response.remaining_partitions
-                if not remaining:
-                    return
-                logger.info("No other broker can lead %d of our partitions", len(remaining))
+            asked = self._known_controllers()
+            leaving = asyncio.ensure_future(self._ask_to_leave())
+            cut_off = asyncio.ensure_future(self._cut_off())
+            timeout_s = settings["controller.socket.timeout.ms"] / 1000
+            await asyncio.wait((leaving, cut_off), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if leaving.done() and leaving.exception() is None:
+                cut_off.cancel()
+                if remaining := leaving.result():
+                    logger.info("No other broker can lead %d of our partitions", remaining)
                 return
-            except (KafkaError, ChannelError) as error:
-                logger.warning("Controlled shutdown, attempt %d: %s", attempt + 1, error)
-                await asyncio.sleep(min(settings["controlled.shutdown.retry.backoff.ms"] / 1000, _SHUTDOWN_PAUSE_S))
+            if cut_off.done():
+                leaving.cancel()
+                logger.warning("Stopping without controlled shutdown: there is no coordination service")
+                return
+            cut_off.cancel()
+            error = leaving.exception() if leaving.done() else f"no answer within {timeout_s} s"
+            leaving.cancel()
+            logger.warning("Controlled shutdown, attempt %d: %s", attempt + 1, error)
+            await self._another_controller(asked)
+
+    async def _ask_to_leave(self) -> int:
+        """Have the controller, this broker or another, move our leaders; how many partitions stay with us."""
+        node = self.node
+        controller = node.controller
+        if controller.is_active:
+            return len(await controller.shut_down_broker(node.broker_id, node.broker_epoch))
+        request = ControlledShutdownRequest(broker_id=node.broker_id, broker_epoch=node.broker_epoch)
+        known = controller.controller_id if controller.controller_id >= 0 else node.metadata.controller_id
+        response = await node.channels.send(known, request)
+        if response.error_code:
+            raise KafkaError(ErrorCode(response.error_code))
+        return len(response.remaining_partitions)
+
+    def _known_controllers(self) -> tuple[int, int]:
+        """Who holds the office, and who spoke last as its holder."""
+        return self.node.controller.controller_id, self.node.metadata.controller_id
+
+    async def _another_controller(self, than: tuple[int, int]) -> None:
+        """Wait for one to take over, when brokers stop together: a first attempt may fail because it stops too."""
+        news = asyncio.Event()
+        self.node.metadata.on_update(lambda *_: news.set())
+        backoff_ms = self.node.settings["controlled.shutdown.retry.backoff.ms"]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(backoff_ms / 1000):
+                while self._known_controllers() == than:
+                    news.clear()
+                    await news.wait()
+
+    async def _cut_off(self) -> None:
+        """Return when the coordination service is away for good, and with it everyone who could arrange anything."""
+        with contextlib.suppress(KeeperError):
+            while True:
+                await self.node.coordination.wait_connected(_COORDINATION_AWAY_MS)
+                await asyncio.sleep(_COORDINATION_AWAY_MS / 1000)
 
 
 def _timer(loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], object]) -> Timer:

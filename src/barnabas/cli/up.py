@@ -199,7 +199,6 @@ class _Supervisor:
             "zookeeper.connect": self._zookeeper or f"{self._host}:{self._zk_port}",
             "offsets.topic.replication.factor": min(3, len(self._ports)),
             "group.initial.rebalance.delay.ms": 0,
-            "controlled.shutdown.retry.backoff.ms": 200,  # all stop together, the controller among them
         }
         if self._racks:
             settings["broker.rack"] = f"R{broker_id * self._racks // len(self._ports) + 1}"
