@@ -1,0 +1,349 @@
+"""Moves of replicas: begun, ended, cancelled, replaced, and finished by a successor wherever a controller crashed."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.controller import decisions, reassignment
+from barnabas.broker.znodes import (
+    REASSIGN_PARTITIONS,
+    Assignment,
+    ZnodeFormatError,
+    decode_reassignments,
+    delete_topic_path,
+    encode_reassignments,
+    topic_path,
+)
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.kafka.messages.stop_replica import StopReplicaRequest
+from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
+from support.controlled_cluster import ControlledCluster
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def cluster_of(*assignment: tuple[int, ...], brokers: int = 6) -> ControlledCluster:
+    cluster = ControlledCluster(*range(brokers))
+    cluster.create("t", *assignment)
+    return cluster
+
+
+def codes(answers: dict) -> dict:
+    return {partition: error.code if error else None for partition, error in answers.items()}
+
+
+def test_a_move_is_written_and_told_under_a_new_leader_epoch() -> None:
+    """The znode has all replicas; new ones are told they are new, old ones that they are not."""
+    cluster = cluster_of((0, 1, 2))
+    assert cluster.reassign({P0: [3, 4, 5]}) == {P0: None}
+    assert cluster.assignment(P0) == Assignment((3, 4, 5, 0, 1, 2), (3, 4, 5), (0, 1, 2))
+    assert (cluster.leader(P0), cluster.leader_epoch(P0), cluster.isr(P0)) == (0, 1, (0, 1, 2))
+    told = cluster.requests(LeaderAndIsrRequest)
+    entries = {broker: request.topic_states[0].partition_states[0] for broker, request in told.items()}
+    assert {broker: entry.is_new for broker, entry in entries.items()} == {b: b >= 3 for b in range(6)}
+    assert (entries[0].adding_replicas, entries[0].removing_replicas) == ([3, 4, 5], [0, 1, 2])
+    assert cluster.requests(UpdateMetadataRequest)[0].topic_states[0].partition_states[0].replicas == [3, 4, 5, 0, 1, 2]
+
+
+def test_a_move_ends_when_all_that_stay_are_in_sync() -> None:
+    """The leader moves first, old replicas are stopped and deleted, the znode is written last."""
+    cluster = cluster_of((0, 1, 2))
+    cluster.reassign({P0: [3, 4, 5]})
+    cluster.catch_up()
+    assert cluster.assignment(P0) == Assignment((3, 4, 5))
+    assert (cluster.leader(P0), set(cluster.isr(P0))) == (3, {3, 4, 5})
+    assert cluster.holders(P0) == {3, 4, 5}
+    assert set(cluster.requests(StopReplicaRequest)) == {0, 1, 2}
+    assert not cluster.state.reassigning
+    assert cluster.state.replica_states[P0].keys() == {3, 4, 5}
+    assert cluster.requests(UpdateMetadataRequest)[0].topic_states[0].partition_states[0].replicas == [3, 4, 5]
+
+
+def test_a_move_waits_for_the_last_replica_that_is_to_stay() -> None:
+    """One that is away keeps it under way; it ends when that broker is back and in sync."""
+    cluster = cluster_of((0, 1))
+    cluster.reassign({P0: [1, 2]})
+    cluster.stop(2)
+    cluster.run(decisions.brokers_changed)
+    cluster.catch_up()
+    assert cluster.assignment(P0) == Assignment((1, 2, 0), (2,), (0,))
+    cluster.start(2)
+    cluster.run(decisions.brokers_changed)
+    assert cluster.requests(LeaderAndIsrRequest)[2].topic_states[0].partition_states[0].is_new
+    cluster.catch_up()
+    assert (cluster.assignment(P0), cluster.leader(P0)) == (Assignment((1, 2)), 1)
+    assert cluster.holders(P0) == {1, 2}
+
+
+def test_a_leader_that_stays_goes_on_leading() -> None:
+    """Nobody is elected in its place; its epoch rises, so that it drops those who left."""
+    cluster = cluster_of((0, 1))
+    cluster.reassign({P0: [2, 0]})
+    cluster.catch_up()
+    assert (cluster.leader(P0), set(cluster.isr(P0)), cluster.assignment(P0).replicas) == (0, {0, 2}, (2, 0))
+
+
+def test_another_order_of_the_same_replicas_is_done_at_once() -> None:
+    """No replica moves; the preferred leader changes, and brokers hear of it."""
+    cluster = cluster_of((0, 1, 2))
+    cluster.reassign({P0: [2, 1, 0]})
+    assert (cluster.assignment(P0), cluster.leader(P0)) == (Assignment((2, 1, 0)), 0)
+    assert set(cluster.requests(LeaderAndIsrRequest)) == {0, 1, 2}
+    assert not cluster.requests(StopReplicaRequest)
+
+
+def test_replicas_are_added_and_taken_away() -> None:
+    """The replication factor follows the list."""
+    cluster = cluster_of((0,))
+    cluster.reassign({P0: [0, 1, 2]})
+    cluster.catch_up()
+    assert set(cluster.isr(P0)) == {0, 1, 2}
+    cluster.reassign({P0: [2]})
+    assert (cluster.assignment(P0), cluster.leader(P0), cluster.isr(P0)) == (Assignment((2,)), 2, (2,))
+    assert cluster.holders(P0) == {2}
+
+
+def test_a_cancelled_move_leaves_the_old_replicas_alone() -> None:
+    """New ones are stopped and deleted, also when they were in sync already; one that is away keeps its copy."""
+    cluster = cluster_of((0, 1))
+    cluster.reassign({P0: [2, 3]})
+    cluster.stop(3)
+    cluster.run(decisions.brokers_changed)
+    cluster.catch_up()
+    assert 2 in cluster.isr(P0)
+    assert cluster.reassign({P0: None}) == {P0: None}
+    assert (cluster.assignment(P0), cluster.isr(P0), cluster.leader(P0)) == (Assignment((0, 1)), (0, 1), 0)
+    assert cluster.holders(P0) == {0, 1, 3}
+    assert codes(cluster.reassign({P0: None})) == {P0: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+
+
+def test_a_cancelled_move_gives_the_lead_back_before_the_new_leader_goes() -> None:
+    """The partition is never without a leader."""
+    cluster = cluster_of((0, 1))
+    cluster.reassign({P0: [2, 3]})
+    cluster.stop(3)
+    cluster.run(decisions.brokers_changed)
+    cluster.catch_up()
+    cluster.stop(0)
+    cluster.run(decisions.brokers_changed)
+    cluster.start(0)
+    cluster.run(decisions.brokers_changed)
+    cluster.catch_up()
+    assert cluster.leader(P0) == 2
+    cluster.reassign({P0: None})
+    leaders = [
+        request.topic_states[0].partition_states[0].leader
+        for _, request in cluster.sent
+        if isinstance(request, LeaderAndIsrRequest)
+    ]
+    assert -1 not in leaders
+    assert (cluster.leader(P0) in (0, 1), 2 in cluster.holders(P0)) == (True, False)
+
+
+def test_a_move_is_replaced_by_another() -> None:
+    """Replicas that only the first one wanted are deleted, the old ones go when the second ends."""
+    cluster = cluster_of((0, 1))
+    cluster.reassign({P0: [2, 3]})
+    cluster.reassign({P0: [3, 4]})
+    assert cluster.assignment(P0) == Assignment((3, 4, 0, 1), (3, 4), (0, 1))
+    assert cluster.holders(P0) == {0, 1, 3, 4}
+    cluster.catch_up()
+    assert (cluster.assignment(P0), cluster.holders(P0)) == (Assignment((3, 4)), {3, 4})
+
+
+def test_an_order_that_would_leave_nobody_in_sync_is_refused() -> None:
+    """The only replica with all records is one that the cancelled move had added."""
+    cluster = cluster_of((0, 1))
+    cluster.reassign({P0: [2, 3]})
+    cluster.stop(3)
+    cluster.run(decisions.brokers_changed)
+    cluster.catch_up()
+    for broker in (0, 1):
+        cluster.stop(broker)
+        cluster.run(decisions.brokers_changed)
+    assert (cluster.leader(P0), cluster.isr(P0)) == (2, (2,))
+    assert codes(cluster.reassign({P0: None})) == {P0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+    assert cluster.assignment(P0).adding == (2, 3)
+    assert cluster.holders(P0) >= {2}
+
+
+@pytest.mark.parametrize("target", [[], [1, 1], [-1, 0], [9], [0, 9]], ids=str)
+def test_an_impossible_list_of_replicas_is_refused(target: list[int]) -> None:
+    """Empty, twice the same, negative, or of brokers that are not there; the other partitions' orders stand."""
+    cluster = cluster_of((0, 1), (0, 1))
+    answers = cluster.reassign({P0: target, P1: [1, 2]})
+    assert codes(answers) == {P0: ErrorCode.INVALID_REPLICA_ASSIGNMENT, P1: None}
+    assert (cluster.assignment(P0), cluster.assignment(P1).adding) == (Assignment((0, 1)), (2,))
+
+
+def test_partitions_that_are_not_there_or_being_deleted_are_unknown() -> None:
+    """As for every other request."""
+    cluster = cluster_of((0, 1))
+    cluster.stop(1)
+    cluster.run(decisions.brokers_changed)
+    cluster.znodes.put(delete_topic_path("t"), None)
+    cluster.run(decisions.delete_topics)
+    answers = cluster.reassign({P0: [0], P1: [0], TopicPartition("none", 0): None})
+    assert codes(answers) == {
+        P0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        P1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        TopicPartition("none", 0): ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    }
+
+
+def test_what_is_under_way_is_listed() -> None:
+    """Of all partitions, or of those asked for."""
+    cluster = cluster_of((0, 1), (0, 1))
+    cluster.reassign({P1: [1, 2]})
+    moving = {P1: Assignment((1, 2, 0), (2,), (0,))}
+    assert cluster.znodes.perform(reassignment.under_way(cluster.state, None)) == moving
+    assert cluster.znodes.perform(reassignment.under_way(cluster.state, [P0])) == {}
+
+
+def test_deletion_waits_for_the_move_to_end() -> None:
+    """Then it runs by itself, over the replicas of then."""
+    cluster = cluster_of((0, 1))
+    cluster.reassign({P0: [2, 3]})
+    cluster.znodes.put(delete_topic_path("t"), None)
+    cluster.run(decisions.delete_topics)
+    assert cluster.state.ineligible_for_deletion == {"t"}
+    assert not cluster.requests(StopReplicaRequest)
+    cluster.elect()
+    assert cluster.state.ineligible_for_deletion == {"t"}
+    cluster.catch_up()
+    for broker in (2, 3):
+        cluster.run(decisions.stop_replica_answered, broker, {P0: 0})
+    assert (cluster.state.topics, cluster.holders(P0)) == ({}, set())
+    assert topic_path("t") not in cluster.znodes.nodes
+
+
+def test_other_partitions_written_meanwhile_are_kept() -> None:
+    """The topic's znode is read before it is rewritten: a partition that was just added is in it."""
+    cluster = cluster_of((0, 1))
+    grown = cluster.json(topic_path("t"))
+    grown["partitions"]["1"] = [4]
+    cluster.znodes.put(topic_path("t"), str(grown).replace("'", '"').encode())
+    cluster.reassign({P0: [2, 3]})
+    assert cluster.assignment(P1) == Assignment((4,))
+    cluster.run(decisions.partitions_changed, "t")
+    cluster.catch_up()
+    assert (cluster.assignment(P0), cluster.leader(P1)) == (Assignment((2, 3)), 4)
+
+
+def test_a_partition_that_never_had_a_leader_gets_one_on_its_new_replicas() -> None:
+    """It has no records yet, so nobody need be caught up with."""
+    cluster = cluster_of((9,))
+    assert P0 not in cluster.state.leadership
+    cluster.reassign({P0: [1, 2]})
+    assert (cluster.assignment(P0), cluster.leader(P0), set(cluster.isr(P0))) == (Assignment((1, 2)), 1, {1, 2})
+
+
+def test_orders_in_the_znode_of_older_tools_are_taken_and_struck_when_done() -> None:
+    """What cannot be is struck at once; the znode goes with the last order."""
+    cluster = cluster_of((0, 1), (0, 1))
+    orders = {P0: (2, 3), P1: (1, 1), TopicPartition("none", 0): (1,)}
+    cluster.znodes.put(REASSIGN_PARTITIONS, encode_reassignments(orders))
+    cluster.run(reassignment.take_orders)
+    assert decode_reassignments("", cluster.znodes.data(REASSIGN_PARTITIONS)) == {P0: (2, 3)}
+    epoch = cluster.leader_epoch(P0)
+    cluster.run(reassignment.take_orders)
+    assert cluster.leader_epoch(P0) == epoch, "an order that is being carried out is not begun again"
+    cluster.catch_up()
+    assert REASSIGN_PARTITIONS not in cluster.znodes.nodes
+    assert cluster.assignment(P0) == Assignment((2, 3))
+
+
+def test_an_order_over_the_wire_replaces_one_in_the_znode() -> None:
+    """The latest counts."""
+    cluster = cluster_of((0, 1))
+    cluster.znodes.put(REASSIGN_PARTITIONS, encode_reassignments({P0: (2, 3)}))
+    cluster.run(reassignment.take_orders)
+    cluster.reassign({P0: [4]})
+    assert REASSIGN_PARTITIONS not in cluster.znodes.nodes
+    cluster.catch_up()
+    assert cluster.assignment(P0) == Assignment((4,))
+
+
+def test_an_order_that_is_no_json_is_struck() -> None:
+    """Any client of the ensemble can write there."""
+    cluster = cluster_of((0, 1))
+    cluster.znodes.put(REASSIGN_PARTITIONS, b"{")
+    cluster.run(reassignment.take_orders)
+    assert REASSIGN_PARTITIONS not in cluster.znodes.nodes
+    with pytest.raises(ZnodeFormatError):
+        decode_reassignments("orders", b'{"partitions":[{"topic":"t","partition":"x"}]}')
+
+
+# A crash anywhere
+
+targets = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True)
+orders = st.one_of(
+    st.tuples(st.just("move"), targets),
+    st.tuples(st.just("znode"), targets),
+    st.tuples(st.just("cancel"), st.none()),
+    st.tuples(st.just("catch up"), st.none()),
+    st.tuples(st.just("bounce"), st.integers(0, 5)),
+)
+
+
+def act(cluster: ControlledCluster, kind: str, what: object, stop_after: int | None) -> None:
+    match kind:
+        case "move":
+            cluster.reassign({P0: what, P1: what[::-1]}, stop_after=stop_after)
+        case "cancel":
+            cluster.reassign({P0: None, P1: None}, stop_after=stop_after)
+        case "znode":
+            cluster.znodes.put(REASSIGN_PARTITIONS, encode_reassignments({P0: what}))
+            cluster.run(reassignment.take_orders, stop_after=stop_after)
+        case "catch up":
+            cluster.catch_up(stop_after=stop_after)
+        case "bounce":
+            cluster.stop(what)
+            cluster.run(decisions.brokers_changed, stop_after=stop_after)
+            if stop_after is not None:
+                cluster.elect()
+            cluster.start(what)
+            cluster.run(decisions.brokers_changed)
+
+
+def settle(cluster: ControlledCluster) -> None:
+    """Everyone is back, catches up and is asked until nothing is left to do."""
+    for _ in range(4):
+        cluster.catch_up()
+
+
+def play(script: list, crash: int | None, cut: int) -> ControlledCluster:
+    """Act by act; in the one numbered ``crash`` the controller dies after ``cut`` steps, and it is asked for again."""
+    cluster = cluster_of((0, 1, 2), (3, 4))
+    for number, (kind, what) in enumerate(script):
+        act(cluster, kind, what, cut if number == crash else None)
+        if number == crash:
+            cluster.elect(stop_after=cut // 2)
+            cluster.elect()
+            act(cluster, kind, what, None)
+        for partition in (P0, P1):
+            assert cluster.holders(partition) & set(cluster.isr(partition)), "nobody has the records any more"
+    settle(cluster)
+    return cluster
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(orders, min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 40))
+def test_a_successor_brings_any_move_to_the_same_end(script: list, crash: int, cut: int) -> None:
+    """Wherever a controller crashes, at any read, write or request: the same replicas, all in sync, and no others."""
+    straight = play(script, None, 0)
+    crashed = play(script, crash, cut)
+    assert not crashed.state.reassigning
+    assert REASSIGN_PARTITIONS not in crashed.znodes.nodes
+    bounced = any(kind == "bounce" for kind, _ in script)
+    for partition in (P0, P1):
+        assigned = crashed.assignment(partition)
+        if not bounced:
+            assert set(assigned.replicas) == set(straight.assignment(partition).replicas)
+            assert crashed.holders(partition) == set(assigned.replicas), "a copy that no znode speaks of"
+        assert not assigned.is_reassigning
+        assert crashed.holders(partition) >= set(assigned.replicas)
+        assert set(crashed.isr(partition)) == set(assigned.replicas)
+        assert crashed.leader(partition) in assigned.replicas
