@@ -318,6 +318,17 @@ def test_an_isr_that_was_written_elsewhere_meanwhile_is_not_overwritten() -> Non
     assert isr_change(cluster, isr=(1,)) is ErrorCode.INVALID_UPDATE_VERSION
 
 
+def test_an_isr_that_an_unanswered_write_left_is_confirmed() -> None:
+    """The write that is repeated after a lost connection fails, for it was done; the leader must hear that it was."""
+    cluster = Cluster(0, 1)
+    cluster.topic("t", {0: (1, 0)})
+    cluster.topics_changed()
+    known = cluster.state.leadership[P0].leader_and_isr
+    cluster.znodes.put(partition_state_path(P0), encode_partition_state(known._replace(isr=(1,)), 1))
+    assert isr_change(cluster, isr=(1,)) == known._replace(isr=(1,), version=1)
+    assert isr_change(cluster, isr=(1, 0)).version == 2
+
+
 def test_notifications_of_isr_changes_are_read_told_and_removed() -> None:
     """Older brokers write ISRs themselves."""
     cluster = Cluster(0, 1)

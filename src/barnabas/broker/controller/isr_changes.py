@@ -46,8 +46,12 @@ def alter_isr(
         else:
             answers[change.partition] = answer
     done, changed_meanwhile = yield from update_leadership(state, proposals)
-    for partition in proposals:
-        if partition in done:
+    # A write that is repeated after a lost connection finds its own version: the change is done, and nobody else would
+    # tell the leader, who waits for an answer.
+    yield from read_leadership(state, changed_meanwhile)
+    for partition, proposal in proposals.items():
+        found = state.leadership[partition].leader_and_isr if partition in state.leadership else None
+        if partition in done or found == proposal._replace(version=proposal.version + 1):
             answers[partition] = state.leadership[partition].leader_and_isr
         elif partition in changed_meanwhile:
             answers[partition] = ErrorCode.INVALID_UPDATE_VERSION
