@@ -347,3 +347,27 @@ def test_a_successor_brings_any_move_to_the_same_end(script: list, crash: int, c
         assert crashed.holders(partition) >= set(assigned.replicas)
         assert set(crashed.isr(partition)) == set(assigned.replicas)
         assert crashed.leader(partition) in assigned.replicas
+
+
+MOVE = ("move", [5, 4])
+SCRIPTS = {
+    "moved": [MOVE, ("catch up", None)],
+    "replaced": [MOVE, ("move", [3, 0])],
+    "cancelled": [MOVE, ("cancel", None)],
+    "replaced by an older tool's order": [MOVE, ("znode", [3, 0])],
+    "moved by an older tool's order": [("znode", [3, 0]), ("catch up", None)],
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_a_successor_brings_a_plain_move_to_the_same_end_from_every_step(script: list) -> None:
+    """As above, at each step of the last act; all replicas of the first move are in sync by then, or none."""
+    for synced in (False, True):
+        acts = [script[0], ("catch up", None), ("move", [1, 2]), *script] if synced else script
+        straight = play(acts, None, 0)
+        for cut in range(60):
+            crashed = play(acts, len(acts) - 1, cut)
+            for partition in (P0, P1):
+                assigned = crashed.assignment(partition)
+                assert assigned == straight.assignment(partition), f"crashed after {cut} steps"
+                assert crashed.holders(partition) == set(assigned.replicas) == set(crashed.isr(partition))
