@@ -6,10 +6,28 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.death_watch import watched
 from barnabas.broker.znodes import broker_path
 from barnabas.coordination.client_operations import delete
 from barnabas.testing import Cluster
 from support.waiting import eventually
+
+
+@pytest.mark.parametrize("dead", [(0, 1), (3, 4), (9, 0), (5,)], ids=str)
+def test_any_two_that_die_at_once_are_watched_by_someone_who_lives(dead: tuple[int, ...]) -> None:
+    """Whoever rules, be it one of the two or an Apache's broker (10), who watches nobody."""
+    everyone = range(11)
+    for controller in (*dead, 10):
+        witnesses = {broker: watched(broker, everyone, controller) for broker in everyone if broker not in (*dead, 10)}
+        for gone in dead:
+            assert any(gone in seen for seen in witnesses.values())
+        assert all(len(seen) <= 4 for seen in witnesses.values()), "lines do not grow with the square"
+
+
+def test_a_controller_watches_everyone() -> None:
+    """But itself."""
+    assert watched(2, [4, 1, 2, 3, 0], 2) == {0, 1, 3, 4}
+    assert watched(2, [4, 1, 2, 3, 0], 1) == {3, 4, 0, 1}
 
 
 @pytest.fixture

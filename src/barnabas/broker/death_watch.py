@@ -1,6 +1,10 @@
 """Notices at once that another broker's process died, long before its session with the coordination service ends.
 
-The controller keeps an idle connection, a line, to every live broker, and every broker keeps one to the controller.
+The controller keeps an idle connection, a line, to every live broker, and every broker keeps one to the controller and
+to the `_WITNESSES` brokers after it in the circle of ids. So the death of a controller is noticed, that of a broker that
+dies with it, and, where the controller is Apache's and watches nobody, that of any of ours. A witness leaves some time
+to the controller, which is the first to act if it can.
+
 When a process dies its operating system closes its connections and refuses new ones. So a line that breaks is tried
 again: a broker that takes the connection lives (a paused one does, its kernel answers for it); one whose port refuses
 `_REFUSALS` times in a row, while its registration stays the one under which it took our connection, is gone. Any other
@@ -11,12 +15,15 @@ The sentence is carried out in the coordination service: the dead broker's ephem
 its session would do some seconds later. All else follows as ever. Should the broker live after all, nothing is at risk
 but time: it finds its znode gone and registers anew, under a higher broker epoch; and whatever it led was moved by
 raising the leader epoch in the partition's znode, so that it can neither change an in-sync set (the controller refuses
-its old epochs) nor commit (the followers fetch from the new leader, and the high watermark waits for them).
+its old epochs) nor commit (the followers fetch from the new leader, and the high watermark waits for them). A witness
+that a firewall refuses may be wrong once for each registration: it never takes a verdict about one that it could not
+connect under.
 """
 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterable
 
 from barnabas.base.network import Connection, Network
 from barnabas.broker.node import Node
@@ -24,16 +31,27 @@ from barnabas.broker.znodes import CONTROLLER, ZnodeFormatError, broker_path, de
 from barnabas.coordination.client_operations import delete, get, multi
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 
-__all__ = ["DeathWatch"]
+__all__ = ["DeathWatch", "watched"]
 
 logger = logging.getLogger(__name__)
 
+_WITNESSES = 3
+_WITNESS_GRACE_S = 0.25
 _REFUSALS = 3
 _BETWEEN_REFUSALS_S = 0.05
 _AGAIN_S = 1.0
 _CONNECT_TIMEOUT_MS = 2000
 _MAX_FRAME_BYTES = 1024
 _REFUSED = (ConnectionRefusedError, ConnectionResetError)
+
+
+def watched(broker_id: int, alive: Iterable[int], controller: int) -> set[int]:
+    """The brokers that this one keeps lines to; ``controller`` is its own id where it rules itself."""
+    others = sorted(other for other in alive if other != broker_id)
+    if controller == broker_id:
+        return set(others)
+    after = [other for other in others if other > broker_id] + [other for other in others if other < broker_id]
+    return {*after[:_WITNESSES], controller}
 
 
 class DeathWatch:
@@ -51,10 +69,13 @@ class DeathWatch:
     def _update(self, *_: object) -> None:
         if self._closed:
             return
+        node = self._node
+        alive = {broker.broker_id: broker for broker in node.metadata.alive_brokers()}
+        controller = node.broker_id if node.controller.is_active else node.metadata.controller_id
         wanted = {
-            broker.broker_id: (endpoint.host, endpoint.port)
-            for broker in self._node.metadata.alive_brokers()
-            if self._is_ours_to_watch(broker.broker_id) and (endpoint := broker.endpoint(self._listener)) is not None
+            broker_id: (endpoint.host, endpoint.port)
+            for broker_id in watched(node.broker_id, alive, controller)
+            if broker_id in alive and (endpoint := alive[broker_id].endpoint(self._listener)) is not None
         }
         for broker_id, line in tuple(self._lines.items()):
             if wanted.get(broker_id) != line.endpoint:
@@ -64,10 +85,9 @@ class DeathWatch:
             if broker_id not in self._lines:
                 self._lines[broker_id] = _Line(self, self._network, broker_id, address)
 
-    def _is_ours_to_watch(self, broker_id: int) -> bool:
+    def is_first_to_act(self, broker_id: int) -> bool:
+        """Whether nobody else is expected to notice: the controller, and for it all others."""
         node = self._node
-        if broker_id == node.broker_id:
-            return False
         return node.controller.is_active or broker_id == node.metadata.controller_id
 
     async def registration(self, broker_id: int) -> int | None:
@@ -131,6 +151,8 @@ class _Line:
                     if not await self._is_dead():
                         self._known_epoch = epoch
                     elif self._known_epoch == epoch:
+                        if not self._watch.is_first_to_act(self._broker_id):
+                            await asyncio.sleep(_WITNESS_GRACE_S)
                         await self._watch.bury(self._broker_id, epoch)
             except (KeeperError, OSError, TimeoutError) as error:
                 logger.debug("Broker %d cannot be watched now: %s", self._broker_id, error)
