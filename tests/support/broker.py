@@ -176,7 +176,7 @@ class DataPath:
             is_known=lambda name: node.metadata.partition(name) is not None,
             lag_time_max_ms=30_000,
         )
-        node.fetch_sessions = FetchSessions(10, node.rng)
+        node.fetch_sessions = FetchSessions(10, node.rng, node.parked)
         node.producer_ids = ProducerIds(node)
         self.dispatcher = Dispatcher(node, load_handlers(DATA_PATH_APIS))
         node.api_versions = advertised(self.dispatcher.handlers)

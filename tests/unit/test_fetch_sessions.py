@@ -6,7 +6,9 @@ import pytest
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.broker.apis.fetch_sessions import EVICTION_AGE_MS, FetchContext, FetchSessions, PartitionFetch
+from barnabas.broker.parked import Parked
 from barnabas.wire.kafka.errors import ErrorCode
+from support.broker import ManualClock, ManualTimers
 
 
 def wanted(topic: str, partition: int = 0, offset: int = 0) -> PartitionFetch:
@@ -41,12 +43,12 @@ def opened(context: FetchContext | ErrorCode) -> FetchContext:
 
 
 def topics(context: FetchContext) -> list[str]:
-    return [str(partition.key[0]) for partition in context]
+    return [str(partition.key[0]) for partition in context.to_look_at()]
 
 
 @pytest.fixture
 def sessions() -> FetchSessions:
-    return FetchSessions(2, Random(1))
+    return FetchSessions(2, Random(1), Parked(ManualTimers(ManualClock())))
 
 
 def test_epoch_zero_opens_a_session_and_the_next_request_names_changes_only(sessions: FetchSessions) -> None:

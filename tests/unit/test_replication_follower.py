@@ -104,12 +104,12 @@ def test_a_follower_has_the_leaders_bytes_and_learns_what_is_committed(pair: Pai
 def test_a_request_after_the_first_names_only_what_moved(pair: Pair) -> None:
     """Of two partitions the one that got records is asked for anew, the other stays in the session."""
     other = TopicPartition("t", 1)
-    leader = pair.lead(0)
+    pair.lead(0)
     pair.lead(0, other)
     pair.follow(0)
     pair.follow(0, other)
     pair.turn()
-    write(leader, 0, b"a")
+    pair.leader.node.replicas.append(T0, batch(b"a"), acks=1, now_ms=START_MS)
     pair.turn()
     request = pair.fetcher.request(VERSION, -1, 0)
     assert [(topic.topic, [p.partition for p in topic.partitions]) for topic in request.topics] == [("t", [0])]

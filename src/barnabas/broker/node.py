@@ -12,6 +12,7 @@ from barnabas.base.clock import CallLater, Clock
 from barnabas.base.files import Files
 from barnabas.base.randomness import Random
 from barnabas.base.settings import Values
+from barnabas.broker.replication.quotas import ReplicationQuotas
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from barnabas.broker.controller.runner import Controller
     from barnabas.broker.groups.service import GroupService
     from barnabas.broker.metadata import MetadataCache
+    from barnabas.broker.moving import LogDirMoves
     from barnabas.broker.parked import Parked, Waiter
     from barnabas.broker.producer_ids import ProducerIds
     from barnabas.broker.replication.manager import ReplicaManager
+    from barnabas.broker.replication.selection import ReplicaSelector
     from barnabas.broker.topics import Topics
     from barnabas.coordination.client import CoordinationClient
     from barnabas.log.log_dirs import LogDirs
@@ -76,6 +79,7 @@ class Node:
     log_dirs: "LogDirs"
     parked: "Parked"
     replicas: "ReplicaManager"
+    moves: "LogDirMoves"
     channels: "Channels"
     coordination: "CoordinationClient"
     metadata: "MetadataCache"
@@ -85,6 +89,10 @@ class Node:
     groups: "GroupService"
     producer_ids: "ProducerIds"
     fetch_sessions: "FetchSessions"
+    replication_quotas: ReplicationQuotas
+    """Without any limit until the server reads the configuration."""
+    replica_selector: "ReplicaSelector | None"
+    """Who sends consumers to nearer replicas; None while they all read from the leader."""
 
     def __init__(self) -> None:
         self.broker_id = -1
@@ -93,6 +101,8 @@ class Node:
         self.broker_epoch = -1
         self.connection_caps = {}
         self.api_versions = []
+        self.replication_quotas = ReplicationQuotas(-1)
+        self.replica_selector = None
 
     def check_controller(self, broker_epoch: int, controller_epoch: int) -> None:
         """Turn away a request meant for an earlier life of this broker (KIP-380), or sent by a replaced controller.

@@ -5,14 +5,19 @@ that tries to. `Parked.changed` notes a key; `Parked.settle` runs the attempts f
 apart so that the request that caused a change is answered before those who waited for it are served. The dispatcher
 brackets each request with `Parked.hold` and `Parked.settle`; a change made elsewhere (by a timer, say) is settled in the
 loop's next turn. Nobody polls.
+
+Fetch sessions cover thousands of partitions, of which few change between two requests. They leave a `Watch` at each
+partition that they need not look at: the first change takes it away and tells the session at once, which so keeps a
+list of what has news. A parked request of a session waits for the session alone.
 """
 
 import logging
 from collections.abc import Callable, Hashable, Iterable
+from typing import Protocol
 
 from barnabas.base.clock import CallLater, Timer
 
-__all__ = ["Parked", "Waiter"]
+__all__ = ["Parked", "Waiter", "Watch"]
 
 logger = logging.getLogger(__name__)
 
@@ -64,14 +69,23 @@ class Waiter:
                 logger.exception("The end of a parked request failed")
 
 
+class Watch(Protocol):
+    """Hears of one change of a key."""
+
+    def key_changed(self) -> Hashable | None:
+        """The key changed. Returns what else changed by that, for whoever is parked there."""
+        ...
+
+
 class Parked:
     """All waits of one broker."""
 
-    __slots__ = ("_by_key", "_call_later", "_changed", "_held", "_settling")
+    __slots__ = ("_by_key", "_call_later", "_changed", "_held", "_settling", "_watches")
 
     def __init__(self, call_later: CallLater) -> None:
         self._call_later = call_later
         self._by_key: dict[Hashable, dict[Waiter, None]] = {}
+        self._watches: dict[Hashable, dict[Watch, None]] = {}
         self._changed: dict[Hashable, None] = {}
         self._settling = False
         self._held = False
@@ -98,10 +112,31 @@ class Parked:
 
     def changed(self, key: Hashable) -> None:
         """Note that something happened to ``key``; waiters look at it in the next `settle`."""
+        watches = self._watches.pop(key, None)
+        if watches is not None:
+            for watch in watches:
+                also = watch.key_changed()
+                if also is not None:
+                    self._note(also)
+        self._note(key)
+
+    def _note(self, key: Hashable) -> None:
         if key in self._by_key:
             if not self._changed and not self._held and not self._settling:
                 self._call_later(0, self.settle)
             self._changed[key] = None
+
+    def watch(self, key: Hashable, watch: Watch) -> None:
+        """Have ``watch`` hear of the next change of ``key``, at the moment when it is noted."""
+        self._watches.setdefault(key, {})[watch] = None
+
+    def unwatch(self, key: Hashable, watch: Watch) -> None:
+        """Take a watch away that did not hear of anything yet."""
+        watches = self._watches.get(key)
+        if watches is not None:
+            watches.pop(watch, None)
+            if not watches:
+                del self._watches[key]
 
     def hold(self) -> None:
         """Leave what is noted from now on to the coming call of `settle`."""

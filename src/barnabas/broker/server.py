@@ -226,7 +226,9 @@ class BrokerServer:
         await node.configs.load()
         node.channels = Channels(node.broker_id, self._network, request_timeout_ms=settings["request.timeout.ms"])
         node.producer_ids = ProducerIds(node)
-        node.fetch_sessions = FetchSessions(settings["max.incremental.fetch.session.cache.slots"], node.rng)
+        node.fetch_sessions = FetchSessions(
+            settings["max.incremental.fetch.session.cache.slots"], node.rng, node.parked
+        )
         node.groups = GroupService(node)
         self._dispatcher = Dispatcher(node, load_handlers())
         node.api_versions = advertised(self._dispatcher.handlers)

@@ -213,11 +213,55 @@ _REPLICATION = (
     _a("replica.fetch.backoff.ms", INT, 1000, "How long a follower waits after a failed fetch.", NOT_NEGATIVE),
     _a("replica.socket.timeout.ms", INT, 30000, "How long a follower's request may take."),
     _a(
+        "replica.lag.max.messages",
+        LONG,
+        None,
+        "Historic (Kafka before 0.9, KIP-16): a follower more records behind than this leaves the ISR too, so that a "
+        "burst of records throws followers out that keep up; unset, time alone decides.",
+        POSITIVE,
+    ),
+    _a(
         "replica.high.watermark.checkpoint.interval.ms",
         LONG,
         5000,
         "How often high watermarks are written to disk.",
         POSITIVE,
+    _a(
+        "replica.selector.class",
+        STRING,
+        None,
+        "Who may serve a consumer that names its rack: the leader alone, or with "
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector an in-sync follower in that rack.",
+    ),
+    _a(
+        "leader.replication.throttled.rate",
+        LONG,
+        MAX_LONG,
+        "Bytes a second that this broker sends of the replicas in its topics' leader.replication.throttled.replicas.",
+        NOT_NEGATIVE,
+    ),
+    _a(
+        "follower.replication.throttled.rate",
+        LONG,
+        MAX_LONG,
+        "Bytes a second that this broker copies of the replicas in its topics' follower.replication.throttled.replicas.",
+        NOT_NEGATIVE,
+    ),
+    _a("replication.quota.window.num", INT, 11, "Over how many samples these two rates are measured.", POSITIVE),
+    _a("replication.quota.window.size.seconds", INT, 1, "How long each of the samples is.", POSITIVE),
+    _a(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG,
+        MAX_LONG,
+        "Bytes a second that all moves of replicas between log dirs together may copy.",
+        NOT_NEGATIVE,
+    ),
+    _a(
+        "num.replica.alter.log.dirs.threads",
+        INT,
+        None,
+        "How many replicas move between log dirs at a time; as many as there are log dirs unless set.",
+    ),
     ),
     _a("unclean.leader.election.enable", BOOLEAN, "false", "Whether a replica outside the ISR may become leader."),
     _a(
@@ -305,11 +349,14 @@ _CLUSTER_WIDE = (
     "producer.id.expiration.ms",
 )
 UPDATE_MODES: dict[str, UpdateMode] = dict.fromkeys(_CLUSTER_WIDE, UpdateMode.CLUSTER_WIDE)
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
 """Properties that are not read-only. Cluster-wide ones may be set for one broker too."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
+    "replica.alter.log.dirs.io.max.bytes.per.second",
     """One listener: its name, its security protocol, and where it is."""
 
     name: str

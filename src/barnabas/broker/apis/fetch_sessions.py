@@ -1,8 +1,17 @@
 """Fetch sessions (KIP-227): what a client asked for before, so that a request names changes only, and so does the answer.
 
-A session is an ordered list of partitions with what the client last asked and what it was last told. Its epoch counts
-requests: 0 asks for a new session, -1 ends one, any other must be the one after the last. An answer leaves out
-partitions without news; those with records move to the end of the order, so that none starves under a byte limit.
+A session holds partitions with what the client last asked and what it was last told. Its epoch counts requests: 0 asks
+for a new session, -1 ends one, any other must be the one after the last. An answer leaves out partitions without news;
+those with records move to the end of the order, so that none starves under a byte limit.
+
+Nor does a request look at all of a session's partitions, for a follower has thousands. `_Session.news` holds those that
+may have something to tell, in the order in which they are looked at:
+
+- what the request names, and whatever changed since it was looked at last (a `Watch` tells of that),
+- what had an error, more records than there was room for, or anything else that a later look may find changed.
+
+A partition leaves the list when an answer was given and there was nothing more to say: its reader has all of it, and
+was told so. A watch at the partition brings it back at the first change.
 
 The cache holds max.incremental.fetch.session.cache.slots sessions. A new one gets in by pushing out one that was not
 used for two minutes, or, when all are in use, one that is older than that and smaller than the new one (a follower's
@@ -14,6 +23,8 @@ from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
+from barnabas.broker.parked import Parked
+from barnabas.broker.replication.partition import Presence
 from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["FetchContext", "FetchSessions", "PartitionFetch"]
@@ -43,6 +54,16 @@ class PartitionFetch:
     follower_log_start_offset: int
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
+    session: "_Session | None" = None
+    is_watched: bool = False
+
+    def key_changed(self) -> "_Session | None":
+        """The partition changed since it was watched; the session it belongs to has news."""
+        self.is_watched = False
+        session = self.session
+        if session is not None:
+            session.news[self.key] = self
+        return session
 
     def ask(self, other: "PartitionFetch") -> None:
         """Take over what a later request asks."""
@@ -77,7 +98,18 @@ class PartitionFetch:
 
 
 class _Session:
-    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged", "uses_topic_ids")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "news",
+        "owner",
+        "partitions",
+        "presence",
+        "privileged",
+        "uses_topic_ids",
+    )
 
     def __init__(
         self,
@@ -94,6 +126,11 @@ class _Session:
         self.created_ms = self.last_used_ms = now_ms
         self.privileged = privileged
         self.uses_topic_ids = uses_topic_ids
+        self.news = dict(partitions)
+        self.owner: object = None
+        self.presence = Presence()
+        for partition in partitions.values():
+            partition.session = self
 
     @property
     def weight(self) -> tuple[bool, int]:
@@ -101,18 +138,20 @@ class _Session:
 
 
 class FetchContext:
-    """One request's view: the partitions to read, and whether the answer is incremental."""
+    """One request's view: the partitions to look at, and whether the answer is incremental."""
 
-    __slots__ = ("_partitions", "_session", "incremental", "session_id")
+    __slots__ = ("_parked", "_partitions", "_session", "incremental", "session_id")
 
     def __init__(
         self,
         partitions: dict[PartitionKey, PartitionFetch],
+        parked: Parked,
         session: _Session | None = None,
         *,
         incremental: bool = False,
     ) -> None:
         self._partitions = partitions
+        self._parked = parked
         self._session = session
         self.incremental = incremental
         self.session_id = NO_SESSION if session is None else session.id
@@ -123,21 +162,65 @@ class FetchContext:
     def __len__(self) -> int:
         return len(self._partitions)
 
+    def belongs_to(self, owner: object) -> Presence | None:
+        """Note who asks; when that is another one than before, all partitions are looked at. None without a session."""
+        session = self._session
+        if session is None:
+            return None
+        if session.owner != owner:
+            if session.owner is not None:
+                session.presence = Presence()
+                session.news.update(session.partitions)
+            session.owner = owner
+        return session.presence
+
+    def to_look_at(self) -> list[PartitionFetch]:
+        """The partitions that may have something to tell, in the order in which they get room in the answer."""
+        session = self._session
+        return list(self._partitions.values() if session is None else session.news.values())
+
+    def unwatched(self) -> list[PartitionFetch]:
+        """What changed since `watch`, of a session."""
+        session = self._session
+        return [] if session is None else [found for found in session.news.values() if not found.is_watched]
+
+    def watch(self) -> object:
+        """Have every change of a partition noted from now on; the key to park under. None without a session."""
+        session = self._session
+        if session is not None:
+            for partition in session.news.values():
+                self._watch(partition)
+        return session
+
+    def _watch(self, partition: PartitionFetch) -> None:
+        if not partition.is_watched and partition.name is not None:
+            partition.is_watched = True
+            self._parked.watch(partition.name, partition)
+
+    def rest(self, partition: PartitionFetch) -> None:
+        """There is no more to say of a partition: look at it again when it changes, or when it is asked for anew."""
+        session = self._session
+        if session is not None and partition.name is not None and session.news.pop(partition.key, None) is not None:
+            self._watch(partition)
+
     def served(self, keys: Iterable[PartitionKey]) -> None:
-        """Partitions whose records the answer carries go to the end of the session's order."""
-        if self._session is not None and len(self._partitions) > 1:
+        """Partitions whose records the answer carries go to the end of the order."""
+        session = self._session
+        if session is not None and len(session.news) > 1:
             for key in keys:
-                found = self._partitions.pop(key, None)
+                found = session.news.pop(key, None)
                 if found is not None:
-                    self._partitions[key] = found
+                    session.news[key] = found
 
 
 class FetchSessions:
     """The session cache of one broker."""
 
-    def __init__(self, max_sessions: int, rng: Random) -> None:
+    def __init__(self, max_sessions: int, rng: Random, parked: Parked) -> None:
+        """``parked`` tells of changes of partitions."""
         self._max_sessions = max_sessions
         self._rng = rng
+        self._parked = parked
         self._sessions: dict[int, _Session] = {}  # in the order of their last use
 
     def __len__(self) -> int:
@@ -157,12 +240,14 @@ class FetchSessions:
         """The context of a request, or FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
         FETCH_SESSION_TOPIC_ID_ERROR."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(session_id, None)
+            replaced = self._sessions.pop(session_id, None)
+            if replaced is not None:
+                self._end(replaced)
             partitions = {partition.key: partition for partition in asked}
             if epoch == FINAL_EPOCH or not partitions:
-                return FetchContext(partitions)
+                return FetchContext(partitions, self._parked)
             session = self._create(partitions, now_ms, privileged=privileged, uses_topic_ids=uses_topic_ids)
-            return FetchContext(partitions, session)
+            return FetchContext(partitions, self._parked, session)
         found = self._sessions.get(session_id)
         if found is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -178,18 +263,33 @@ class FetchSessions:
         for partition in asked:
             known = session.partitions.get(partition.key)
             if known is None:
-                session.partitions[partition.key] = partition
+                known = session.partitions[partition.key] = partition
+                partition.session = session
             else:
                 known.ask(partition)
+            session.news[partition.key] = known
         for key in forgotten:
-            session.partitions.pop(key, None)
+            dropped = session.partitions.pop(key, None)
+            if dropped is not None:
+                session.news.pop(key, None)
+                self._drop(dropped)
         del self._sessions[session.id]
         if not session.partitions:
-            return FetchContext({})
+            return FetchContext({}, self._parked)
         self._sessions[session.id] = session
         session.last_used_ms = now_ms
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
-        return FetchContext(session.partitions, session, incremental=True)
+        return FetchContext(session.partitions, self._parked, session, incremental=True)
+
+    def _end(self, session: _Session) -> None:
+        for partition in session.partitions.values():
+            self._drop(partition)
+
+    def _drop(self, partition: PartitionFetch) -> None:
+        partition.session = None
+        if partition.is_watched and partition.name is not None:
+            partition.is_watched = False
+            self._parked.unwatch(partition.name, partition)
 
     def _create(
         self, partitions: dict[PartitionKey, PartitionFetch], now_ms: int, *, privileged: bool, uses_topic_ids: bool
@@ -215,4 +315,5 @@ class FetchSessions:
                 return False
             stalest = smallest
         del self._sessions[stalest.id]
+        self._end(stalest)
         return True

@@ -13,7 +13,7 @@ from barnabas.base.files import FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.parked import Parked, Waiter
 from barnabas.broker.replication.isr import IsrChanges
-from barnabas.broker.replication.partition import Leader, Partition, StateChange, anyone
+from barnabas.broker.replication.partition import Leader, Partition, Presence, StateChange, anyone
 from barnabas.log.log_dirs import LogDirs
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
 from barnabas.log.producer_state import AbortedTransaction
@@ -263,7 +263,10 @@ class ReplicaManager:
         now_ms: int,
         broker_epoch: int = -1,
     ) -> None:
-        """Note how far a follower has come, and raise the high watermark if that allows it."""
+        """Note how far a follower has come, and raise the high watermark if that allows it.
+
+        ``presence`` is that of the fetch session in which it fetched.
+        """
         partition = self._partitions.get(name)
         if partition is None or type(partition.role) is not Leader:
             return
@@ -273,7 +276,7 @@ class ReplicaManager:
         log = partition.log
         news = follower.log_start_offset != log_start_offset
         follower.broker_epoch = broker_epoch
-        follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms)
+        follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms, presence)
         role = partition.role
         if role.can_join(replica_id, log.high_watermark) and self._is_alive(replica_id):
             self.isr_changes.ask(partition, role.isr | {replica_id})
@@ -307,12 +310,14 @@ class ReplicaManager:
             self._advance(partition, now_ms)
             self._parked.changed(partition.name)
         return not self.isr_changes.must_pause
+        presence: Presence | None = None,
 
-    def check_follower(self, name: TopicPartition, replica_id: int, leader_epoch: int) -> None:
-        """Turn away a follower that is not among the replicas (as far as this leader epoch goes)."""
+    def check_follower(self, name: TopicPartition, replica_id: int, leader_epoch: int) -> bool:
+        """Turn away a follower that is not among the replicas (as far as this leader epoch goes); is it in the ISR?"""
         partition = self.partition(name)
         partition.check_leader_epoch(leader_epoch)
-        if replica_id not in partition.leading().followers:
+        role = partition.leading()
+        if replica_id not in role.followers:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"Replica {replica_id} is not recognized as a valid replica of {name} in leader epoch "
@@ -363,6 +368,7 @@ class ReplicaManager:
                 return error
         if self.broker_id not in change.replicas:
             logger.warning("Partition %s is not meant for this broker but for %s", name, list(change.replicas))
+        return replica_id in role.isr
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             if partition is None:

@@ -20,7 +20,7 @@ from barnabas.base.ids import NO_BROKER, TopicPartition, Uuid
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["Follower", "FollowerProgress", "Leader", "Partition", "StateChange"]
+__all__ = ["Follower", "FollowerProgress", "Leader", "Partition", "Presence", "StateChange"]
 
 NO_EPOCH = -1
 
@@ -46,24 +46,49 @@ class StateChange:
 
 
 @dataclass(slots=True)
+class Presence:
+    """When a follower last fetched in a session, whatever it fetched.
+
+    A fetch session passes over partitions without news. A follower that had all of such a partition has all of it at
+    each later fetch that passes over it, for an append is news; so this one time stands for all of them.
+    """
+
+    last_fetch_ms: int = 0
+
+
+@dataclass(slots=True)
 class FollowerProgress:
     """What a leader knows of one follower, from its fetches."""
 
     log_start_offset: int = -1
     log_end_offset: int = -1
     last_caught_up_ms: int = 0
-    """When it last had all that the leader had at the time of its fetch."""
+    """When it last had all that the leader had at the time of a fetch that was looked at; see `caught_up_ms`."""
     last_fetch_ms: int = 0
     last_fetch_leader_end_offset: int = 0
     broker_epoch: int = -1
+    presence: Presence | None = None
+    """Of the session in which it had all at its last fetch that was looked at."""
 
-    def fetched(self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
+    @property
+    def caught_up_ms(self) -> int:
+        """When it last had all that the leader had at the time of its fetch."""
+        presence = self.presence
+        return self.last_caught_up_ms if presence is None else max(self.last_caught_up_ms, presence.last_fetch_ms)
+
+    def fetched(
+        self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int, presence: Presence | None = None
+    ) -> None:
         """A fetch from ``offset`` says that the follower has everything before it."""
+        self.last_caught_up_ms = self.caught_up_ms
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
-        elif offset >= self.last_fetch_leader_end_offset:
-            # It has now what we had at its fetch before: it was caught up then.
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+            self.presence = presence
+        else:
+            if offset >= self.last_fetch_leader_end_offset:
+                # It has now what we had at its fetch before: it was caught up then.
+                self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+            self.presence = None
         self.log_start_offset = log_start_offset
         self.log_end_offset = offset
         self.last_fetch_leader_end_offset = leader_end_offset
@@ -73,9 +98,10 @@ class FollowerProgress:
         """The same leader goes on in a new epoch: what the follower has stays known, its punctuality starts anew."""
         self.last_caught_up_ms = self.last_fetch_ms = now_ms if in_sync else 0
         self.last_fetch_leader_end_offset = leader_end_offset
+        self.presence = None
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
-        return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
+        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_time_max_ms
 
 
 @dataclass(slots=True)
@@ -277,6 +303,9 @@ class Partition:
             if len(role.isr) < min(log.config.min_insync_replicas, len(self.replicas)):
                 return False
             end = role.committable_offset(end, now_ms, lag_time_max_ms, is_alive)
+        if log.config.flush_before_ack:
+            # Records that must survive a loss of power count here, too, once they are on stable storage.
+            end = min(end, log.durable_offset)
         if end <= log.high_watermark:
             return False
         log.update_high_watermark(end)
