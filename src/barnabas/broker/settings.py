@@ -143,6 +143,12 @@ _LOG = (
     _a("log.segment.delete.delay.ms", LONG, 60000, "How long deleted files stay for readers.", NOT_NEGATIVE),
     _a("log.index.size.max.bytes", INT, 10485760, "The largest offset index.", at_least(4)),
     _a("log.index.interval.bytes", INT, 4096, "Bytes of records between two index entries.", NOT_NEGATIVE),
+    _a(
+        "log.flush.before.ack",
+        BOOLEAN,
+        "false",
+        "Whether records are synced to disk before anyone hears that they are there (ours; not in Kafka).",
+    ),
     _a("log.flush.interval.messages", LONG, MAX_LONG, "Records after which a partition is synced to disk.", POSITIVE),
     _a("log.flush.interval.ms", LONG, None, "Time after which a partition is synced to disk."),
     _a("log.flush.scheduler.interval.ms", LONG, MAX_LONG, "How often to look for partitions that are due for a sync."),
@@ -206,12 +212,6 @@ _REPLICATION = (
     _a("default.replication.factor", INT, 1, "Replicas of topics that are created automatically."),
     _a("min.insync.replicas", INT, 1, "Replicas that must have a record before acks=all is answered.", POSITIVE),
     _a("replica.lag.time.max.ms", LONG, 30000, "A follower that was not caught up for so long leaves the ISR."),
-    _a("replica.fetch.max.bytes", INT, 1048576, "Bytes a follower asks of a partition.", NOT_NEGATIVE),
-    _a("replica.fetch.response.max.bytes", INT, 10485760, "Bytes a follower asks of a leader.", NOT_NEGATIVE),
-    _a("replica.fetch.min.bytes", INT, 1, "Bytes a follower waits for."),
-    _a("replica.fetch.wait.max.ms", INT, 500, "How long a follower waits for them."),
-    _a("replica.fetch.backoff.ms", INT, 1000, "How long a follower waits after a failed fetch.", NOT_NEGATIVE),
-    _a("replica.socket.timeout.ms", INT, 30000, "How long a follower's request may take."),
     _a(
         "replica.lag.max.messages",
         LONG,
@@ -220,12 +220,12 @@ _REPLICATION = (
         "burst of records throws followers out that keep up; unset, time alone decides.",
         POSITIVE,
     ),
-    _a(
-        "replica.high.watermark.checkpoint.interval.ms",
-        LONG,
-        5000,
-        "How often high watermarks are written to disk.",
-        POSITIVE,
+    _a("replica.fetch.max.bytes", INT, 1048576, "Bytes a follower asks of a partition.", NOT_NEGATIVE),
+    _a("replica.fetch.response.max.bytes", INT, 10485760, "Bytes a follower asks of a leader.", NOT_NEGATIVE),
+    _a("replica.fetch.min.bytes", INT, 1, "Bytes a follower waits for."),
+    _a("replica.fetch.wait.max.ms", INT, 500, "How long a follower waits for them."),
+    _a("replica.fetch.backoff.ms", INT, 1000, "How long a follower waits after a failed fetch.", NOT_NEGATIVE),
+    _a("replica.socket.timeout.ms", INT, 30000, "How long a follower's request may take."),
     _a(
         "replica.selector.class",
         STRING,
@@ -262,6 +262,12 @@ _REPLICATION = (
         None,
         "How many replicas move between log dirs at a time; as many as there are log dirs unless set.",
     ),
+    _a(
+        "replica.high.watermark.checkpoint.interval.ms",
+        LONG,
+        5000,
+        "How often high watermarks are written to disk.",
+        POSITIVE,
     ),
     _a("unclean.leader.election.enable", BOOLEAN, "false", "Whether a replica outside the ISR may become leader."),
     _a(
@@ -324,6 +330,7 @@ _CLUSTER_WIDE = (
     "log.segment.delete.delay.ms",
     "log.index.size.max.bytes",
     "log.index.interval.bytes",
+    "log.flush.before.ack",
     "log.flush.interval.messages",
     "log.flush.interval.ms",
     "log.preallocate",
@@ -342,21 +349,21 @@ _CLUSTER_WIDE = (
     "log.cleaner.min.cleanable.ratio",
     "compression.type",
     "min.insync.replicas",
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
     "unclean.leader.election.enable",
     "max.connections",
     "max.connections.per.ip",
     "max.connections.per.ip.overrides",
     "producer.id.expiration.ms",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
 )
 UPDATE_MODES: dict[str, UpdateMode] = dict.fromkeys(_CLUSTER_WIDE, UpdateMode.CLUSTER_WIDE)
-    "leader.replication.throttled.rate",
-    "follower.replication.throttled.rate",
 """Properties that are not read-only. Cluster-wide ones may be set for one broker too."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    "replica.alter.log.dirs.io.max.bytes.per.second",
     """One listener: its name, its security protocol, and where it is."""
 
     name: str

@@ -262,6 +262,7 @@ class ReplicaManager:
         log_start_offset: int,
         now_ms: int,
         broker_epoch: int = -1,
+        presence: Presence | None = None,
     ) -> None:
         """Note how far a follower has come, and raise the high watermark if that allows it.
 
@@ -310,7 +311,6 @@ class ReplicaManager:
             self._advance(partition, now_ms)
             self._parked.changed(partition.name)
         return not self.isr_changes.must_pause
-        presence: Presence | None = None,
 
     def check_follower(self, name: TopicPartition, replica_id: int, leader_epoch: int) -> bool:
         """Turn away a follower that is not among the replicas (as far as this leader epoch goes); is it in the ISR?"""
@@ -323,6 +323,7 @@ class ReplicaManager:
                 f"Replica {replica_id} is not recognized as a valid replica of {name} in leader epoch "
                 f"{partition.leader_epoch}",
             )
+        return replica_id in role.isr
 
     def delete_records(self, name: TopicPartition, offset: int) -> int:
         """Let a partition begin at ``offset`` (-1: the high watermark); the offset that was meant.
@@ -368,7 +369,6 @@ class ReplicaManager:
                 return error
         if self.broker_id not in change.replicas:
             logger.warning("Partition %s is not meant for this broker but for %s", name, list(change.replicas))
-        return replica_id in role.isr
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             if partition is None:
