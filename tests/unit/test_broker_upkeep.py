@@ -5,6 +5,7 @@ from pathlib import Path
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.syncing import Syncs
 from barnabas.broker.upkeep import Upkeep
 from barnabas.log.checkpoints import HIGH_WATERMARKS, read_offsets
 from barnabas.log.settings import LogConfig
@@ -23,7 +24,8 @@ def at_once(work: Callable[[], None], done: Callable[[BaseException | None], Non
 
 
 def started(broker: DataPath) -> Upkeep:
-    upkeep = Upkeep(broker.node, broker.dispatcher, at_once)
+    syncs = Syncs(broker.clock, at_once, lambda log: broker.node.replicas.synced(log, broker.clock.wall_ms()))
+    upkeep = Upkeep(broker.node, broker.dispatcher, at_once, syncs)
     upkeep.start()
     return upkeep
 

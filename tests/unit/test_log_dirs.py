@@ -213,15 +213,29 @@ def test_a_sync_that_began_before_a_truncation_proves_nothing(tmp_path: Path) ->
     assert log.recovery_point == 0
 
 
-def test_flush_messages_syncs_before_the_append_is_answered(tmp_path: Path) -> None:
-    """flush.messages=1 is fsync before the acknowledgement; a failing sync fails the append."""
-    dirs = open_dirs(tmp_path)
-    log = dirs.get_or_create(TP, TOPIC_ID, LogConfig({"flush.messages": "2"}), NOW)
-    points = []
-    for _ in range(5):
-        log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=0, now_ms=NOW)
-        points.append(log.recovery_point)
-    assert points == [0, 2, 2, 4, 4]
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ({}, [False, False, False, False]),
+        ({"flush.messages": "2"}, [False, True, False, True]),
+        ({"flush.messages": "1"}, [True, True, True, True]),
+        ({"flush.before.ack": "true"}, [True, True, True, True]),
+    ],
+)
+def test_an_append_awaits_a_sync_as_the_topic_asks(tmp_path: Path, texts: dict[str, str], expected: list[bool]) -> None:
+    """flush.messages=1 is sync before the acknowledgement, as flush.before.ack is; 2 lets every second append wait."""
+    log = open_dirs(tmp_path).get_or_create(TP, TOPIC_ID, LogConfig(texts), NOW)
+    waits = []
+    for _ in expected:
+        info = log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=0, now_ms=NOW)
+        waits.append(log.awaits_sync(info.last_offset))
+        if waits[-1]:
+            task = log.prepare_sync()
+            assert task is not None
+            task.run()
+            log.flush_done(task, NOW)
+            assert not log.awaits_sync(info.last_offset)
+    assert waits == expected
 
 
 def test_broken_checkpoints_cost_time_but_no_data(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class Compactor:
         busy = {compaction.log for compaction in self._running}
         found = []
         for log in tuple(self._node.log_dirs.logs().values()):
-            if not log.config.cleanup_compact or log in busy or log in self._unreadable:
+            if not log.config.cleanup_compact or log in busy or log in self._unreadable or self._moves(log):
                 continue
             try:
                 candidate = cleanable(log, now_ms)
@@ -105,6 +105,10 @@ class Compactor:
             if candidate.is_due:
                 found.append(candidate)
         return found
+
+    def _moves(self, log: PartitionLog) -> bool:
+        """Whether a log is on its way to another log dir: what was copied must stay what it is."""
+        return self._node.log_dirs.future(log.topic_partition) is not None
 
     def _begin(self, found: Cleanable, now_ms: int) -> None:
         log = found.log
@@ -116,7 +120,7 @@ class Compactor:
         self._step(compaction)
 
     def _step(self, compaction: Compaction) -> None:
-        if not compaction.is_possible():
+        if not compaction.is_possible() or self._moves(compaction.log):
             self._abandon(compaction)
             return
         self._running[compaction] = None  # a thread is at it
@@ -147,7 +151,7 @@ class Compactor:
         return int(1000 * size_bytes * len(self._running) / bytes_per_s)
 
     def _after_step(self, compaction: Compaction) -> None:
-        if self._is_stopped or not compaction.is_possible():
+        if self._is_stopped or not compaction.is_possible() or self._moves(compaction.log):
             self._abandon(compaction)
         elif compaction.wants_swap:
             compaction.swap(self._node.clock.wall_ms())

@@ -9,6 +9,7 @@ otherwise the first record of a new topic, and every election, would wait for re
 import asyncio
 import contextlib
 import logging
+from functools import partial
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Network
@@ -16,6 +17,7 @@ from barnabas.broker.channels import ChannelError, Channels
 from barnabas.broker.node import Node
 from barnabas.broker.replication.fetcher import EARLIEST, LATEST, TOPIC_IDS_VERSION, Fetcher, FetchLimits
 from barnabas.broker.replication.manager import LeadershipOutcome
+from barnabas.broker.syncing import Syncs
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import KafkaError
 
@@ -32,10 +34,11 @@ _LIST_OFFSETS_VERSION = 7
 class ReplicaFetchers:
     """All that this broker copies. Made and closed by the server."""
 
-    def __init__(self, node: Node, network: Network, listener: str) -> None:
+    def __init__(self, node: Node, network: Network, listener: str, syncs: Syncs) -> None:
         """``listener`` is the name of the listener that brokers use among themselves."""
         self._node = node
         self._listener = listener
+        self._syncs = syncs
         settings = node.settings
         self._limits = FetchLimits(
             partition_bytes=settings["replica.fetch.max.bytes"],
@@ -73,7 +76,9 @@ class ReplicaFetchers:
             self._sources[name] = source
             loop = self._loops.get(source)
             if loop is None:
-                loop = self._loops[source] = _SourceLoop(self._node, source, self._channels, self._fetcher())
+                loop = self._loops[source] = _SourceLoop(
+                    self._node, source, self._channels, self._fetcher(), self._syncs
+                )
             loop.fetcher.follow(partition)
             touched.add(loop)
         for loop in touched:
@@ -117,11 +122,12 @@ class ReplicaFetchers:
 class _SourceLoop:
     """Asks one broker, again and again."""
 
-    def __init__(self, node: Node, source: int, channels: Channels, fetcher: Fetcher) -> None:
+    def __init__(self, node: Node, source: int, channels: Channels, fetcher: Fetcher, syncs: Syncs) -> None:
         self.fetcher = fetcher
         self._node = node
         self._source = source
         self._channels = channels
+        self._syncs = syncs
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._backoff_s = 0.0
@@ -202,6 +208,7 @@ class _SourceLoop:
         version = await self._channels.version(self._source, ApiKey.FETCH)
         if version >= TOPIC_IDS_VERSION and not fetcher.has_topic_ids:
             version = TOPIC_IDS_VERSION - 1
+        await self._sync()
         if not fetcher.wants_fetch:
             return
         wait_ms = 1 << 30 if due_ms is None else max(due_ms, _LEAST_WAIT_MS)
@@ -216,6 +223,17 @@ class _SourceLoop:
         if not fetcher.answered(response, version, clock.monotonic_ms(), clock.wall_ms()):
             logger.debug("Broker %d knows our fetch session no longer", self._source)
 
+    async def _sync(self) -> None:
+        """A fetch says that we have what is before its offsets: where that is a promise, have it on disk first."""
+        while logs := self.fetcher.unsynced():
+            waits = []
+            for log in logs:
+                synced = self._loop.create_future()
+                self._syncs.when_durable(log, log.log_end_offset, partial(_set, synced))
+                waits.append(synced)
+            for wait in waits:
+                await wait
+
     async def _locate(self) -> None:
         fetcher, clock = self.fetcher, self._node.clock
         version = min(await self._channels.version(self._source, ApiKey.LIST_OFFSETS), _LIST_OFFSETS_VERSION)
@@ -227,3 +245,8 @@ class _SourceLoop:
         except ChannelError:
             fetcher.offsets_failed(clock.monotonic_ms())
             raise
+
+
+def _set(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

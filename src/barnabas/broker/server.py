@@ -35,12 +35,14 @@ from barnabas.broker.fetching import ReplicaFetchers
 from barnabas.broker.groups.service import OFFSETS_TOPIC, GroupService
 from barnabas.broker.isr_reports import IsrReports
 from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.moving import LogDirMoves
 from barnabas.broker.node import Node
 from barnabas.broker.parked import Parked
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.registration import Registration, ensure_cluster_id, ensure_top_level_paths
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.settings import ListenerAddress
+from barnabas.broker.syncing import Syncs
 from barnabas.broker.topics import Topics
 from barnabas.broker.upkeep import Upkeep
 from barnabas.broker.znodes import (
@@ -54,7 +56,7 @@ from barnabas.broker.znodes import (
     topic_path,
 )
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client_operations import WatchEvent
+from barnabas.coordination.client_operations import WatchEvent, create
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
 from barnabas.log.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
@@ -71,6 +73,7 @@ logger = logging.getLogger(__name__)
 
 _METADATA_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 5
+_TELL_PAUSE_S = 1
 _COORDINATION_AWAY_MS = 2000
 
 
@@ -107,6 +110,7 @@ class BrokerServer:
         self._blocking: set[asyncio.Future[None]] = set()
         self._started = False
         self._closing = False
+        self._takes_work = True
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the broker cannot go on: no log dir is left."""
 
@@ -212,6 +216,7 @@ class BrokerServer:
             on_offline=self._log_dir_lost,
             producer_expiration_ms=settings["producer.id.expiration.ms"],
         )
+        syncs = Syncs(node.clock, self._in_thread, lambda log: node.replicas.synced(log, node.clock.wall_ms()))
         node.replicas = ReplicaManager(
             node.broker_id,
             node.log_dirs,
@@ -220,6 +225,7 @@ class BrokerServer:
             is_known=lambda name: node.metadata.partition(name) is not None,
             lag_time_max_ms=settings["replica.lag.time.max.ms"],
             is_alive=lambda broker_id: node.metadata.alive_broker(broker_id) is not None,
+            sync=syncs.request,
         )
         node.configs.on_topic(node.replicas.configure)
         node.configs.on_settings(self._settings_changed)
@@ -233,10 +239,11 @@ class BrokerServer:
         self._dispatcher = Dispatcher(node, load_handlers())
         node.api_versions = advertised(self._dispatcher.handlers)
         node.channels.call_self = self._dispatcher.call
-        self._fetchers = ReplicaFetchers(node, self._network, self._inter_broker_listener)
+        self._fetchers = ReplicaFetchers(node, self._network, self._inter_broker_listener, syncs)
         self._isr_reports = IsrReports(node)
         self._death_watch = DeathWatch(node, self._network, self._inter_broker_listener)
-        self._upkeep = Upkeep(node, self._dispatcher, self._in_thread)
+        node.moves = LogDirMoves(node, self._in_thread, syncs)
+        self._upkeep = Upkeep(node, self._dispatcher, self._in_thread, syncs)
 
     async def _listen(self) -> None:
         max_frame_bytes = self.node.settings["socket.request.max.bytes"]
@@ -350,7 +357,7 @@ class BrokerServer:
         self.node.connection_caps = broker_settings.connection_caps(changed)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._closing:
+        if not self._takes_work:
             work.close()
             return
         task = asyncio.get_running_loop().create_task(work)
@@ -377,19 +384,31 @@ class BrokerServer:
     def _log_dir_lost(self, path: str, reason: str) -> None:
         node = self.node
         if node.log_dirs.online:
-            for partition in node.replicas:
-                node.parked.changed(partition.name)
-            self._spawn(self._tell_of_lost_log_dir())
+            # Not at once: a request may be in the middle of finding it out.
+            node.call_later(0, self._give_up_offline_replicas)
         else:
             logger.error("Shutting down: the last log dir, %s, failed: %s", path, reason)
             self.failed.set()
+
+    def _give_up_offline_replicas(self) -> None:
+        node = self.node
+        node.replicas.announce(node.replicas.lose_offline())
+        if node.broker_epoch >= 0:  # if not yet, the controller will hear it in the answer to its first LeaderAndIsr
+            self._spawn(self._tell_of_lost_log_dir())
 
     async def _tell_of_lost_log_dir(self) -> None:
         """Let the controller know that some of our replicas are gone."""
         node = self.node
         data = encode_log_dir_event(node.broker_id)
         path = f"{LOG_DIR_EVENTS}/log_dir_event_"
-        await node.coordination.create(path, data, CreateMode.PERSISTENT_SEQUENTIAL)
+        while True:
+            try:
+                # Told twice it does no harm.
+                await node.coordination.run(create(path, data, CreateMode.PERSISTENT_SEQUENTIAL), retry=True)
+                return
+            except KeeperError as error:
+                logger.warning("The controller could not be told of the lost log dir, which is tried again: %s", error)
+                await asyncio.sleep(_TELL_PAUSE_S)
 
     # Stopping
 
@@ -404,12 +423,14 @@ class BrokerServer:
         if clean:
             logger.info("[KafkaServer id=%d] shutting down", node.broker_id)
             await self._leave_cluster()
+        self._takes_work = False
         for _, listener in self._open:
             await listener.close()
         if hasattr(self, "_dispatcher"):
             for connection in tuple(self._dispatcher.connections):
                 connection.close()
             self._upkeep.stop()
+            node.moves.stop()
             await self._death_watch.close()
             await self._fetchers.close()
         for name in ("groups", "controller", "channels"):

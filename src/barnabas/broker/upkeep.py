@@ -13,9 +13,8 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.compacting import Compactor, InThread
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.node import Node
+from barnabas.broker.syncing import Syncs
 from barnabas.log.checkpoints import HIGH_WATERMARKS, write_offsets
-from barnabas.log.flushing import FlushTask
-from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import KafkaError
 
 __all__ = ["InThread", "Upkeep"]
@@ -32,13 +31,13 @@ _LEAST_PERIOD_MS = 100
 class Upkeep:
     """The periodic work of one broker."""
 
-    def __init__(self, node: Node, dispatcher: Dispatcher, in_thread: InThread) -> None:
+    def __init__(self, node: Node, dispatcher: Dispatcher, in_thread: InThread, syncs: Syncs) -> None:
         self._node = node
         self._dispatcher = dispatcher
         self._in_thread = in_thread
         self._compactor = Compactor(node, in_thread)
         self._timers: dict[Callable[[], None], Timer] = {}
-        self._flushing: set[PartitionLog] = set()
+        self._syncs = syncs
         self._checkpointing: set[str] = set()
         self._high_watermarks: dict[str, dict[TopicPartition, int]] = {}
 
@@ -48,7 +47,7 @@ class Upkeep:
         jobs: tuple[tuple[Callable[[], None], int], ...] = (
             (self.apply_retention, settings["log.retention.check.interval.ms"]),
             (self.purge, _PURGE_MS),
-            (self.flush, _FLUSH_MS),
+            (self.flush, min(_FLUSH_MS, settings["log.flush.scheduler.interval.ms"])),
             (self.checkpoint_recovery_points, settings["log.flush.offset.checkpoint.interval.ms"]),
             (self.checkpoint_start_offsets, settings["log.flush.start.offset.checkpoint.interval.ms"]),
             (self.checkpoint_high_watermarks, settings["replica.high.watermark.checkpoint.interval.ms"]),
@@ -91,24 +90,10 @@ class Upkeep:
         """Sync rolled segments, and what flush.messages and flush.ms ask for."""
         now_ms = self._node.clock.wall_ms()
         for log in self._node.log_dirs.flush_due(now_ms):
-            if log in self._flushing:
-                continue
-            task = log.prepare_flush(include_active=log.flush_due(now_ms))
-            if task is not None:
-                self._run_flush(log, task)
-
-    def _run_flush(self, log: PartitionLog, task: FlushTask) -> None:
-        def done(error: BaseException | None) -> None:
-            self._flushing.discard(log)
-            if isinstance(error, OSError):
-                log.fail(error, "flushing")
-            elif error is not None:
-                logger.error("The sync of %s failed", log, exc_info=error)
-            else:
-                log.flush_done(task, self._node.clock.wall_ms())
-
-        self._flushing.add(log)
-        self._in_thread(task.run, done)
+            try:
+                self._syncs.flush(log, include_active=log.flush_due(now_ms))
+            except KafkaError:
+                continue  # its dir went offline, which the owner has heard
 
     def checkpoint_recovery_points(self) -> None:
         self._node.log_dirs.checkpoint_recovery_points()
@@ -120,8 +105,8 @@ class Upkeep:
         """Write down the high watermarks of each log dir where they moved."""
         log_dirs = self._node.log_dirs
         by_dir: dict[str, dict[TopicPartition, int]] = {directory: {} for directory in log_dirs.online}
-        for name, log in log_dirs.logs().items():
-            by_dir.setdefault(log.directory.rpartition("/")[0], {})[name] = log.high_watermark
+        for directory, name, log in log_dirs.stored():
+            by_dir[directory][name] = log.high_watermark
         for directory, offsets in by_dir.items():
             if self._high_watermarks.get(directory) != offsets and directory not in self._checkpointing:
                 self._write_high_watermarks(directory, offsets)
@@ -133,10 +118,8 @@ class Upkeep:
                 self._high_watermarks[directory] = offsets
                 return
             logger.error("The high watermarks of %s were not written: %s", directory, error)
-            for log in tuple(self._node.log_dirs.logs().values()):
-                if isinstance(error, OSError) and log.directory.rpartition("/")[0] == directory:
-                    log.fail(error, "writing the high watermark of")
-                    break
+            if isinstance(error, OSError):
+                self._node.log_dirs.fail(directory, f"Error while writing {HIGH_WATERMARKS} in {directory}: {error}")
 
         self._checkpointing.add(directory)
         path = f"{directory}/{HIGH_WATERMARKS}"

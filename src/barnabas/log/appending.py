@@ -68,6 +68,7 @@ class Appends(LogState):
     ) -> AppendInfo:
         """Append the one batch in ``records`` (writable, changed in place, not kept) at the end of the log.
 
+        What the topic's settings want synced before the answer, `awaits_sync` says: the caller has it done.
         Raises `KafkaError` with Kafka's code for what is wrong with the batch (see `append_checks.check_batch` and
         `ProducerState.check`), RECORD_LIST_TOO_LARGE for more than a segment may hold, KAFKA_STORAGE_ERROR.
         """
@@ -116,8 +117,6 @@ class Appends(LogState):
                 self._update_producer(batch, first_offset, last_offset, attributes, fields, segment, max_timestamp)
         except OSError as error:
             raise self.fail(error, "appending to") from error
-        if last_offset - self.recovery_point >= config.flush_messages - 1:
-            self.flush(now_ms)
         return AppendInfo(
             first_offset, last_offset, max_timestamp, log_append_time, self.log_start_offset, size, leader_epoch
         )
@@ -226,9 +225,16 @@ class Appends(LogState):
             latest_epoch = fields.leader_epoch
             expected = fields.last_offset + 1
             position += fields.size_bytes
-        if position and expected - self.recovery_point >= self.config.flush_messages:
-            self.flush(now_ms)
         return AppendInfo(first_offset, expected - 1, max_timestamp, -1, self.log_start_offset, position, latest_epoch)
+
+    def skip_to(self, offset: int, now_ms: int) -> None:
+        """Let the log go on at a later offset: compaction left no records before it.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        with self.disk("rolling"):
+            self.log_end_offset = offset
+            self.roll_at(offset, now_ms)
 
     def _append_replicated(self, batch: memoryview, fields: BatchHeader, now_ms: int) -> None:
         last_offset = fields.last_offset

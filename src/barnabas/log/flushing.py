@@ -13,15 +13,34 @@ __all__ = ["FlushTask"]
 class FlushTask:
     """Files and folders to sync, so that a log is on stable storage up to an offset."""
 
-    __slots__ = ("_directories", "_files", "_paths", "cuts", "upto_offset")
+    __slots__ = ("_directories", "_files", "_paths", "cuts", "is_full", "upto_offset")
 
-    def __init__(self, files: Files, paths: list[str], directories: list[str], upto_offset: int, cuts: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        paths: list[str],
+        directories: list[str],
+        upto_offset: int,
+        cuts: int,
+        *,
+        is_full: bool = True,
+    ) -> None:
         self._files = files
         self._paths = paths
         self._directories = directories
         self.upto_offset = upto_offset
         self.cuts = cuts
         """`LogState.cuts` at that time."""
+        self.is_full = is_full
+        """Whether all files are meant, not the records alone."""
+
+    @staticmethod
+    def of_records(
+        files: Files, directory: str, segments: Iterable[Segment], upto_offset: int, cuts: int, *, names: bool
+    ) -> "FlushTask":
+        """The records alone, and with ``names`` the folder: recovery makes everything else from them."""
+        paths = [segment.path for segment in segments]
+        return FlushTask(files, paths, [directory] if names else [], upto_offset, cuts, is_full=False)
 
     @staticmethod
     def of(

@@ -2,19 +2,25 @@
 
 A log dir holds ``meta.properties`` (whose it is), three checkpoints by partition, a marker of the last clean stop, and a
 folder for each partition. A dir whose disk fails goes offline alone: its partitions answer KAFKA_STORAGE_ERROR, the
-others serve on; the owner hears of it through ``on_offline`` and must stop when none is left.
+others serve on; the owner hears of it through ``on_offline`` and must stop when none is left. It comes back with the
+next start only, and until then no log is made anew in another dir that may lie in the lost one.
+
+A replica moves between dirs as a future log (KIP-113): a second log in a folder ``topic-N.UNIQUE-future`` of the target
+dir, which the owner fills from the current one and then lets take its place (`LogDirs.promote`). Future logs survive a
+restart. They belong to whoever fills them, in a thread perhaps: here they are only loaded, counted, checkpointed and
+closed.
 """
 
+import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from functools import partial
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
-from barnabas.base.files import Files, make_dirs_durably
+from barnabas.base.files import make_dirs_durably
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.base.randomness import Random, new_random
 from barnabas.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -25,11 +31,11 @@ from barnabas.log.checkpoints import (
     CleanShutdown,
     MetaProperties,
     read_offsets,
-    write_offsets,
 )
-from barnabas.log.flushing import FlushTask
+from barnabas.log.dir_moves import DirMoves
+from barnabas.log.dir_state import LogDir, nobody, start_inside_segment
 from barnabas.log.handles import OpenFiles
-from barnabas.log.names import delete_folder, partition_of_folder
+from barnabas.log.names import partition_of_folder, partition_of_special_folder
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.recovery import load_log
 from barnabas.log.settings import LogConfig
@@ -38,7 +44,6 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 __all__ = ["DirDescription", "LogDirs", "PartitionSize"]
 
 logger = logging.getLogger(__name__)
-_DAY_MS = 86_400_000
 
 ConfigSource = Callable[[str], LogConfig] | Mapping[str, LogConfig]
 """A topic's configuration by its name; topics that a mapping does not hold have the defaults."""
@@ -62,6 +67,8 @@ class PartitionSize(NamedTuple):
 
     topic_partition: TopicPartition
     size_bytes: int
+    is_future: bool = False
+    """Whether it is on its way here from another dir."""
 
 
 class DirDescription(NamedTuple):
@@ -72,54 +79,12 @@ class DirDescription(NamedTuple):
     partitions: list[PartitionSize]
 
 
-class _Dir:
-    """One log dir."""
-
-    __slots__ = ("error", "high_watermarks", "lock", "path", "was_clean")
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.lock = ExitStack()
-        self.error: str | None = None
-        self.was_clean = False
-        self.high_watermarks: dict[TopicPartition, int] = {}
-
-
-class LogDirs:
+class LogDirs(DirMoves):
     """See the module. ``directories`` are absolute paths; ``load`` must be called once before anything else.
 
     ``on_offline(directory, reason)`` is called once for each dir that fails. ``rng`` names folders that wait for their
     removal and spreads segment rolls (segment.jitter.ms).
     """
-
-    def __init__(
-        self,
-        files: Files,
-        directories: list[str],
-        defaults: LogConfig,
-        *,
-        broker_id: int,
-        cluster_id: str,
-        rng: Random | None = None,
-        on_offline: Callable[[str, str], None] | None = None,
-        producer_expiration_ms: int = _DAY_MS,
-        max_open_files: int = 512,
-    ) -> None:
-        self.files = files
-        self.defaults = defaults
-        self.broker_id = broker_id
-        self.cluster_id = cluster_id
-        self.producer_expiration_ms = producer_expiration_ms
-        self.handles = OpenFiles(files, max_files=max_open_files)
-        self._rng = rng or new_random()
-        self._on_offline = on_offline
-        self._dirs = {path.rstrip("/") or "/": _Dir(path.rstrip("/") or "/") for path in directories}
-        self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._counts: dict[str, int] = dict.fromkeys(self._dirs, 0)
-        self._purges: list[tuple[int, str]] = []
-        self._closing: list[tuple[PartitionLog, FlushTask]] = []
-        self.previous_broker_epoch = -1
-        """The broker epoch of the last clean stop, -1 when it was not clean."""
 
     # ---- starting
 
@@ -130,10 +95,11 @@ class LogDirs:
         belongs to another broker or cluster, when a partition is in two dirs, and when no dir is usable.
         """
         config_of = configs if callable(configs) else lambda topic: configs.get(topic, self.defaults)
+        going: set[TopicPartition] = set()
         for log_dir in self._dirs.values():
             try:
                 self._open_dir(log_dir)
-                self._load_dir(log_dir, now_ms, config_of)
+                going |= self._load_dir(log_dir, now_ms, config_of)
             except BlockingIOError as error:
                 raise BarnabasError(
                     f"Failed to acquire lock on file .lock in {log_dir.path}. "
@@ -142,8 +108,9 @@ class LogDirs:
             except OSError as error:
                 self._fail_dir(log_dir, f"Error while loading log dir {log_dir.path}: {error}")
         self._check_any_online()
+        self._finish_moves(going, now_ms)
 
-    def _open_dir(self, log_dir: _Dir) -> None:
+    def _open_dir(self, log_dir: LogDir) -> None:
         make_dirs_durably(self.files, log_dir.path)
         log_dir.lock.enter_context(self.files.lock(f"{log_dir.path}/.lock"))
         path = f"{log_dir.path}/{META_PROPERTIES}"
@@ -162,7 +129,9 @@ class LogDirs:
                 f"Check zookeeper.connect, or move the log dir away if its data is not needed."
             )
 
-    def _load_dir(self, log_dir: _Dir, now_ms: int, config_of: Callable[[str], LogConfig]) -> None:
+    def _load_dir(self, log_dir: LogDir, now_ms: int, config_of: Callable[[str], LogConfig]) -> set[TopicPartition]:
+        """Load all that is in a dir; the partitions whose folders wait there for their removal."""
+        going = set()
         epoch = CleanShutdown.take(self.files, f"{log_dir.path}/{CLEAN_SHUTDOWN}")
         log_dir.was_clean = epoch is not None
         if epoch is not None:
@@ -173,38 +142,61 @@ class LogDirs:
         cleaner_offsets = self._read_checkpoint(log_dir, CLEANER_OFFSETS)
         for name in self.files.list(log_dir.path):
             directory = f"{log_dir.path}/{name}"
+            special = partition_of_special_folder(name)
             if name.endswith("-delete") and self.files.is_dir(directory):
                 self._purges.append((now_ms, directory))
+                if special is not None:
+                    going.add(special[0])
                 continue
-            partition = partition_of_folder(name)
+            is_future = special is not None and special[1] == "future"
+            partition = special[0] if special is not None and is_future else partition_of_folder(name)
             if partition is None or not self.files.is_dir(directory):
                 if self.files.is_dir(directory) and name != "remote-log-index-cache":
                     logger.warning("%s is left alone: its name is no partition's", directory)
                 continue
-            if partition in self._logs:
+            if is_future and partition in self._futures:
+                logger.warning("%s is removed: %s is a copy, too", directory, self._futures[partition].directory)
+                self._purges.append((now_ms, directory))
+                continue
+            if partition in self._logs and not is_future:
                 raise BarnabasError(
                     f"Duplicate log directories for {partition} are found in both {directory} and "
                     f"{self._logs[partition].directory}. Remove the one in the log dir that failed most recently."
                 )
-            self._load_partition(
-                log_dir, directory, partition, config_of(partition.topic), recovery_points, start_offsets, now_ms
+            log = self._load_partition(
+                log_dir,
+                self._own_handles() if is_future else self.handles,
+                directory,
+                partition,
+                config_of(partition.topic),
+                recovery_points,
+                start_offsets,
+                now_ms,
             )
-            self._logs[partition].cleaned_to = cleaner_offsets.get(partition)
+            if is_future:
+                log.hear_failures(nobody)
+                self._futures[partition] = log
+            else:
+                self._logs[partition] = log
+                log.cleaned_to = cleaner_offsets.get(partition)
+            self._counts[log_dir.path] += 1
+        return going
 
     def _load_partition(
         self,
-        log_dir: _Dir,
+        log_dir: LogDir,
+        handles: OpenFiles,
         directory: str,
         partition: TopicPartition,
         config: LogConfig,
         recovery_points: dict[TopicPartition, int],
         start_offsets: dict[TopicPartition, int],
         now_ms: int,
-    ) -> None:
+    ) -> PartitionLog:
         try:
-            self._logs[partition] = load_log(
+            return load_log(
                 self.files,
-                self.handles,
+                handles,
                 directory,
                 partition,
                 config,
@@ -219,63 +211,28 @@ class LogDirs:
             )
         except CorruptDataError as error:
             raise CorruptDataError(f"{directory} cannot be loaded: {error}") from error
-        self._counts[log_dir.path] += 1
 
-    def _read_checkpoint(self, log_dir: _Dir, name: str) -> dict[TopicPartition, int]:
+    def _read_checkpoint(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
         try:
             return read_offsets(self.files, f"{log_dir.path}/{name}")
         except CorruptDataError as error:
             logger.warning("%s; its offsets are taken as 0", error)
             return {}
 
-    # ---- failing
-
-    def _fail_dir(self, log_dir: _Dir, reason: str) -> None:
-        if log_dir.error is not None:
-            return
-        log_dir.error = reason
-        logger.error("Log dir %s goes offline: %s", log_dir.path, reason)
-        for partition, log in list(self._logs.items()):
-            if self._dir_of(log) is log_dir:
-                log.offline = log.offline or reason
-                del self._logs[partition]
-        log_dir.lock.close()
-        if self._on_offline:
-            self._on_offline(log_dir.path, reason)
-
-    def _dir_of(self, log: PartitionLog) -> _Dir:
-        return self._dirs[log.directory.rpartition("/")[0] or "/"]
-
     def _check_any_online(self) -> None:
         if not any(log_dir.error is None for log_dir in self._dirs.values()):
             reasons = "; ".join(f"{log_dir.path}: {log_dir.error}" for log_dir in self._dirs.values())
             raise BarnabasError(f"No log dir can be used. {reasons}")
 
-    @property
-    def offline(self) -> dict[str, str]:
-        """The dirs that failed, with the reason."""
-        return {log_dir.path: log_dir.error for log_dir in self._dirs.values() if log_dir.error is not None}
-
-    @property
-    def online(self) -> list[str]:
-        """The dirs that work."""
-        return [log_dir.path for log_dir in self._dirs.values() if log_dir.error is None]
-
     # ---- partitions
 
-    def get(self, partition: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, None when there is none (or its dir is offline)."""
-        return self._logs.get(partition)
+    def get_or_create(
+        self, partition: TopicPartition, topic_id: Uuid, config: LogConfig, now_ms: int, *, is_new: bool = True
+    ) -> PartitionLog:
+        """The log of a partition; a new one goes to the dir chosen with `prefer`, else to that with the fewest.
 
-    def logs(self) -> dict[TopicPartition, PartitionLog]:
-        """All logs by partition. Not the caller's to change."""
-        return self._logs
-
-    def get_or_create(self, partition: TopicPartition, topic_id: Uuid, config: LogConfig, now_ms: int) -> PartitionLog:
-        """The log of a partition; a new one goes to the online dir with the fewest.
-
-        Raises `KafkaError`: INCONSISTENT_TOPIC_ID when the folder is another topic's of that name,
-        KAFKA_STORAGE_ERROR.
+        A replica that is not ``is_new`` may lie in a dir that is offline: no other is made in its place then. Raises
+        `KafkaError`: INCONSISTENT_TOPIC_ID when the folder is another topic's of that name, KAFKA_STORAGE_ERROR.
         """
         log = self._logs.get(partition)
         if log is not None:
@@ -286,49 +243,52 @@ class LogDirs:
                     )
                 log.assign_topic_id(topic_id)
             return log
-        candidates = [log_dir for log_dir in self._dirs.values() if log_dir.error is None]
-        if not candidates:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No log dir is online")
-        log_dir = min(candidates, key=lambda candidate: self._counts[candidate.path])
-        directory = f"{log_dir.path}/{partition}"
-        try:
-            log = PartitionLog.create(
-                self.files,
-                self.handles,
-                directory,
-                partition,
-                topic_id,
-                config,
-                now_ms=now_ms,
-                rng=self._rng,
-                on_failure=lambda reason: self._fail_dir(log_dir, reason),
+        if not is_new and self.offline:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Can not create log for {partition} because log directories {','.join(self.offline)} are offline",
             )
-        except OSError as error:
-            reason = f"Error while creating {directory}: {error}"
-            self._fail_dir(log_dir, reason)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason) from error
-        self._logs[partition] = log
-        self._counts[log_dir.path] += 1
-        return log
+        reason = "No log dir is online"
+        for log_dir in self._candidates(partition):
+            directory = f"{log_dir.path}/{partition}"
+            try:
+                log = self._create(log_dir, self.handles, directory, partition, topic_id, config, now_ms)
+            except OSError as error:
+                reason = f"Error while creating {directory}: {error}"
+                self._fail_dir(log_dir, reason)
+                continue
+            log.hear_failures(partial(self._fail_dir, log_dir))
+            self._logs[partition] = log
+            self._preferred.pop(partition, None)
+            return log
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+
+    def _candidates(self, partition: TopicPartition) -> list[LogDir]:
+        """The dirs to try for a new log, in order."""
+        preferred = self._preferred.get(partition)
+        dirs = self._dirs.values() if preferred is None else (self._dirs[preferred],)
+        return sorted(
+            (log_dir for log_dir in dirs if log_dir.error is None), key=lambda candidate: self._counts[candidate.path]
+        )
 
     def delete(self, partition: TopicPartition, now_ms: int) -> None:
-        """Forget a partition: its folder is renamed now and removed by `purge_deleted` after file.delete.delay.ms."""
+        """Forget a partition: its folder is renamed now and removed by `purge_deleted` after file.delete.delay.ms.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        self._preferred.pop(partition, None)
+        with contextlib.suppress(KafkaError):  # its dir is offline then
+            self.delete_future(partition, now_ms)  # first: left behind alone, it would pass for the replica
         log = self._logs.pop(partition, None)
         if log is None:
             return
         log_dir = self._dir_of(log)
-        self._counts[log_dir.path] -= 1
-        directory = f"{log_dir.path}/{delete_folder(partition, self._rng.randbytes(16))}"
-        try:
-            self.files.rename(log.directory, directory)
-        except OSError as error:
-            raise log.fail(error, "deleting") from error
-        log.move_to(directory)
-        log.offline = f"{partition} is deleted"
+        self._throw_away(log, now_ms, f"{partition} is deleted")
         log_dir.high_watermarks.pop(partition, None)
-        self._purges.append((now_ms + log.config.file_delete_delay_ms, directory))
         if log.cleaned_to is not None:
             self._write_cleaner_offsets(log_dir)
+
+    # ---- work on all logs
 
     def purge_deleted(self, now_ms: int) -> None:
         """Remove the folders and segment files whose time has come."""
@@ -389,27 +349,13 @@ class LogDirs:
     def describe(self) -> list[DirDescription]:
         """Every dir with the sizes of its partitions (DescribeLogDirs)."""
         by_dir: dict[str, list[PartitionSize]] = defaultdict(list)
-        for partition, log in self._logs.items():
-            by_dir[self._dir_of(log).path].append(PartitionSize(partition, log.size_bytes))
+        for path, partition, log in self.stored():
+            by_dir[path].append(PartitionSize(partition, log.size_bytes, self._logs.get(partition) is not log))
         return [
             DirDescription(log_dir.path, log_dir.error, sorted(by_dir[log_dir.path])) for log_dir in self._dirs.values()
         ]
 
     # ---- checkpoints
-
-    def _write_checkpoint(
-        self, log_dir: _Dir, name: str, value: Callable[[PartitionLog], int | None], *, sync: bool = True
-    ) -> None:
-        if log_dir.error is not None:
-            return
-        offsets = {}
-        for partition, log in self._logs.items():
-            if self._dir_of(log) is log_dir and (offset := value(log)) is not None:
-                offsets[partition] = offset
-        try:
-            write_offsets(self.files, f"{log_dir.path}/{name}", offsets, sync=sync)
-        except OSError as error:
-            self._fail_dir(log_dir, f"Error while writing {name} in {log_dir.path}: {error}")
 
     def checkpoint_recovery_points(self) -> None:
         """Write down what is on stable storage; a start after a crash begins to check there."""
@@ -428,20 +374,12 @@ class LogDirs:
     def checkpoint_log_start_offsets(self) -> None:
         """Write down the log start offsets that lie inside a segment."""
         for log_dir in self._dirs.values():
-            self._write_checkpoint(
-                log_dir,
-                LOG_START_OFFSETS,
-                lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
-            )
+            self._write_checkpoint(log_dir, LOG_START_OFFSETS, start_inside_segment)
 
     def compacted(self, log: PartitionLog, end_offset: int) -> None:
         """A log was compacted up to an offset: the next compaction begins there."""
         log.cleaned_to = end_offset
         self._write_cleaner_offsets(self._dir_of(log))
-
-    def _write_cleaner_offsets(self, log_dir: _Dir) -> None:
-        # Not synced: what a crash takes of it is compacted once more.
-        self._write_checkpoint(log_dir, CLEANER_OFFSETS, lambda log: log.cleaned_to, sync=False)
 
     def checkpointed_high_watermark(self, partition: TopicPartition) -> int:
         """The high watermark that was read at the start, 0 when there is none."""
@@ -458,7 +396,7 @@ class LogDirs:
         The pieces share nothing: run in several threads, a disk syncs many small files in the time of one.
         """
         self._closing = []
-        for log in list(self._logs.values()):
+        for _, _, log in list(self.stored()):
             try:
                 task = log.prepare_close()
             except KafkaError:
@@ -487,6 +425,7 @@ class LogDirs:
                     self._fail_dir(log_dir, f"Error while writing the clean shutdown marker: {error}")
             log_dir.lock.close()
         self._logs.clear()
+        self._futures.clear()
 
     def _take_outcomes(self, errors: Sequence[BaseException | None]) -> None:
         for (log, task), error in zip(self._closing, errors, strict=True):
@@ -494,5 +433,6 @@ class LogDirs:
                 log.flush_done(task, 0)
             elif isinstance(error, OSError):
                 log.fail(error, "flushing")
+                self._fail_dir(self._dir_of(log), f"Error while flushing {log.directory}: {error}")
             else:
                 raise error

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
-from barnabas.log.checkpoints import LEADER_EPOCHS, write_epochs
+from barnabas.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_epochs
 from barnabas.log.flushing import FlushTask
 from barnabas.log.handles import OpenFiles
 from barnabas.log.leader_epochs import LeaderEpochs
@@ -34,6 +34,7 @@ class LogState:
         "config",
         "cuts",
         "directory",
+        "durable_offset",
         "epochs",
         "files",
         "first_unstable",
@@ -42,6 +43,7 @@ class LogState:
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
+        "names_changed",
         "offline",
         "producers",
         "recovery_point",
@@ -92,6 +94,10 @@ class LogState:
         self.high_watermark = min(max(high_watermark, log_start_offset), log_end_offset)
         """The offset below which all is replicated; see `update_high_watermark`."""
         self.recovery_point = min(recovery_point, log_end_offset)
+        self.durable_offset = self.recovery_point
+        """The offset below which the records are on stable storage; their indexes may not be, see `recovery_point`."""
+        self.names_changed = True
+        """Whether the folder may hold names that are not on stable storage."""
         self.last_flush_ms = now_ms
         self.unsynced: set[str] = set()
         """Names of small files that were written since the last sync."""
@@ -122,6 +128,16 @@ class LogState:
             self.offline = message
             self._on_failure(message)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+    def hear_failures(self, on_failure: Callable[[str], None]) -> None:
+        """Have ``on_failure(reason)`` called from now on when the disk fails."""
+        self._on_failure = on_failure
+
+    def use_handles(self, handles: OpenFiles) -> None:
+        """Keep open files and loaded indexes among those of other logs from now on."""
+        self.handles = handles
+        for segment in self.segments:
+            segment.use_handles(handles)
 
     @contextmanager
     def disk(self, doing: str) -> Iterator[None]:
@@ -175,6 +191,8 @@ class LogState:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
+        self.durable_offset = min(self.durable_offset, offset)
+        self.names_changed = True
         if self.cleaned_to is not None:
             self.cleaned_to = min(self.cleaned_to, offset)
         self.high_watermark = min(self.high_watermark, offset)
@@ -230,6 +248,7 @@ class LogState:
         self.producers.end_offset = base_offset
         self.take_snapshot()
         segment = Segment(self.files, self.handles, self.directory, base_offset, 0, created_ms=now_ms)
+        self.names_changed = True
         segment.is_active = True
         # What a crash may have left under this name was cut off by recovery, and is not part of the log.
         segment.file.truncate(0)
@@ -308,14 +327,44 @@ class LogState:
             segments = self.segments[self.segment_index(self.recovery_point) :]
             task = FlushTask.of(self.files, self.directory, segments, self.unsynced, upto, self.cuts)
             self.unsynced = set()
+            self.names_changed = False
             return task
+
+    def prepare_sync(self) -> FlushTask | None:
+        """What must be synced so that no loss of power takes a record; None for nothing. See `prepare_flush`.
+
+        Less than a flush: a producer may be waiting for it. One task of a log at a time, of either kind.
+        """
+        upto = self.log_end_offset
+        if upto <= self.durable_offset:
+            return None
+        if PARTITION_METADATA in self.unsynced:
+            return self.prepare_flush()  # the first one: the folder itself is new
+        self.check_online()
+        segments = self.segments[self.segment_index(self.durable_offset) :]
+        names, self.names_changed = self.names_changed, False
+        return FlushTask.of_records(self.files, self.directory, segments, upto, self.cuts, names=names)
 
     def flush_done(self, task: FlushTask, now_ms: int) -> None:
         """A task has run: all below its offset is on stable storage, unless the log was cut since."""
-        self.last_flush_ms = now_ms
+        if task.is_full:
+            self.last_flush_ms = now_ms
         if task.cuts != self.cuts:
             return
-        self.recovery_point = max(self.recovery_point, min(task.upto_offset, self.log_end_offset))
+        upto = min(task.upto_offset, self.log_end_offset)
+        self.durable_offset = max(self.durable_offset, upto)
+        if task.is_full:
+            self.recovery_point = max(self.recovery_point, upto)
+
+    def awaits_sync(self, last_offset: int) -> bool:
+        """Whether a record must be on stable storage before anyone hears that we have it, and is not yet.
+
+        With flush.before.ack that is every record; else, once flush.messages records are not synced, those.
+        """
+        durable, config = self.durable_offset, self.config
+        return last_offset >= durable and (
+            config.flush_before_ack or self.log_end_offset - durable >= config.flush_messages
+        )
 
     def flush(self, now_ms: int = 0, *, include_active: bool = True) -> None:
         """Sync at once, in this thread."""

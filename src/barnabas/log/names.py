@@ -22,7 +22,9 @@ __all__ = [
     "base_offset_of",
     "delete_folder",
     "file_name",
+    "future_folder",
     "partition_of_folder",
+    "partition_of_special_folder",
 ]
 
 LOG = ".log"
@@ -36,6 +38,7 @@ SWAP = ".swap"
 
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\..+")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-([0-9]{1,10})")
+_SPECIAL = re.compile(r"(.+)\.[0-9a-f]{32}-(delete|future)")
 _MAX_NAME = 255
 
 
@@ -54,6 +57,19 @@ def delete_folder(partition: TopicPartition, unique: bytes) -> str:
     """The folder's name while the partition's files wait for their removal; ``unique`` has 16 bytes."""
     suffix = f"-{partition.partition}.{unique.hex()}-delete"
     return partition.topic[: _MAX_NAME - len(suffix)] + suffix
+
+
+def future_folder(partition: TopicPartition, unique: bytes) -> str | None:
+    """The folder's name while a replica is copied into it; None where it would be too long for a name."""
+    name = f"{partition}.{unique.hex()}-future"
+    return name if len(name) <= _MAX_NAME else None
+
+
+def partition_of_special_folder(name: str) -> tuple[TopicPartition, str] | None:
+    """The partition of a folder that is going ("delete") or to come ("future"); None for any other name."""
+    match = _SPECIAL.fullmatch(name)
+    partition = partition_of_folder(match[1]) if match else None
+    return (partition, match[2]) if match and partition else None
 
 
 def partition_of_folder(name: str) -> TopicPartition | None:

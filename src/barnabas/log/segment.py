@@ -105,6 +105,13 @@ class Segment:
         self.path = self.file_path(LOG)
         self.transactions.directory = directory
 
+    def use_handles(self, handles: OpenFiles) -> None:
+        """Keep the open file and the loaded indexes among others from now on."""
+        self.forget()
+        if not self.is_active:
+            self._index = self._time_index = None
+        self._handles = handles
+
     def forget(self) -> None:
         """The files are about to be renamed or removed."""
         self._handles.forget(self.path)

@@ -20,6 +20,7 @@ MODULES = (
     "alter_configs",
     "alter_partition",
     "alter_partition_reassignments",
+    "alter_replica_log_dirs",
     "api_versions",
     "controlled_shutdown",
     "create_partitions",

@@ -1,7 +1,8 @@
 """DescribeLogDirs: which partitions are in which log dir, and their sizes (KIP-113).
 
-Versions 1 to 4; the disk's total and usable bytes from 4 on (KIP-827). A null topic list asks for all partitions. A log
-dir that was given up answers KAFKA_STORAGE_ERROR.
+Versions 1 to 4; the disk's total and usable bytes from 4 on (KIP-827). A null topic list asks for all partitions. A
+replica that moves from one dir to another is in both; where it goes to it is marked as future. A log dir that was given
+up answers KAFKA_STORAGE_ERROR.
 """
 
 from barnabas.base.ids import TopicPartition
@@ -27,21 +28,27 @@ def handle(node: Node, request: Request) -> None:
     results = []
     for described in node.log_dirs.describe():
         if described.error is not None:
-            results.append(
-                DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=described.path, topics=[])
-            )
+            results.append(_offline(described.path))
             continue
         topics: dict[str, DescribeLogDirsTopic] = {}
-        for name, size_bytes in described.partitions:
+        for name, size_bytes, is_future in described.partitions:
             if wanted is not None and name not in wanted:
                 continue
             topic = topics.setdefault(name.topic, DescribeLogDirsTopic(name=name.topic))
             topic.partitions.append(
                 DescribeLogDirsPartition(
-                    partition_index=name.partition, partition_size=size_bytes, offset_lag=_lag(node, name)
+                    partition_index=name.partition,
+                    partition_size=size_bytes,
+                    offset_lag=_lag(node, name, is_future=is_future),
+                    is_future_key=is_future,
                 )
             )
-        total_bytes, usable_bytes = node.files.disk_space(described.path)
+        try:
+            total_bytes, usable_bytes = node.files.disk_space(described.path)
+        except OSError as error:
+            node.log_dirs.fail(described.path, f"Error while asking for the space in {described.path}: {error}")
+            results.append(_offline(described.path))
+            continue
         results.append(
             DescribeLogDirsResult(
                 log_dir=described.path,
@@ -53,11 +60,17 @@ def handle(node: Node, request: Request) -> None:
     request.reply(DescribeLogDirsResponse(results=results))
 
 
-def _lag(node: Node, name: TopicPartition) -> int:
-    """How far the log's end is behind the high watermark."""
-    partition = node.replicas.get(name)
-    if partition is None:
+def _offline(path: str) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])
+
+
+def _lag(node: Node, name: TopicPartition, *, is_future: bool) -> int:
+    """How far the log's end is behind the high watermark, a future log's behind the end of the current one."""
+    partition, future = node.replicas.get(name), node.log_dirs.future(name)
+    if partition is None or partition.offline:
         return -1
+    if is_future:
+        return -1 if future is None else partition.log.log_end_offset - future.log_end_offset
     return max(partition.log.high_watermark - partition.log.log_end_offset, 0)
 
 

@@ -1,7 +1,7 @@
 """Produce: append batches to partitions that this broker leads.
 
 Versions 3 to 13. acks 0 gets no answer (an error closes the connection, the only sign there is), 1 is answered after
-the append, -1 when all in-sync replicas have it or after the request's time-out. Each partition stands for itself:
+the append (and its sync, where the topic's settings ask for one), -1 when all in-sync replicas have it or after the request's time-out. Each partition stands for itself:
 errors, offsets and messages are its own. A request carries one batch a partition (KIP-98); record errors and messages
 from 8 on (KIP-467), the new leader in tagged fields from 10 on (KIP-951), topic ids instead of names from 13 on.
 Transactional batches are turned away: there are no transactions yet, so nobody could end them.
@@ -80,6 +80,8 @@ def handle(node: Node, request: Request) -> None:
                 elif code is not ErrorCode.NONE:
                     _refuse(answer, KafkaError(code))
                     failed = True
+            elif acks == 1 and node.replicas.awaits_sync(partition, info.last_offset):
+                waiting.append((partition, answer, info.last_offset))
         topics.append(
             TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
         )
@@ -165,6 +167,7 @@ def _wait(
     waiting: list[tuple[TopicPartition, PartitionProduceResponse, int]],
 ) -> None:
     """Answer when every partition's records are committed, or will not be."""
+    error_of = node.replicas.commit_error if request.message.acks == -1 else node.replicas.sync_error
     pending = {partition: (answer, last_offset) for partition, answer, last_offset in waiting}
     failed = False
 
@@ -173,7 +176,7 @@ def _wait(
         found = pending.get(key)
         if found is not None:
             answer, last_offset = found
-            code = node.replicas.commit_error(key, last_offset)
+            code = error_of(key, last_offset)
             if code is not None:
                 del pending[key]
                 if code is not ErrorCode.NONE:

@@ -25,7 +25,7 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.replication.fetch_session import FollowerSession
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.truncation import truncation_for
-from barnabas.log.partition_log import UnexpectedOffsetError
+from barnabas.log.partition_log import PartitionLog, UnexpectedOffsetError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import (
     FetchPartition,
@@ -122,6 +122,7 @@ class Fetcher:
         self._left: dict[TopicPartition, Uuid] = {}  # no longer active, and perhaps in the session
         self._delayed: dict[TopicPartition, _Followed] = {}
         self._locating: dict[TopicPartition, _Followed] = {}
+        self._unsynced: dict[TopicPartition, None] = {}  # those whose log may have to be synced before it is told of
         self._ids: dict[TopicPartition, Uuid] = {}
         self._names: dict[Uuid, str] = {}
         self._session: FollowerSession[TopicPartition] = FollowerSession()
@@ -150,6 +151,8 @@ class Fetcher:
         log = partition.log
         if log.latest_epoch < 0 and log.log_end_offset > log.high_watermark:
             self._truncate(name, log.high_watermark)
+        if log.awaits_sync(log.log_end_offset - 1):
+            self._unsynced[name] = None
         followed = self._followed[name] = _Followed(partition)
         self._ids[name] = partition.topic_id
         self._names[partition.topic_id] = name.topic
@@ -212,6 +215,18 @@ class Fetcher:
     @property
     def wants_offsets(self) -> bool:
         return bool(self._locating)
+
+    def unsynced(self) -> list[PartitionLog]:
+        """The logs to sync before the next `request`: it says that we have what the topic wants on stable storage."""
+        logs = []
+        for name in tuple(self._unsynced):
+            followed = self._followed.get(name)
+            log = None if followed is None else followed.partition.log
+            if log is None or log.offline is not None or not log.awaits_sync(log.log_end_offset - 1):
+                del self._unsynced[name]
+            else:
+                logs.append(log)
+        return logs
 
     @property
     def has_topic_ids(self) -> bool:
@@ -297,6 +312,8 @@ class Fetcher:
             records = data.records
             if records is not None and len(records):
                 followed.last_epoch = _append(followed.partition, _bytes(records), wall_ms)
+                if log.awaits_sync(log.log_end_offset - 1):
+                    self._unsynced[name] = None
                 self._moved[name] = None
             before = log.high_watermark, log.log_start_offset
             log.update_high_watermark(data.high_watermark)

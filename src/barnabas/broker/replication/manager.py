@@ -79,10 +79,11 @@ class ReplicaManager:
         lag_time_max_ms: int,
         is_alive: Callable[[int], bool] = anyone,
         isr_changes: IsrChanges | None = None,
+        sync: Callable[[PartitionLog], None] = PartitionLog.flush,
     ) -> None:
         """``log_config`` gives a topic's log configuration, asked for when a replica's log is made; ``is_known`` whether
         the metadata has a partition, ``is_alive`` whether it has a broker. ``isr_changes`` takes the in-sync sets that
-        we ask for."""
+        we ask for. ``sync`` has a log brought to stable storage, now or soon; `synced` is called when that is done."""
         self.broker_id = broker_id
         self.controller_epoch = -1
         self._log_dirs = log_dirs
@@ -94,6 +95,7 @@ class ReplicaManager:
         self._on_leadership: list[LeadershipCallback] = []
         self._on_roles: list[Callable[[LeadershipOutcome], None]] = []
         self._is_alive = is_alive
+        self._sync = sync
         self.isr_changes = isr_changes or IsrChanges(broker_id)
 
     # Looking up
@@ -166,8 +168,8 @@ class ReplicaManager:
         info: AppendInfo = log.append_as_leader(
             records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin
         )
-        if info.last_offset - log.recovery_point >= log.config.flush_messages - 1:
-            log.flush(now_ms)
+        if log.awaits_sync(info.last_offset):
+            self._sync(log)
         self._advance(partition, now_ms)
         self._parked.changed(name)
         return info
@@ -183,11 +185,54 @@ class ReplicaManager:
         if type(role) is not Leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         log = partition.log
-        if log.high_watermark <= last_offset:
+        if log.high_watermark <= last_offset or log.awaits_sync(last_offset):
             return None
         if len(role.isr) < min(log.config.min_insync_replicas, len(role.followers) + 1):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
+
+    def awaits_sync(self, name: TopicPartition, last_offset: int) -> bool:
+        """Whether an append of ours must not be answered before a sync, whatever its acks."""
+        partition = self._partitions.get(name)
+        return partition is not None and partition.log.awaits_sync(last_offset)
+
+    def sync_error(self, name: TopicPartition, last_offset: int) -> ErrorCode | None:
+        """As `commit_error`, for those who wait for our own disk alone (acks 1)."""
+        partition = self._partitions.get(name)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if partition.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if type(partition.role) is not Leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return None if partition.log.awaits_sync(last_offset) else ErrorCode.NONE
+
+    def synced(self, log: PartitionLog, now_ms: int) -> None:
+        """A log's ``durable_offset`` has moved: the high watermark may follow, and those who wait may be answered."""
+        partition = self._partitions.get(log.topic_partition)
+        if partition is not None and partition.log is log:
+            self._advance(partition, now_ms)
+            self._parked.changed(partition.name)
+
+    def log_replaced(self, log: PartitionLog, now_ms: int) -> None:
+        """A replica has moved to another log dir: this is its log now."""
+        partition = self._partitions[log.topic_partition]
+        partition.log = log
+        self._sync_role(partition)
+        self._advance(partition, now_ms)
+        self._parked.changed(partition.name)
+
+    def lose_offline(self) -> LeadershipOutcome:
+        """Give up the roles of replicas whose log dir is lost; tell others with `announce`."""
+        outcome = LeadershipOutcome()
+        for partition in self._partitions.values():
+            if partition.offline and partition.role is not None:
+                if partition.is_leader:
+                    outcome.lost.append(partition)
+                partition.role = None
+                outcome.stopped.append(partition.name)
+                self._parked.changed(partition.name)
+        return outcome
 
     def wait_for_commit(
         self, name: TopicPartition, last_offset: int, callback: Callable[[ErrorCode], None], *, timeout_ms: int
@@ -372,7 +417,8 @@ class ReplicaManager:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             if partition is None:
-                log = self._log_dirs.get_or_create(name, topic_id, self._log_config(name.topic), now_ms)
+                config = self._log_config(name.topic)
+                log = self._log_dirs.get_or_create(name, topic_id, config, now_ms, is_new=change.is_new)
                 partition = self._partitions[name] = Partition(name, self.broker_id, log)
             self._change_role(partition, change, now_ms, outcome)
         except KafkaError as failure:
@@ -400,11 +446,18 @@ class ReplicaManager:
         if change.leader == self.broker_id:
             if partition.lead(change, now_ms):
                 outcome.gained.append(partition)
+            self._sync_role(partition)
             self._advance(partition, now_ms)
         elif partition.follow(change):
             outcome.following.append(partition)
             if led:
                 outcome.lost.append(partition)
+
+    def _sync_role(self, partition: Partition) -> None:
+        """What a leader has from before counts once it is synced."""
+        log = partition.log
+        if partition.is_leader and log.config.flush_before_ack and log.durable_offset < log.log_end_offset:
+            self._sync(log)
 
     def stop(
         self, name: TopicPartition, leader_epoch: int, now_ms: int, *, delete: bool, outcome: LeadershipOutcome

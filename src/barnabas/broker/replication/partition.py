@@ -303,6 +303,9 @@ class Partition:
             if len(role.isr) < min(log.config.min_insync_replicas, len(self.replicas)):
                 return False
             end = role.committable_offset(end, now_ms, lag_time_max_ms, is_alive)
+        if log.config.flush_before_ack:
+            # Records that must survive a loss of power count here, too, once they are on stable storage.
+            end = min(end, log.durable_offset)
         if end <= log.high_watermark:
             return False
         log.update_high_watermark(end)

@@ -1,0 +1,73 @@
+"""AlterReplicaLogDirs: have replicas of this broker moved to other log dirs, or made there (KIP-113).
+
+Versions 1 and 2. NONE says that the move has begun (or that the replica is there already); DescribeLogDirs tells of its
+progress. The dir asked for last counts: asking for the one that a replica is in cancels its move.
+REPLICA_NOT_AVAILABLE says that there is no replica here yet, and that it will be made in that dir.
+"""
+
+import logging
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis import ApiHandler
+from barnabas.broker.node import Node, Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+logger = logging.getLogger(__name__)
+
+
+def handle(node: Node, request: Request) -> None:
+    """Begin, redirect or cancel each move."""
+    message: AlterReplicaLogDirsRequest = request.message
+    wanted = {
+        TopicPartition(topic.name, index): log_dir.path
+        for log_dir in message.dirs
+        for topic in log_dir.topics
+        for index in topic.partitions
+    }
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for name, path in wanted.items():
+        topic = results.get(name.topic)
+        if topic is None:
+            topic = results[name.topic] = AlterReplicaLogDirTopicResult(topic_name=name.topic, partitions=[])
+        topic.partitions.append(
+            AlterReplicaLogDirPartitionResult(partition_index=name.partition, error_code=_alter(node, name, path))
+        )
+    request.reply(AlterReplicaLogDirsResponse(results=list(results.values())))
+
+
+def _alter(node: Node, name: TopicPartition, path: str) -> ErrorCode:
+    try:
+        node.moves.move(name, path)
+    except KafkaError as error:
+        logger.warning("%s does not move to %s: %s", name, path, error)
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return error.code
+    return ErrorCode.NONE
+
+
+def fail(message: AlterReplicaLogDirsRequest, _: int, code: ErrorCode) -> AlterReplicaLogDirsResponse:
+    """An error of the whole request, told for each partition."""
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                    for index in topic.partitions
+                ],
+            )
+            for log_dir in message.dirs
+            for topic in log_dir.topics
+        ]
+    )
+
+
+API = ApiHandler(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, handle, fail)
