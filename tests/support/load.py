@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from support.waiting import eventually
 
 PARTITIONS = 3
+_POSITION_LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION)
 
 
 @dataclass
@@ -26,7 +27,7 @@ class Load:
         settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 2, "message.timeout.ms": 120_000}
         settings |= {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0}
         self._producer = Producer({"bootstrap.servers": self.bootstrap, **settings})
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -75,6 +76,49 @@ def read_all(bootstrap: str, topic: str) -> list[tuple[int, int, int]]:
             records.append((message.partition(), message.offset(), int(message.value())))
     consumer.close()
     return records
+
+
+@dataclass
+class Reader:
+    """A consumer that reads everything from the first offset on while the cluster has its faults."""
+
+    bootstrap: str
+    topic: str
+    partitions: int = PARTITIONS
+    records: list[tuple[int, int, int]] = field(default_factory=list)
+    """(partition, offset, number), as they came."""
+    failed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._stop = threading.Event()
+        settings = {"group.id": "reader", "enable.auto.commit": False, "auto.offset.reset": "error", "log_level": 0}
+        settings |= {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
+        self._consumer = Consumer({"bootstrap.servers": self.bootstrap, **settings})
+        self._consumer.assign([TopicPartition(self.topic, partition, 0) for partition in range(self.partitions)])
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for message in self._consumer.consume(5000, 0.1):
+                error = message.error()
+                if error is None:
+                    self.records.append((message.partition(), message.offset(), int(message.value())))
+                elif not error.retriable() and error.code() in _POSITION_LOST:
+                    self.failed.append(str(error))
+
+    def finish(self, records: list[tuple[int, int, int]]) -> None:
+        """Stop when all of ``records`` were read: each partition in order, nothing left out, shown twice or changed."""
+        try:
+            eventually(lambda: len(self.records) >= len(records), timeout_s=60, what="the reader has read everything")
+        finally:
+            self._stop.set()
+            self._thread.join()
+            self._consumer.close()
+        assert self.failed == []
+        for partition in range(self.partitions):
+            seen = [(offset, number) for index, offset, number in self.records if index == partition]
+            assert seen == sorted((offset, number) for index, offset, number in records if index == partition)
 
 
 def assert_exactly_once_in_order(load: Load, records: list[tuple[int, int, int]]) -> None:
