@@ -65,7 +65,7 @@ class ReplicaFetchers:
             self._leave(name)
         for partition in outcome.gained:
             self._leave(partition.name)
-        touched = set()
+        touched: dict[_SourceLoop, None] = {}  # in order: a simulated run must not depend on addresses
         for partition in outcome.following:
             name, source = partition.name, partition.leader_id
             if self._sources.get(name, source) != source:
@@ -80,7 +80,7 @@ class ReplicaFetchers:
                     self._node, source, self._channels, self._fetcher(), self._syncs
                 )
             loop.fetcher.follow(partition)
-            touched.add(loop)
+            touched[loop] = None
         for loop in touched:
             loop.interrupt()
 
