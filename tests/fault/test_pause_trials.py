@@ -28,7 +28,7 @@ from barnabas.wire.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from support.load import Load, Reader, assert_exactly_once_in_order, read_all
+from support.load import PARTITIONS, Load, Reader, assert_exactly_once_in_order, read_all
 from support.servers import Server
 from support.trio import SESSION_MS, Epochs, Trio, trio
 from support.waiting import eventually
@@ -108,16 +108,16 @@ class Sent:
                 self._writes.take(number, acks, response.responses[0].partition_responses[0].error_code)
 
 
-def pause_broker(cluster: Trio, load: Load, stale: StaleWrites, number: int) -> None:
+def pause_broker(cluster: Trio, epochs: Epochs, load: Load, stale: StaleWrites, number: int) -> None:
     """Until its session is over, others lead what it led, and one of them is controller."""
-    led = [index for index, partition in enumerate(cluster.partitions(TOPIC)) if partition.leader == number]
+    led = [partition for partition in range(PARTITIONS) if epochs.state(partition)["leader"] == number]
     was_controller = cluster.controller() == number
     broker = cluster.brokers[number]
     broker.pause()
     try:
         sent = [stale.send(broker.port, partition) for partition in led]
         eventually(
-            lambda: all(partition.leader not in (-1, number) for partition in cluster.partitions(TOPIC) or [None]),
+            lambda: all(epochs.state(partition)["leader"] not in (-1, number) for partition in led),
             timeout_s=60,
             what="others lead",
         )
@@ -157,9 +157,9 @@ def test_zombies_lose_and_double_nothing_and_leave_equal_logs(tmp_path: Path, re
             time.sleep(rng.uniform(0, 0.2))  # the moment of the pause is the trial's chance, not a wait
             match VICTIMS[pause % 3]:
                 case "leader":
-                    pause_broker(cluster, load, stale, cluster.leader(TOPIC, rng.randrange(3)))
+                    pause_broker(cluster, epochs, load, stale, cluster.leader(TOPIC, rng.randrange(3)))
                 case "controller":
-                    pause_broker(cluster, load, stale, cluster.controller())
+                    pause_broker(cluster, epochs, load, stale, cluster.controller())
                 case _:
                     pause_coordination(cluster.zookeeper, load)
         load.goes_on(500, "the load goes on after the last pause")

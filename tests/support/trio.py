@@ -177,6 +177,7 @@ class Epochs:
         """The leaders seen, by partition and leader epoch; -1 (nobody) left out."""
         self.faults: list[str] = []
         self._last: dict[int, tuple[int, int]] = {}
+        self._states: dict[int, dict[str, Any]] = {}
         self._client = KazooClient(f"127.0.0.1:{cluster.zk_port}", timeout=30)
         self._client.start(60)
         for index in range(partitions):
@@ -186,7 +187,7 @@ class Epochs:
         def changed(data: bytes | None, _: Any) -> None:
             if data is None:
                 return
-            state = json.loads(data)
+            self._states[index] = state = json.loads(data)
             now = (state["leader_epoch"], state["controller_epoch"])
             before = self._last.get(index, now)
             if now[0] < before[0] or now[1] < before[1]:
@@ -199,6 +200,10 @@ class Epochs:
                     self.faults.append(f"partition {index}: epoch {now[0]} has the leaders {leaders}")
 
         return changed
+
+    def state(self, partition: int) -> dict[str, Any]:
+        """The znode's "leader", "isr" and epochs."""
+        return self._states[partition]
 
     @property
     def elections(self) -> int:
