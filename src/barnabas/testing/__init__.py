@@ -5,6 +5,8 @@
 ...     cluster.create_topic("orders", partitions=3)
 ...     client_settings = {"bootstrap.servers": cluster.bootstrap_servers}
 
+`ProcessCluster` is the same as processes, for tests and labs that kill or pause a broker.
+
 In pytest, the fixture ``barnabas_cluster`` gives each test a cluster of its own, and ``barnabas_session_cluster`` one for
 the whole run (one per worker under pytest-xdist); both listen on free ports.
 """
@@ -13,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas.testing.cluster import Cluster
+    from barnabas.testing.processes import ProcessCluster
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "ProcessCluster"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,4 +26,8 @@ def __getattr__(name: str) -> Any:
         from barnabas.testing.cluster import Cluster
 
         return Cluster
+    if name == "ProcessCluster":
+        from barnabas.testing.processes import ProcessCluster
+
+        return ProcessCluster
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

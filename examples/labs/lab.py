@@ -1,0 +1,265 @@
+"""What the labs share: a cluster of processes, commands shown with what they really print, and claims that are checked.
+
+A lab is a function that is given a `Lab`. It starts its own cluster and leaves nothing running, whether it ends, fails or
+is stopped with Ctrl-C. Exit codes: 0 when every claim held, 1 when one did not, 130 after Ctrl-C. Ports are 9092 and the
+next ones when they are free, else any; ``PORT=0`` always takes any.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from barnabas.base.errors import BarnabasError
+from barnabas.client.admin import AdminConnection
+from barnabas.client.topics import PartitionDescription, describe_topics
+from barnabas.testing import ProcessCluster
+
+__all__ = ["CheckFailed", "Lab", "run"]
+
+T = TypeVar("T")
+_PATIENCE_S = 60.0
+_USUAL_PORTS = (9092, 9093, 9094, 9095, 9096, 9097, 2181)
+_COLOURED = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+class CheckFailed(Exception):  # noqa: N818  # it is what happened
+    """A claim of the lab did not hold, or what was waited for did not come."""
+
+
+def run(
+    title: str,
+    body: Callable[["Lab"], None],
+    *,
+    brokers: int = 3,
+    racks: int = 0,
+    settings: Mapping[str, str] | None = None,
+) -> int:
+    """Start a cluster, let the lab work on it, stop it; returns the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: nothing is left running
+    print(_styled(title, "1"), flush=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix="barnabas-lab-", ignore_cleanup_errors=True) as folder:
+            port, zk_port = _ports()
+            cluster = ProcessCluster(
+                brokers, settings=settings, racks=racks, data_dir=folder, port=port, zk_port=zk_port
+            )
+            options = f" --racks {racks}" if racks else ""
+            options += "".join(f" --override {name}={value}" for name, value in (settings or {}).items())
+            print(_styled(f"$ barnabas up --brokers {brokers}{options}", "36"), flush=True)
+            with cluster:
+                lab = Lab(cluster)
+                body(lab)
+        print(f"\n{lab.checks} checks held. Nothing is left running.")
+    except (CheckFailed, BarnabasError, OSError, subprocess.SubprocessError) as problem:
+        print(f"\n{_styled('failed', '31')} {problem}", flush=True)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped", flush=True)
+        return 130
+    return 0
+
+
+class Lab:
+    """A running cluster, and a voice."""
+
+    def __init__(self, cluster: ProcessCluster) -> None:
+        self.cluster = cluster
+        self.checks = 0
+        pids = ",".join(f"{name}:{pid}" for name, pid in cluster.pids.items())
+        print(f"  ready {cluster.bootstrap_servers} zk={cluster.zookeeper_connect} pids={pids}", flush=True)
+        self._names = {
+            "$KAFKA": cluster.bootstrap_servers,  # all brokers, so that commands work whichever of them is away
+            "$ZK": cluster.zookeeper_connect,
+            "$DATA": str(cluster.data_dir),
+        }
+        for name, value in self._names.items():
+            print(_styled(f"$ {name[1:]}={value}", "36"), flush=True)
+
+    # What is said
+
+    def step(self, title: str) -> None:
+        """Begin the next part."""
+        print(f"\n{_styled(title, '1')}", flush=True)
+
+    def say(self, text: str) -> None:
+        """A line of explanation."""
+        print(text, flush=True)
+
+    def check(self, claim: str, *, holds: bool, otherwise: object = "") -> None:
+        """A claim that is told when it holds and ends the lab when it does not."""
+        if not holds:
+            raise CheckFailed(f"{claim}: {otherwise}" if otherwise != "" else claim)
+        self.checks += 1
+        print(f"{_styled('ok', '32')} {claim}", flush=True)
+
+    def until(self, condition: Callable[[], T], what: str) -> T:
+        """Wait for the first true value."""
+        end = time.monotonic() + _PATIENCE_S
+        while not (value := condition()):
+            if time.monotonic() > end:
+                raise CheckFailed(f"{what} did not come within {_PATIENCE_S:.0f} s")
+            time.sleep(0.05)
+        return value
+
+    # Commands
+
+    def barnabas(self, command: str, *, stdin: str = "", may_fail: bool = False) -> str:
+        """Run ``barnabas COMMAND`` and show it with what it prints; ``$KAFKA``, ``$ZK`` and ``$DATA`` are known."""
+        print(_styled(f"$ barnabas {command}", "36"), flush=True)
+        done = self._run(command, stdin)
+        text = (done.stdout + done.stderr).strip("\n")
+        self._print_output(_last_line(text) if command.startswith("zookeeper-shell") else text)
+        if done.returncode and not may_fail:
+            raise CheckFailed(f"barnabas {command} ended with {done.returncode}")
+        return text
+
+    def ask(self, command: str) -> str:
+        """The same in silence; standard output alone."""
+        return self._run(command, "").stdout
+
+    def _run(self, command: str, stdin: str) -> "subprocess.CompletedProcess[str]":
+        for name, value in self._names.items():
+            command = command.replace(name, value)
+        return subprocess.run(
+            [sys.executable, "-m", "barnabas", *command.split()],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+
+    def _print_output(self, text: str) -> None:
+        for line in text.splitlines():
+            line = line.replace(self._names["$DATA"], "$DATA")
+            print(f"  {line.expandtabs(4)}", flush=True)
+
+    # What is so
+
+    def topic(self, name: str) -> dict[int, PartitionDescription]:
+        """Each partition of a topic: its leader (None: nobody), replicas, isr. Empty where nobody answers just now."""
+        try:
+            with AdminConnection(self.cluster.bootstrap_servers, {"request.timeout.ms": "2000"}) as admin:
+                return {each.partition: each for each in describe_topics(admin, [name])[0].partitions}
+        except (BarnabasError, OSError):
+            return {}
+
+    def in_sync(self, name: str, brokers: set[int], partition: int = 0) -> bool:
+        """Whether exactly these are in sync, and one of them leads."""
+        found = self.topic(name).get(partition)
+        return found is not None and found.leader in brokers and set(found.isr) == brokers
+
+    def leader(self, name: str, partition: int = 0) -> int:
+        """Waits until there is one."""
+
+        def found() -> tuple[int] | None:
+            state = self.topic(name).get(partition)
+            return None if state is None or state.leader is None else (state.leader,)
+
+        return self.until(found, f"a leader of {name}")[0]
+
+    def address(self, broker: int) -> str:
+        """For commands while other brokers take connections but do not answer."""
+        return self.cluster.bootstrap_servers.split(",")[broker]
+
+    def create(self, name: str, options: str) -> None:
+        """A topic, once every replica is in sync."""
+        self.barnabas(f"topics --create --topic {name} --bootstrap-server $KAFKA {options}")
+        self.until(
+            lambda: (found := self.topic(name)) and all(set(each.isr) == set(each.replicas) for each in found.values()),
+            f"every replica of {name} in sync",
+        )
+
+    def describe(self, name: str) -> str:
+        return self.barnabas(f"topics --describe --topic {name} --bootstrap-server $KAFKA")
+
+    def broker_ids(self) -> str:
+        """Shows ``/brokers/ids``."""
+        return _last_line(self.barnabas("zookeeper-shell $ZK ls /brokers/ids"))
+
+    def znode(self, path: str, *, show: bool = False) -> dict[str, object]:
+        """A znode's JSON."""
+        command = f"zookeeper-shell $ZK get {path}"
+        text = _last_line(self.barnabas(command) if show else self.ask(command))
+        try:
+            found = json.loads(text)
+        except ValueError:  # it is not there
+            return {}
+        return found if isinstance(found, dict) else {"value": found}
+
+    def state(self, topic: str, partition: int = 0, *, show: bool = False) -> dict[str, object]:
+        """The znode of a partition: leader, leader_epoch, isr."""
+        return self.znode(f"/brokers/topics/{topic}/partitions/{partition}/state", show=show)
+
+    def produce(self, topic: str, values: list[str], options: str = "", *, may_fail: bool = False) -> str:
+        """``barnabas console-producer``, a value a line."""
+        command = f"console-producer --topic {topic} --bootstrap-server $KAFKA {options}".rstrip()
+        return self.barnabas(command, stdin="".join(f"{value}\n" for value in values), may_fail=may_fail)
+
+    def read(self, topic: str) -> list[str]:
+        """All committed values: each partition up to its high watermark, as a consumer sees it."""
+        # Partitions are assigned by hand and nothing is committed: no group is needed, nor a broker that serves groups.
+        settings = {"group.id": "none", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
+        consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap_servers, **settings})
+        try:
+            parts = [TopicPartition(topic, number, 0) for number in self.topic(topic)]
+            consumer.assign(parts)
+            values: list[str] = []
+            end = time.monotonic() + _PATIENCE_S
+            ended: set[int] = set()
+            while len(ended) < len(parts):
+                if time.monotonic() > end:
+                    raise CheckFailed(f"{topic} could not be read within {_PATIENCE_S:.0f} s")
+                for message in consumer.consume(1000, 0.2):
+                    if not message.error():
+                        values.append(message.value().decode())
+                    elif message.error().code() == KafkaError._PARTITION_EOF:
+                        ended.add(message.partition())
+            return values
+        finally:
+            consumer.close()
+
+    def replica_files(self, topic: str, broker: int, partition: int = 0) -> Path:
+        """A replica's folder."""
+        return self.cluster.log_dir(broker) / f"{topic}-{partition}"
+
+    def log_bytes(self, topic: str, broker: int, partition: int = 0) -> bytes:
+        """All segments of a replica, joined."""
+        return b"".join(
+            path.read_bytes() for path in sorted(self.replica_files(topic, broker, partition).glob("*.log"))
+        )
+
+
+def _ports() -> tuple[int, int]:
+    if "PORT" in os.environ:
+        return int(os.environ["PORT"]), int(os.environ.get("ZK_PORT", "0"))
+    return (_USUAL_PORTS[0], _USUAL_PORTS[-1]) if all(map(_is_free, _USUAL_PORTS)) else (0, 0)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _styled(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if _COLOURED else text
+
+
+def _last_line(text: str) -> str:
+    """As with ZooKeeper's own shell, what was asked for comes last."""
+    return text.rstrip().rpartition("\n")[2]

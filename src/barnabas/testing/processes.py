@@ -1,0 +1,206 @@
+"""A cluster whose servers are processes of their own, so that a single one can be killed, paused and started again.
+
+`Cluster` is quicker and simpler where that is not needed. This one runs ``barnabas up`` as a child; a broker that is
+started again is a child too, run by ``barnabas server-start`` on the properties file that ``up`` wrote, as one would by
+hand.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Self
+
+from barnabas.base.errors import BarnabasError
+
+__all__ = ["ProcessCluster"]
+
+_COMMAND = [sys.executable, "-m", "barnabas"]
+_READY = re.compile(r"ready (?P<bootstrap>\S+) zk=(?P<zookeeper>\S+) pids=(?P<pids>\S+)\n")
+_TIMEOUT_S = 60.0
+_POLL_S = 0.02
+
+
+class ProcessCluster:
+    """Brokers 0 to N-1 and their coordination server; a context manager.
+
+    ``settings``, ``data_dir`` and ``racks`` are as for `Cluster`. ``port`` is the first broker's, the others follow; 0
+    takes any that are free, and so does ``zk_port``. Needs POSIX signals.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        settings: Mapping[str, str] | None = None,
+        data_dir: str | Path | None = None,
+        racks: int = 0,
+        port: int = 0,
+        zk_port: int = 0,
+    ) -> None:
+        self._temporary = (
+            None if data_dir else tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True)
+        )
+        self.data_dir = Path(data_dir or self._temporary.name)  # type: ignore[union-attr]  # one of the two is there
+        options = [("--brokers", brokers), ("--racks", racks), ("--port", port), ("--zk-port", zk_port)]
+        self._command = [*_COMMAND, "up", "--data-dir", str(self.data_dir)]
+        self._command += [text for name, value in options for text in (name, str(value))]
+        for name, value in (settings or {}).items():
+            self._command += ["--override", f"{name}={value}"]
+        self._up: subprocess.Popen[bytes] | None = None
+        self._restarted: dict[int, subprocess.Popen[bytes]] = {}
+        self._paused: set[int] = set()
+        self.bootstrap_servers = ""
+        """``host:port,host:port`` of all brokers, those that are stopped included."""
+        self.zookeeper_connect = ""
+        """``host:port`` of the coordination server."""
+        self.pids: dict[str, int] = {}
+        """The process of each server: "zookeeper", "0", "1" ..."""
+
+    # Life
+
+    def start(self) -> Self:
+        """Start everything; clients can work when this returns. Raises `BarnabasError`."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        output, errors = self.data_dir / "up.out", self.data_dir / "up.err"
+        try:
+            with output.open("wb") as out, errors.open("wb") as err:
+                self._up = _spawn(self._command, out, err)
+            _wait_until(lambda: self._has_ended() or b"\n" in output.read_bytes(), "the cluster")
+            ready = _READY.match(output.read_text())
+            if ready is None:
+                raise BarnabasError(f"barnabas up ended: {output.read_text()}{errors.read_text()}".rstrip())
+        except BaseException:
+            self.stop()
+            raise
+        self.bootstrap_servers, self.zookeeper_connect = ready["bootstrap"], ready["zookeeper"]
+        self.pids = {name: int(pid) for name, _, pid in (each.partition(":") for each in ready["pids"].split(","))}
+        return self
+
+    def stop(self) -> None:
+        """Stop everything, cleanly; a second call does nothing."""
+        for broker_id in tuple(self._paused):
+            with contextlib.suppress(ProcessLookupError):
+                self.resume_broker(broker_id)
+        for child in self._restarted.values():
+            child.terminate()
+        for child in self._restarted.values():
+            _end(child)
+        if self._up is not None:
+            self._up.terminate()
+            _end(self._up)
+        self._restarted.clear()
+        self._up = None
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _has_ended(self) -> bool:
+        return self._up is None or self._up.poll() is not None
+
+    # One broker
+
+    def stop_broker(self, broker_id: int) -> None:
+        """SIGTERM: it hands its partitions over and ends. Its port and its data stay for `start_broker`."""
+        os.kill(self.pids[str(broker_id)], signal.SIGTERM)
+        self._wait_for_end(broker_id)
+
+    def kill_broker(self, broker_id: int) -> None:
+        """SIGKILL: it ends in the middle of whatever it does."""
+        os.kill(self.pids[str(broker_id)], signal.SIGKILL)
+        self._paused.discard(broker_id)
+        self._wait_for_end(broker_id)
+
+    def pause_broker(self, broker_id: int) -> None:
+        """SIGSTOP: it stands still; its kernel keeps its connections, and takes new ones for it."""
+        os.kill(self.pids[str(broker_id)], signal.SIGSTOP)
+        self._paused.add(broker_id)
+
+    def resume_broker(self, broker_id: int) -> None:
+        """SIGCONT: it goes on where it stood still."""
+        self._paused.discard(broker_id)
+        os.kill(self.pids[str(broker_id)], signal.SIGCONT)
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a stopped broker again, at the same port; returns when its process runs, which is before it serves."""
+        if self.is_running(broker_id):
+            raise BarnabasError(f"broker {broker_id} is running")
+        with self.broker_log(broker_id).open("ab") as log:
+            command = [*_COMMAND, "server-start", str(self.properties_file(broker_id))]
+            self._restarted[broker_id] = process = _spawn(command, log, log)
+        self.pids[str(broker_id)] = process.pid
+
+    def is_running(self, broker_id: int) -> bool:
+        """Whether the broker's process is there, paused or not."""
+        if broker_id in self._restarted:
+            return self._restarted[broker_id].poll() is None
+        return _is_running(self.pids[str(broker_id)])
+
+    def _wait_for_end(self, broker_id: int) -> None:
+        _wait_until(lambda: not self.is_running(broker_id), f"the end of broker {broker_id}")
+
+    # Its files
+
+    def log_dir(self, broker_id: int) -> Path:
+        """Where the broker keeps its partitions."""
+        return self.data_dir / f"kafka-logs{broker_id or ''}"
+
+    def properties_file(self, broker_id: int) -> Path:
+        """What the broker is started with."""
+        return self.data_dir / f"server{broker_id or ''}.properties"
+
+    def broker_log(self, broker_id: int) -> Path:
+        """What the broker says."""
+        return self.data_dir / "logs" / f"broker-{broker_id}.log"
+
+
+def _spawn(command: list[str], out: IO[bytes], err: IO[bytes]) -> "subprocess.Popen[bytes]":
+    # A session of its own: a terminal's Ctrl-C is for the caller, who then stops the cluster in order.
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=True,
+    )
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    try:
+        child.wait(_TIMEOUT_S / 2)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _wait_until(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + _TIMEOUT_S
+    while not condition():
+        if time.monotonic() > end:
+            raise BarnabasError(f"{what} did not come within {_TIMEOUT_S:.0f} s")
+        time.sleep(_POLL_S)
+
+
+def _is_running(pid: int) -> bool:
+    """Of a process that is not our child; one that has ended but was not yet asked for by its parent does not run."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    if sys.platform != "linux":
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
