@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable
 from multiprocessing import get_context
 
-from barnabas.testing.simulation.scenario import Plan, run_seed
+from barnabas.testing.simulation.plan import Plan, TopicPlan
+from barnabas.testing.simulation.producers import ProducerKind
+from barnabas.testing.simulation.scenario import run_seed
 
 SEEDS = range(1, 21)
 
@@ -164,13 +166,15 @@ def plan_for(faults: tuple[str, ...]) -> Plan:
     """A small cluster under the faults that can show the defect."""
     return Plan(
         brokers=2,
-        topics={"topic0": 2},
-        producers=1,
+        topics={"topic0": TopicPlan(2)},
+        producers=(ProducerKind(),),
         users=2,
         members=1,
         duration_s=25.0,
         faults=faults,
         mean_fault_gap_s=1.5,
+        replication=1,
+        mean_produce_pause_s=0.06,
     )
 
 

@@ -182,12 +182,27 @@ class Disk:
         self.faults: list[DiskFault] = []
         self.errors_met = 0
         self.slowness = 1.0
+        self.cuts = 0
+        """How often records were cut off the end of a log."""
 
     def lose_power(self) -> None:
         """Forget what was not synced; no process of the machine may be alive."""
         self.locks.clear()
         self.root.lose_power(self.rng)
         self.used_bytes = sum(len(inode.data) for _, inode in self.walk())
+
+    def wipe(self) -> None:
+        """Another, empty disk; no process of the machine may be alive."""
+        self.locks.clear()
+        self.root = Directory()
+        self.used_bytes = 0
+
+    def inode(self, path: str) -> Inode | None:
+        """The file at a path."""
+        node: Inode | Directory | None = self.root
+        for name in _names(path):
+            node = node.entries.get(name) if isinstance(node, Directory) else None
+        return node if isinstance(node, Inode) else None
 
     def evict(self) -> None:
         """No process has the files open any more; see `Inode.evict`."""
@@ -494,6 +509,8 @@ class _SimulatedFile:
         self._files.enter("truncate", self._path, str(size))
         inode = self._check(writes=True)
         self._files._grow(self._path, size - len(inode.data))
+        if size < len(inode.data) and self._path.endswith(".log"):
+            self._files.disk.cuts += 1
         inode.resize(size)
 
     def sync(self) -> None:

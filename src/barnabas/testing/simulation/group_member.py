@@ -65,8 +65,8 @@ class GroupFacts:
         self.generation = -1
         self.losses = 0
 
-    def power_lost(self) -> None:
-        """A broker forgot what it had not synced, perhaps of this group."""
+    def forgotten(self) -> None:
+        """Records of the groups' topic are gone with their disks, perhaps of this group."""
         self.losses += 1
         self.owners.clear()
         self.commits.clear()
@@ -126,6 +126,7 @@ class GroupMember:
         code, owned = await self._sync(joined)
         if code:
             return code
+        self._reconsider()
         if losses != self._facts.losses:
             return None
         self._note_assignment(owned)
@@ -234,12 +235,18 @@ class GroupMember:
                 if partition.error_code:
                     return ErrorCode.of(partition.error_code)
                 name = TopicPartition(topic.name or names[topic.topic_id], partition.partition_index)
+                self._reconsider()
                 if partition.committed_offset < known.get(name, -1) and losses == facts.losses:
                     self._client.history.violation(
                         f"group {self._group} starts {name} at {partition.committed_offset}, {known[name]} was committed"
                     )
                 self._positions[name] = max(partition.committed_offset, 0)
         return ErrorCode.NONE
+
+    def _reconsider(self) -> None:
+        """Ask whether records of groups were lost with their disks a moment ago."""
+        for partition in self._client.history.groups_partitions:
+            self._client.history.reconsider(partition)
 
     async def _heartbeat(self) -> ErrorCode:
         request = HeartbeatRequest(
@@ -311,6 +318,7 @@ class GroupMember:
             for partition in topic.partitions:
                 if partition.error_code:
                     return ErrorCode.of(partition.error_code)
+        self._reconsider()
         if losses == facts.losses:
             for name, position in self._positions.items():
                 facts.commits[name] = position

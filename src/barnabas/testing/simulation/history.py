@@ -1,16 +1,31 @@
 """What clients of a simulated cluster saw: the material of the checks.
 
-Records are values that exist once: a producer makes each a single time, whatever it must send again. What a power loss
-may take is forgiven by `History.forgive`: observations of a partition from an offset on, made before that moment.
+Records are values that exist once: a producer makes each a single time, whatever it must send again. A value reads
+``producer:partition:count``, and its key follows from it. What a loss of disks may take is forgiven by `History.forgive`: observations of
+a partition from an offset on, made before that moment (`barnabas.testing.simulation.losses` says when).
 """
 
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from barnabas.base.ids import TopicPartition
 from barnabas.testing.simulation.loop import SimulatedLoop
 
-__all__ = ["History", "PartitionHistory"]
+__all__ = ["History", "PartitionHistory", "key_of", "producer_of"]
+
+_MAX_VIOLATIONS = 20
+
+
+def producer_of(value: bytes) -> int:
+    """The number of the producer that made a value."""
+    return int(value[: value.index(b":")])
+
+
+def key_of(value: bytes) -> bytes:
+    """The key under which a value is sent to a compacted topic: few, so that there is something to compact."""
+    producer, _, count = value.rstrip(b".").split(b":")
+    return b"%s-%d" % (producer, int(count) % 7)
 
 
 @dataclass(slots=True)
@@ -20,16 +35,31 @@ class PartitionHistory:
     sent: dict[bytes, None] = field(default_factory=dict)
     """In the order of the first attempt."""
     acknowledged: dict[bytes, int] = field(default_factory=dict)
-    """Values by their offsets; -1 where the broker only said that it has them already."""
+    """Values that every in-sync replica had (acks=all), by their offsets; -1 where the broker only said that it has
+    them already."""
     acknowledged_in_order: dict[int, list[bytes]] = field(default_factory=dict)
     """By producer number."""
     seen: dict[int, bytes] = field(default_factory=dict)
     """Offsets and what stood there."""
-    high_watermark: int = -1
+    keys: dict[int, bytes] = field(default_factory=dict)
+    """Keys by offset, where there are some."""
+    high_watermarks: dict[tuple[int, ...], int] = field(default_factory=dict)
+    """By broker, life and leader epoch, for each leader learns its own."""
+    end_offset: int = -1
+    """The highest that ListOffsets told."""
+    start_offset: int = 0
+    """The highest log start offset that was told."""
+    final_end_offset: int = 1 << 62
+    """Where the partition ended when everything was over."""
     leader_epoch: int = -1
     forgiven: set[bytes] = field(default_factory=set)
-    """Acknowledged, and perhaps lost with the power."""
+    """Acknowledged, and perhaps lost with the disks."""
     losses: int = 0
+    loss_epoch: int = -1
+    """The leader epoch of the last loss: what leaders of earlier ones still tell proves nothing."""
+    is_unclean: bool = False
+    """A replica out of sync may lead: any record may be lost or replaced."""
+    is_compacted: bool = False
 
 
 class History:
@@ -42,6 +72,13 @@ class History:
         self.start_failures: list[tuple[str, str]] = []
         self.counts: dict[str, int] = {}
         self.topics_created: dict[str, int] = {}
+        self.groups_partitions: tuple[TopicPartition, ...] = ()
+        """Where groups live."""
+        self.repeating: set[int] = set()
+        """Producers that may store a record twice: those without idempotence."""
+        self.reconsider: Callable[[TopicPartition], None] = lambda _: None
+        """Finds out whether a loss that may be forgiven came true a moment ago; asked before anything is a violation."""
+        self.on_forgiven: list[Callable[[TopicPartition], None]] = []
 
     def partition(self, name: TopicPartition) -> PartitionHistory:
         """The partition's part, made when it is new."""
@@ -49,7 +86,7 @@ class History:
 
     def violation(self, text: str, error: BaseException | None = None) -> None:
         """Something that must not be."""
-        if len(self.violations) < 20:
+        if len(self.violations) < _MAX_VIOLATIONS:
             trace = "".join(traceback.format_exception(error)) if error is not None else ""
             self.violations.append(f"at {self._loop.time():.6f} s: {text}\n{trace}".rstrip())
 
@@ -63,7 +100,7 @@ class History:
         self.partition(name).sent.update(dict.fromkeys(values))
 
     def acknowledged(self, name: TopicPartition, producer: int, values: list[bytes], base_offset: int) -> None:
-        """A produce was answered without an error; -1 for a batch that the broker had already."""
+        """A produce with acks=all was answered without an error; -1 for a batch that the broker had already."""
         partition = self.partition(name)
         for position, value in enumerate(values):
             offset = base_offset + position if base_offset >= 0 else -1
@@ -75,41 +112,75 @@ class History:
         partition.acknowledged_in_order.setdefault(producer, []).extend(values)
         self.count("acknowledged", len(values))
 
-    def read(self, name: TopicPartition, offset: int, value: bytes) -> None:
+    def read(self, name: TopicPartition, offset: int, value: bytes, key: bytes | None = None) -> None:
         """A record was polled."""
         partition = self.partition(name)
         if value not in partition.sent:
             self.violation(f"{name}: {value!r} at {offset} was never sent")
+        if key is not None:
+            partition.keys[offset] = key
         self._stands(name, partition, offset, value, "read")
         self.count("read")
 
     def _stands(self, name: TopicPartition, partition: PartitionHistory, offset: int, value: bytes, how: str) -> None:
         known = partition.seen.setdefault(offset, value)
         if known != value:
+            if partition.is_unclean:
+                partition.seen[offset] = value
+                return
+            self.reconsider(name)
+            known = partition.seen.setdefault(offset, value)
+        if known != value:
             self.violation(f"{name}: {value!r} was {how} at offset {offset}, where {known!r} stood before")
 
-    def watermarks(self, name: TopicPartition, start: int, stable: int, high: int) -> None:
-        """What a fetch said of the log."""
+    def watermarks(self, name: TopicPartition, source: tuple[int, ...], start: int, stable: int, high: int) -> None:
+        """What a fetch from a leader said of the log; ``source`` is the broker, its life, and its leader epoch.
+
+        The high watermark rises as one leader tells it. Another replica's may be behind: a new leader learns its own
+        from its followers' next fetches, and until then tells the one that it had as a follower, or had checkpointed.
+        So does Apache's broker; what must not go back for clients as a whole is the end offset that ListOffsets tells
+        (KIP-207), and the records themselves.
+        """
         partition = self.partition(name)
         if not start <= stable <= high:
             self.violation(f"{name}: log start {start}, last stable offset {stable}, high watermark {high}")
-        if high < partition.high_watermark:
-            self.violation(f"{name}: the high watermark went from {partition.high_watermark} back to {high}")
-        partition.high_watermark = max(high, partition.high_watermark)
+        known = partition.high_watermarks.get(source, -1)
+        if high < known and not partition.is_unclean:
+            self.reconsider(name)
+            known = partition.high_watermarks.get(source, -1)
+        if high < known and not partition.is_unclean:
+            self.violation(f"{name}: broker {source[0]}'s high watermark went from {known} back to {high}")
+        partition.high_watermarks[source] = max(high, known)
+        partition.start_offset = max(partition.start_offset, start)
+
+    def listed(self, name: TopicPartition, end_offset: int, known: int) -> None:
+        """ListOffsets told the end; ``known`` is the highest that was told before it was asked."""
+        partition = self.partition(name)
+        if end_offset < known and not partition.is_unclean:
+            self.reconsider(name)
+            known = min(known, partition.end_offset)
+        if end_offset < known and not partition.is_unclean:
+            self.violation(f"{name}: ListOffsets told the end offset {end_offset}, and {known} before")
+        partition.end_offset = max(partition.end_offset, end_offset)
+        self.count("end offsets asked")
 
     def leader(self, name: TopicPartition, epoch: int) -> None:
         """Metadata told of a leader epoch."""
         partition = self.partition(name)
         partition.leader_epoch = max(partition.leader_epoch, epoch)
 
-    def forgive(self, name: TopicPartition, offset: int) -> None:
-        """What stands from ``offset`` on was never synced, and the power is gone."""
+    def forgive(self, name: TopicPartition, offset: int, leader_epoch: int) -> None:
+        """What stands from ``offset`` on was on no disk that had to keep it, and is gone, in this leader epoch."""
         partition = self.partition(name)
         partition.losses += 1
+        partition.loss_epoch = max(partition.loss_epoch, leader_epoch)
         for value, at in partition.acknowledged.items():
             if at < 0 or at >= offset:
                 partition.forgiven.add(value)
         for at in [at for at in partition.seen if at >= offset]:
             del partition.seen[at]
-        partition.high_watermark = min(partition.high_watermark, offset)
-        self.count("power losses of partitions")
+        partition.high_watermarks.clear()
+        partition.end_offset = min(partition.end_offset, offset)
+        for listener in self.on_forgiven:
+            listener(name)
+        self.count("losses forgiven")

@@ -126,6 +126,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def __init__(self, on_exception: Callable[[Process | None, dict[str, Any]], None] | None = None) -> None:
         super().__init__()
+        self._numbers = 0
         self.now_us = START_US
         self.callbacks_run = 0
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
@@ -215,6 +216,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.call_at((self.now_us + delay_us()) / 1_000_000, run)
         return future
 
+    def create_future(self) -> "asyncio.Future[Any]":
+        future = _SimulatedFuture(loop=self)
+        future.number = self.next_number()
+        return future
+
+    def next_number(self) -> int:
+        """For hashes: sets are iterated in their order, and addresses differ from run to run."""
+        self._numbers += 1
+        return self._numbers
+
     def _process_events(self, event_list: object) -> None:
         """There are none."""
 
@@ -252,15 +263,33 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         gc.collect()
 
 
+class _SimulatedFuture(asyncio.Future):  # type: ignore[type-arg]
+    """A future whose place in a set does not depend on its address."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
 class _SimulatedTask(asyncio.Task):  # type: ignore[type-arg]
-    """A task that knows its process, for the report of what nobody caught."""
+    """A task that knows its process, for the report of what nobody caught; see `_SimulatedFuture` for its hash."""
 
     process: Process | None = None
+    number = 0
+
+    def __init__(self, coroutine: Any, *, loop: "SimulatedLoop", context: contextvars.Context | None) -> None:
+        self.number = loop.next_number()
+        super().__init__(coroutine, loop=loop, context=context)
+
+    def __hash__(self) -> int:
+        return self.number
 
 
 def _make_task(
     loop: asyncio.AbstractEventLoop, coroutine: Any, *, context: contextvars.Context | None = None
 ) -> "asyncio.Task[Any]":
+    assert isinstance(loop, SimulatedLoop)
     task: asyncio.Task[Any] = _SimulatedTask(coroutine, loop=loop, context=context)
     process = _current.get() if context is None else context.get(_current)
     if process is not None:

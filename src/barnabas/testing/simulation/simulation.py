@@ -36,8 +36,6 @@ _BROKER_SETTINGS = {
     "zookeeper.session.timeout.ms": "6000",
     "zookeeper.connection.timeout.ms": "20000",
     "log.dirs": "/logs",
-    "offsets.topic.num.partitions": "3",
-    "offsets.topic.replication.factor": "1",
     "group.initial.rebalance.delay.ms": "100",
     "log.segment.bytes": "16384",
     "log.retention.ms": "-1",
@@ -46,6 +44,11 @@ _BROKER_SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "2000",
     "request.timeout.ms": "5000",
     "auto.create.topics.enable": "false",
+    "replica.lag.time.max.ms": "3000",
+    "log.retention.check.interval.ms": "3000",
+    "log.cleaner.backoff.ms": "2000",
+    "leader.imbalance.check.interval.seconds": "7",
+    "controlled.shutdown.retry.backoff.ms": "500",
 }
 _COORDINATION_SETTINGS = {
     "dataDir": "/data",
@@ -120,6 +123,8 @@ class Simulation:
         self.faults = 0
         self.on_kill: list[Callable[[Machine], None]] = []
         self.on_power_loss: list[Callable[[Machine], None]] = []
+        self.on_commit: list[Callable[[], None]] = []
+        """Called when the coordination service has committed something."""
         self._logging = _ErrorsHeard(self)
 
     def random(self, purpose: str) -> Random:
@@ -192,6 +197,18 @@ class Simulation:
 
         self._start(machine, make, lambda server: server.wait_failed())
 
+    def _hear_commits(self, server: CoordinationServer) -> None:
+        """Tell `on_commit` of every transaction by itself, however many become durable together."""
+        commit = server._processor.commit
+
+        def commit_each(count: int, now_ms: int) -> None:
+            for _ in range(count):
+                commit(1, now_ms)
+                for listener in self.on_commit:
+                    listener()
+
+        server._processor.commit = commit_each  # type: ignore[method-assign]  # of this one object
+
     def start_broker(self, broker_id: int) -> None:
         """Start a broker."""
         machine = self.machine(broker_name(broker_id))
@@ -229,6 +246,8 @@ class Simulation:
                 self._did_not_start(machine, process, error)
                 return
             machine.server = server
+            if machine.name == COORDINATION:
+                self._hear_commits(server)
             self.trace.note(f"started {machine.name}")
             with contextlib.suppress(BarnabasError):
                 await failed(server)

@@ -1,0 +1,129 @@
+"""What an administrator does meanwhile: topics made, grown and deleted, preferred leaders elected, replicas moved.
+
+Topics whose creation is waited for carry the load. The `churn` topics are nobody's: whatever happens to them must leave
+the cluster in order, so an action that fails is not tried again, and its outcome is not looked at.
+"""
+
+import asyncio
+
+from barnabas.base.randomness import Random
+from barnabas.broker.channels import ChannelError
+from barnabas.testing.simulation.clients import ClusterClient
+from barnabas.testing.simulation.plan import TopicPlan
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from barnabas.wire.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from barnabas.wire.kafka.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from barnabas.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.kafka.messages.elect_leaders import ElectLeadersRequest
+
+__all__ = ["Administrator", "create_topic"]
+
+_CREATE_TIMEOUT_S = 120
+_TIMEOUT_MS = 2000
+_PREFERRED = 0
+CHURN = ("churn-0", "churn-1")
+
+
+def _creation(topic: str, plan: TopicPlan, replication: int) -> CreateTopicsRequest:
+    configs = [CreatableTopicConfig(name=name, value=value) for name, value in plan.configs.items()]
+    wanted = CreatableTopic(
+        name=topic, num_partitions=plan.partitions, replication_factor=replication, assignments=[], configs=configs
+    )
+    return CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS)
+
+
+async def create_topic(client: ClusterClient, topic: str, plan: TopicPlan, replication: int) -> None:
+    """Create a topic, whatever it takes."""
+    loop = client.simulation.loop
+    deadline = loop.time() + _CREATE_TIMEOUT_S
+    tries = 0
+    while loop.time() < deadline:
+        await client.refresh([])
+        if client.controller_id < 0:
+            await asyncio.sleep(0.1)
+            continue
+        tries += 1
+        try:
+            response = await client.channels.send(client.controller_id, _creation(topic, plan, replication))
+        except ChannelError:
+            await asyncio.sleep(0.1)
+            continue
+        code = ErrorCode.of(response.topics[0].error_code)
+        if code is ErrorCode.NONE or (code is ErrorCode.TOPIC_ALREADY_EXISTS and tries > 1):
+            client.history.topics_created[topic] = plan.partitions
+            client.history.count("topics")
+            return
+        if not code.retriable and code is not ErrorCode.INVALID_REPLICATION_FACTOR:
+            client.history.violation(f"CreateTopics of {topic} was answered with {code.name}")
+            return
+        await asyncio.sleep(0.2)
+    client.history.violation(f"topic {topic} was not created within {_CREATE_TIMEOUT_S} s of virtual time")
+
+
+class Administrator:
+    """Does one thing after the other, as chance has it, until it is told to stop."""
+
+    def __init__(
+        self, client: ClusterClient, rng: Random, topics: dict[str, TopicPlan], *, replication: int, mean_pause_s: float
+    ) -> None:
+        self._client = client
+        self._rng = rng
+        self._topics = topics
+        self._replication = replication
+        self._mean_pause_s = mean_pause_s
+        self._churning: dict[str, int] = {}
+        self.task = client.spawn(self._run())
+
+    async def _run(self) -> None:
+        client = self._client
+        steps = (self._create, self._create, self._grow, self._delete, self._elect, self._move)
+        while True:
+            await asyncio.sleep(self._rng.expovariate(1 / self._mean_pause_s))
+            await client.refresh([])
+            if client.controller_id < 0:
+                continue
+            name, request = self._rng.choice(steps)()
+            if request is None:
+                continue
+            try:
+                await client.channels.send(client.controller_id, request)
+            except ChannelError:
+                continue
+            client.history.count(f"admin: {name}")
+
+    def _create(self) -> tuple[str, object]:
+        topic = self._rng.choice(CHURN)
+        self._churning.setdefault(topic, 1)
+        return "create", _creation(topic, TopicPlan(self._rng.randint(1, 2)), self._replication)
+
+    def _grow(self) -> tuple[str, object]:
+        topic = self._rng.choice(CHURN)
+        grown = CreatePartitionsTopic(name=topic, count=self._rng.randint(2, 4), assignments=None)
+        return "grow", CreatePartitionsRequest(topics=[grown], timeout_ms=_TIMEOUT_MS)
+
+    def _delete(self) -> tuple[str, object]:
+        topic = self._rng.choice(CHURN)
+        return "delete", DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=topic)], topic_names=[topic], timeout_ms=_TIMEOUT_MS
+        )
+
+    def _elect(self) -> tuple[str, object]:
+        return "elect", ElectLeadersRequest(election_type=_PREFERRED, topic_partitions=None, timeout_ms=_TIMEOUT_MS)
+
+    def _move(self) -> tuple[str, object]:
+        """Other replicas for a partition, or (None) an end to its moving."""
+        brokers = self._client.brokers
+        topic = self._rng.choice(sorted(self._topics))
+        partition = self._rng.randrange(self._topics[topic].partitions)
+        replicas: list[int] | None = None
+        if self._rng.random() < 0.8:
+            replicas = self._rng.sample(brokers, min(self._replication, len(brokers)))
+        moved = ReassignableTopic(
+            name=topic, partitions=[ReassignablePartition(partition_index=partition, replicas=replicas)]
+        )
+        return "move", AlterPartitionReassignmentsRequest(timeout_ms=_TIMEOUT_MS, topics=[moved])

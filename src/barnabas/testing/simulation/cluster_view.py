@@ -1,0 +1,68 @@
+"""The cluster as the coordination service has it: what is true of leaders and in-sync sets, whatever brokers believe."""
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.znodes import BROKER_TOPICS, PartitionState, decode_partition_state, partition_state_path
+from barnabas.coordination.tree import Tree
+from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation, broker_name
+
+__all__ = ["ClusterView"]
+
+
+class ClusterView:
+    """Reads the service's tree, or the last one that was seen while the service is down."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._tree: Tree | None = None
+        self._decoded: dict[TopicPartition, tuple[bytes, PartitionState]] = {}
+
+    def tree(self) -> Tree | None:
+        """The committed znodes."""
+        server = self._simulation.machine(COORDINATION).server
+        if server is not None:
+            self._tree = server._processor.database.tree
+        return self._tree
+
+    def topics(self) -> list[str]:
+        """All topics that have a znode."""
+        tree = self.tree()
+        return [] if tree is None else list(tree.children.get(BROKER_TOPICS, ()))
+
+    def partitions(self) -> list[TopicPartition]:
+        """All partitions that have a state."""
+        tree = self.tree()
+        if tree is None:
+            return []
+        return [
+            TopicPartition(topic, int(number))
+            for topic in self.topics()
+            for number in tree.children.get(f"{BROKER_TOPICS}/{topic}/partitions", ())
+        ]
+
+    def state(self, name: TopicPartition) -> PartitionState | None:
+        """Who leads the partition, and who is in sync; None when it has no state."""
+        tree = self.tree()
+        node = None if tree is None else tree.nodes.get(partition_state_path(name))
+        if node is None:
+            return None
+        data = bytes(node.data or b"")
+        known = self._decoded.get(name)
+        if known is None or known[0] != data or known[1].leader_and_isr.version != node.version:
+            try:
+                known = data, decode_partition_state(str(name), data, node.version)
+            except BarnabasError:
+                return None
+            self._decoded[name] = known
+        return known[1]
+
+    def broker(self, broker_id: int) -> Machine:
+        """A broker's machine."""
+        return self._simulation.machine(broker_name(broker_id))
+
+    def is_led_here(self, machine: Machine, name: TopicPartition) -> bool:
+        """Whether a broker serves and believes that it leads a partition."""
+        if not machine.is_serving:
+            return False
+        partition = machine.server.node.replicas.get(name)
+        return partition is not None and partition.is_leader and not partition.offline

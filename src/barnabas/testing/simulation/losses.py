@@ -1,0 +1,107 @@
+"""What a loss of disks may take: the promise is that nothing is lost while one in-sync replica keeps its data.
+
+A broker that loses its power (or its disk, or whose failed sync left bytes in memory alone) may come back with less
+than it had: its replicas are *short* from an offset on. Until such a replica leaves the in-sync set, which the
+controller sees to when the broker's registration ends, two things may take acknowledged records, as they do with
+Apache's brokers, which do not sync before they acknowledge either:
+
+- every in-sync replica became short: nobody else may be elected,
+- a short replica came to lead before anyone took it from the set: all the others were away at that moment.
+
+Only these are forgiven, from the offset on that surely survived, and when they happen. A loss in any other way is a
+violation.
+"""
+
+from barnabas.base.ids import TopicPartition
+from barnabas.testing.simulation.cluster_view import ClusterView
+from barnabas.testing.simulation.disk import Disk
+from barnabas.testing.simulation.history import History
+from barnabas.testing.simulation.logs_on_disk import end_of_batches, partitions_on_disk, synced_end_offset
+from barnabas.testing.simulation.simulation import Machine
+
+__all__ = ["Losses"]
+
+
+class Losses:
+    """Which replicas are short; see the module."""
+
+    def __init__(self, view: ClusterView, history: History) -> None:
+        self._view = view
+        self._history = history
+        self._short: dict[TopicPartition, dict[int, int]] = {}
+        """By partition and broker: the offset before which everything is there."""
+        self._lives: dict[tuple[TopicPartition, int], int] = {}
+        """Which life of the broker was the last that had more."""
+
+    def is_short(self, name: TopicPartition, broker_id: int) -> bool:
+        """Whether a replica may lack what it had."""
+        return broker_id in self._short.get(name, ())
+
+    def power_lost(self, machine: Machine) -> None:
+        """Call it before the disk forgets: what was not synced may be gone."""
+        for name, segments in partitions_on_disk(machine.disk).items():
+            end_offset = synced_end_offset(machine.disk, segments)
+            if end_offset < _whole_end(machine.disk, segments):
+                self._shortened(name, machine, end_offset)
+
+    def process_died(self, machine: Machine) -> None:
+        """Call it before the pages go: what a failed sync left in memory alone is gone."""
+        for name, segments in partitions_on_disk(machine.disk).items():
+            end_offset = 0
+            for base_offset, path in sorted(segments):
+                inode = machine.disk.inode(path)
+                if inode is not None:
+                    end_offset = end_of_batches(inode.data, inode.readable_bytes(), max(end_offset, base_offset))
+                    if inode.lost:
+                        self._shortened(name, machine, end_offset)
+                        break
+
+    def wiped(self, machine: Machine) -> None:
+        """Call it before the disk is emptied."""
+        for name in partitions_on_disk(machine.disk):
+            self._shortened(name, machine, 0)
+
+    def _shortened(self, name: TopicPartition, machine: Machine, end_offset: int) -> None:
+        broker_id = int(machine.name.rpartition("-")[2])
+        short = self._short.setdefault(name, {})
+        short[broker_id] = min(short.get(broker_id, end_offset), end_offset)
+        self._lives[name, broker_id] = machine.lives
+        self.reconsider(name)
+        state = self._view.state(name)
+        members = () if state is None else state.leader_and_isr.isr
+        if state is not None and members and all(member in short for member in members):
+            lost_from = max(short[member] for member in members)
+            self._history.forgive(name, lost_from, state.leader_and_isr.leader_epoch)
+
+    def state_changed(self) -> None:
+        """Call it after every change of the znodes: who leaves an in-sync set for a moment is short no longer."""
+        for name in list(self._short):
+            self.reconsider(name)
+
+    def reconsider(self, name: TopicPartition) -> None:
+        """Look at a partition's in-sync set and leader as they are now."""
+        short = self._short.get(name)
+        if not short:
+            return
+        state = self._view.state(name)
+        if state is None:
+            return
+        for broker_id in list(short):
+            if broker_id not in state.leader_and_isr.isr:
+                del short[broker_id]  # it comes back into the set with everything, or not at all
+        leader = state.leader_and_isr.leader
+        if leader not in short:
+            return
+        machine = self._view.broker(leader)
+        if machine.lives > self._lives[name, leader] and self._view.is_led_here(machine, name):
+            self._history.forgive(name, short.pop(leader), state.leader_and_isr.leader_epoch)
+            self._history.count("short leaders")
+
+
+def _whole_end(disk: Disk, segments: list[tuple[int, str]]) -> int:
+    end_offset = 0
+    for base_offset, path in sorted(segments):
+        inode = disk.inode(path)
+        if inode is not None:
+            end_offset = end_of_batches(inode.data, len(inode.data), max(end_offset, base_offset))
+    return end_offset

@@ -1,0 +1,209 @@
+"""Producers of a simulated cluster: acks 0, 1 or all, idempotent or not.
+
+What acks=all acknowledged must stay (`History.acknowledged`). With acks 0 and 1 records may be lost with their leader;
+what of them was read must stay all the same. Without idempotence a record that is sent again may stand twice.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from barnabas.base.ids import TopicPartition
+from barnabas.base.network import Connection
+from barnabas.broker.channels import ChannelError
+from barnabas.testing.simulation.clients import ClusterClient
+from barnabas.testing.simulation.history import key_of
+from barnabas.testing.simulation.simulation import BROKER_PORT, broker_name
+from barnabas.wire.kafka.batch import Record, build_batch
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.frames import encode_request
+from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
+from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+__all__ = ["Producer", "ProducerKind"]
+
+_ALL = -1
+_PRODUCE_TIMEOUT_MS = 2000
+_UNANSWERED_VERSION = 9
+_MAX_FRAME_BYTES = 1 << 20
+_PADDED_SHARE = 0.05
+_MAX_PADDING_BYTES = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerKind:
+    """What a producer asks for."""
+
+    acks: int = _ALL
+    is_idempotent: bool = True
+
+
+class Producer:
+    """In each of its partitions batch after batch, each sent until its fate is known (acks 0: sent once)."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        number: int,
+        partitions: Sequence[TopicPartition],
+        kind: ProducerKind,
+        *,
+        mean_pause_s: float,
+    ) -> None:
+        self._client = client
+        self._number = number
+        self._kind = kind
+        self._mean_pause_s = mean_pause_s
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._sequences: dict[TopicPartition, int] = {}
+        self._renewing = asyncio.Lock()
+        self._one_way: dict[int, _OneWay] = {}
+        self.is_stopping = False
+        if not kind.is_idempotent:
+            client.history.repeating.add(number)
+        self.tasks = [client.spawn(self._run(name)) for name in partitions]
+
+    @property
+    def is_done(self) -> bool:
+        return all(task.done() for task in self.tasks)
+
+    async def _identify(self) -> None:
+        async with self._renewing:
+            while self._producer_id < 0:
+                client = self._client
+                request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+                with contextlib.suppress(ChannelError):
+                    response = await client.channels.send(client.rng.choice(client.brokers), request)
+                    if not response.error_code:
+                        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
+                        return
+                    if not ErrorCode.of(response.error_code).retriable:
+                        client.history.violation(f"InitProducerId: {ErrorCode.of(response.error_code).name}")
+                await asyncio.sleep(0.1)
+
+    async def _run(self, name: TopicPartition) -> None:
+        client = self._client
+        count = 0
+        rng = client.rng
+        while not self.is_stopping:
+            size = rng.choice((1, 1, 2, 5))
+            values = [f"{self._number}:{name}:{count + n}".encode() for n in range(size)]
+            if rng.random() < _PADDED_SHARE:
+                values[0] += b"." * rng.randrange(_MAX_PADDING_BYTES)
+            count += size
+            client.history.sent(name, values)
+            if self._kind.acks:
+                await self._send(name, values)
+            else:
+                await self._throw(name, values)
+            await asyncio.sleep(rng.expovariate(1 / self._mean_pause_s))
+
+    def _batch(self, name: TopicPartition, values: list[bytes], identity: tuple[int, int], sequence: int) -> bytes:
+        now_ms = self._client.machine.clock.wall_ms()
+        keyed = self._client.history.partition(name).is_compacted
+        batch = build_batch(
+            [Record(n, now_ms, key_of(value) if keyed else None, value) for n, value in enumerate(values)],
+            producer_id=identity[0],
+            producer_epoch=identity[1],
+            base_sequence=sequence,
+        )
+        return bytes(batch)
+
+    async def _send(self, name: TopicPartition, values: list[bytes]) -> None:
+        client, history = self._client, self._client.history
+        partition = history.partition(name)
+        identity, sequence = (-1, -1), -1
+        if self._kind.is_idempotent:
+            if self._producer_id < 0:
+                await self._identify()
+            identity, sequence = (self._producer_id, self._producer_epoch), self._sequences.get(name, 0)
+        batch = self._batch(name, values, identity, sequence)
+        while True:
+            losses = partition.losses
+            code, base_offset, is_believed = await self._ask(name, batch)
+            if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                if self._kind.acks != _ALL:
+                    history.count("acknowledged by the leader alone", len(values))
+                elif partition.losses == losses and is_believed:
+                    history.acknowledged(name, self._number, values, base_offset if code is ErrorCode.NONE else -1)
+                self._sequences[name] = sequence + len(values)
+                return
+            if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or code is ErrorCode.UNKNOWN_PRODUCER_ID:
+                if not partition.losses and not partition.is_unclean:
+                    history.violation(f"{name}: {code.name} for sequence {sequence} of {identity}, nothing lost")
+                # The batches before are lost with the disks: begin anew; nobody knows about this one.
+                if self._producer_id == identity[0]:
+                    self._producer_id = -1
+                    self._sequences.clear()
+                return
+            if code is not None and not code.retriable:
+                history.violation(f"{name}: produce was answered with {code.name}")
+                return
+            history.count("produce retries")
+            client.forget_leader(name)
+            await client.pause()
+
+    def _request(self, name: TopicPartition, batch: bytes) -> ProduceRequest:
+        topic = TopicProduceData(
+            name=name.topic,
+            topic_id=self._client.topic_ids[name.topic],
+            partition_data=[PartitionProduceData(index=name.partition, records=batch)],
+        )
+        return ProduceRequest(
+            transactional_id=None, acks=self._kind.acks, timeout_ms=_PRODUCE_TIMEOUT_MS, topic_data=[topic]
+        )
+
+    async def _ask(self, name: TopicPartition, batch: bytes) -> tuple[ErrorCode | None, int, bool]:
+        """The error (None without an answer), the base offset, and whether the answer counts."""
+        client = self._client
+        leader = await client.leader(name)
+        try:
+            response = await client.channels.send(leader, self._request(name, batch))
+        except ChannelError:
+            return None, -1, False
+        answer = response.responses[0].partition_responses[0]
+        client.history.reconsider(name)
+        return ErrorCode.of(answer.error_code), answer.base_offset, client.believes(leader, name)
+
+    async def _throw(self, name: TopicPartition, values: list[bytes]) -> None:
+        """Acks 0: nothing is ever answered; a refusal closes the connection."""
+        client = self._client
+        leader = await client.leader(name)
+        batch = self._batch(name, values, (-1, -1), -1)
+        way = self._one_way.setdefault(leader, _OneWay(client, leader))
+        if not await way.send(self._request(name, batch)):
+            client.forget_leader(name)
+        client.history.count("sent with acks 0", len(values))
+
+
+class _OneWay:
+    """A connection on which nobody answers."""
+
+    def __init__(self, client: ClusterClient, broker_id: int) -> None:
+        self._client = client
+        self._host = broker_name(broker_id)
+        self._connection: Connection | None = None
+
+    async def send(self, request: ProduceRequest) -> bool:
+        """Whether the bytes are on their way."""
+        if self._connection is None:
+            try:
+                self._connection = await self._client.machine.network().connect(
+                    self._host, BROKER_PORT, lambda _: self, max_frame_bytes=_MAX_FRAME_BYTES, timeout_ms=1000
+                )
+            except (OSError, TimeoutError):
+                return False
+        self._connection.send(encode_request(request, _UNANSWERED_VERSION, 0, "simulation"))
+        return True
+
+    def frame(self, data: memoryview) -> None:
+        """Something is answered all the same."""
+        self._client.history.violation(f"{len(data)} bytes answer a produce with acks 0")
+
+    def bad_length(self, prefix: bytes) -> None:
+        self._client.history.violation(f"{prefix!r} answers a produce with acks 0")
+
+    def closed(self, error: Exception | None) -> None:  # noqa: ARG002  # the seam's signature
+        self._connection = None
