@@ -111,7 +111,7 @@ class Sent:
 def pause_broker(cluster: Trio, epochs: Epochs, load: Load, stale: StaleWrites, number: int) -> None:
     """Until its session is over, others lead what it led, and one of them is controller."""
     led = [partition for partition in range(PARTITIONS) if epochs.state(partition)["leader"] == number]
-    was_controller = cluster.controller() == number
+    was_controller = epochs.controller() == number
     broker = cluster.brokers[number]
     broker.pause()
     try:
@@ -122,7 +122,7 @@ def pause_broker(cluster: Trio, epochs: Epochs, load: Load, stale: StaleWrites, 
             what="others lead",
         )
         if was_controller:
-            eventually(lambda: cluster.controller() != number, timeout_s=60, what="another controller")
+            eventually(lambda: epochs.controller() not in (-1, number), timeout_s=60, what="another controller")
         load.goes_on(500, "the load goes on with the others")
     finally:
         broker.resume()

@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 
 from support.load import PARTITIONS
 from support.ports import free_ports
@@ -204,6 +205,13 @@ class Epochs:
     def state(self, partition: int) -> dict[str, Any]:
         """The znode's "leader", "isr" and epochs."""
         return self._states[partition]
+
+    def controller(self) -> int:
+        """Who holds the office; -1 for nobody, or while the coordination server does not answer."""
+        try:
+            return json.loads(self._client.get("/controller")[0])["brokerid"]
+        except KazooException:
+            return -1
 
     @property
     def elections(self) -> int:
