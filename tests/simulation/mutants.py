@@ -1,13 +1,17 @@
 """Mutants: defects put into the production code, each of which the simulation must notice.
 
-``python tests/simulation/mutants.py`` (``make mutants``) runs each mutant on a few seeds whose faults can show it, and
-fails if one survives. A mutant patches the code in memory, for one process.
+``python tests/simulation/mutants.py [NAME ...]`` (``make mutants``) runs each mutant on a few seeds whose faults can show
+it, and fails if one survives. A mutant patches the code in memory, for one process; where the code is not as it expects,
+`mutation` fails. Those of replication are in `replication_mutants`.
 """
 
 import sys
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
+
+from mutation import MutantOutdatedError, patch
+from replication_mutants import REPLICATION_MUTANTS
 
 from barnabas.testing.simulation.plan import Plan, TopicPlan
 from barnabas.testing.simulation.producers import ProducerKind
@@ -26,7 +30,7 @@ def skip_the_fsync() -> None:
         self._sync = False
         original(self, first_zxid, entries)
 
-    TransactionLog.append = append
+    patch(TransactionLog, "append", append)
 
 
 def answer_before_the_log() -> None:
@@ -42,7 +46,7 @@ def answer_before_the_log() -> None:
             self._loop.run_in_executor(self._executor, self._append, first_zxid, entries, False)
             processor.commit(len(entries), self._clock.monotonic_ms())
 
-    CoordinationServer._log = log
+    patch(CoordinationServer, "_log", log)
 
 
 def retry_a_failed_fsync() -> None:
@@ -57,14 +61,14 @@ def retry_a_failed_fsync() -> None:
         except OSError:
             original(self)
 
-    _SimulatedFile.sync = sync
+    patch(_SimulatedFile, "sync", sync)
 
 
 def leave_directories_unsynced() -> None:
     """New data directories are not made durable."""
     from barnabas.coordination import storage
 
-    storage.make_dirs_durably = lambda files, path: files.make_dirs(path)
+    patch(storage, "make_dirs_durably", lambda files, path: files.make_dirs(path))
 
 
 def number_nodes_by_children() -> None:
@@ -86,21 +90,21 @@ def number_nodes_by_children() -> None:
         found.children = self.num_children
         return found
 
-    Znode.cversion = property(get, lambda self, value: plain.__set__(self, int(value)))
+    patch(Znode, "cversion", property(get, lambda self, value: plain.__set__(self, int(value))))
 
 
 def forget_watches() -> None:
     """Watches never fire."""
     from barnabas.coordination.watches import Watches
 
-    Watches.fire = lambda self, events: None
+    patch(Watches, "fire", lambda self, events: None)
 
 
 def never_expire_sessions() -> None:
     """A session lives for ever, and its ephemerals with it."""
     from barnabas.coordination.sessions import SessionTracker
 
-    SessionTracker.expire = lambda self, now_ms: []
+    patch(SessionTracker, "expire", lambda self, now_ms: [])
 
 
 def forget_producers() -> None:
@@ -111,21 +115,21 @@ def forget_producers() -> None:
         producers.end_offset = end
         return False
 
-    recovery.load_producers = load_producers
+    patch(recovery, "load_producers", load_producers)
 
 
 def store_duplicates() -> None:
     """A batch that is sent again is taken for a new one."""
     from barnabas.log.producer_state import ProducerState
 
-    ProducerState.check = lambda self, *_args, **_options: None
+    patch(ProducerState, "check", lambda self, *_args, **_options: None)
 
 
 def keep_the_torn_tail() -> None:
     """After a crash the log is taken as it is."""
     from barnabas.log import recovery
 
-    recovery._recover = lambda *_args: False
+    patch(recovery, "_recover", lambda *_args: False)
 
 
 def obey_a_stale_controller() -> None:
@@ -136,17 +140,17 @@ def obey_a_stale_controller() -> None:
         self.controller_epoch = epoch
         return True
 
-    ReplicaManager.accept_controller_epoch = accept
+    patch(ReplicaManager, "accept_controller_epoch", accept)
 
 
 def forget_commits() -> None:
     """Groups are not read from their partition after a restart."""
     from barnabas.broker.groups.loading import Loader
 
-    Loader._add_batch = lambda self, *_args: None
+    patch(Loader, "_add_batch", lambda self, *_args: None)
 
 
-MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
+SINGLE_REPLICA_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     skip_the_fsync: ("power",),
     answer_before_the_log: ("power", "kill"),
     retry_a_failed_fsync: ("failed sync",),
@@ -162,18 +166,22 @@ MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
 }
 
 
-def plan_for(faults: tuple[str, ...]) -> Plan:
+MUTANTS = SINGLE_REPLICA_MUTANTS | REPLICATION_MUTANTS
+
+
+def plan_for(mutant: Callable[[], None]) -> Plan:
     """A small cluster under the faults that can show the defect."""
+    replicated = mutant in REPLICATION_MUTANTS
     return Plan(
-        brokers=2,
+        brokers=3 if replicated else 2,
         topics={"topic0": TopicPlan(2)},
-        producers=(ProducerKind(),),
-        users=2,
+        producers=(ProducerKind(), ProducerKind(1, is_idempotent=False)) if replicated else (ProducerKind(),),
+        users=0 if replicated else 2,
         members=1,
         duration_s=25.0,
-        faults=faults,
+        faults=MUTANTS[mutant],
         mean_fault_gap_s=1.5,
-        replication=1,
+        replication=3 if replicated else 1,
         mean_produce_pause_s=0.06,
     )
 
@@ -182,25 +190,29 @@ def caught_by(mutant: Callable[[], None]) -> tuple[int, str] | None:
     """The first seed that notices the mutant, and what it says; None if none does. Patches this process for good."""
     mutant()
     for seed in SEEDS:
-        result = run_seed(seed, plan=plan_for(MUTANTS[mutant]))
+        result = run_seed(seed, plan=plan_for(mutant))
         if result.violations:
             return seed, result.violations[0].splitlines()[0]
     return None
 
 
-def main() -> int:
-    """Run all; the exit status is 1 if one survives."""
+def main(names: list[str]) -> int:
+    """Run all, or those named; the exit status is 1 if one survives."""
+    chosen = [mutant for mutant in MUTANTS if not names or mutant.__name__ in names]
     survivors = 0
-    for mutant in MUTANTS:
+    for mutant in chosen:
         began = time.monotonic()
-        with get_context("fork").Pool(1) as pool:
-            found = pool.apply(caught_by, (mutant,))
+        try:
+            with get_context("fork").Pool(1) as pool:
+                found = pool.apply(caught_by, (mutant,))
+            verdict = "SURVIVES" if found is None else f"caught by seed {found[0]}: {found[1]}"
+        except MutantOutdatedError as error:
+            found, verdict = None, f"OUTDATED: {error}"
         survivors += found is None
-        verdict = "SURVIVES" if found is None else f"caught by seed {found[0]}: {found[1]}"
         print(f"{mutant.__name__} ({time.monotonic() - began:.1f} s): {verdict}", flush=True)
-    print(f"{len(MUTANTS) - survivors} of {len(MUTANTS)} mutants caught")
-    return 1 if survivors else 0
+    print(f"{len(chosen) - survivors} of {len(chosen)} mutants caught")
+    return 1 if survivors or not chosen else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -10,9 +10,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from barnabas.broker.channels import ChannelError
+from barnabas.broker.replication.partition import Partition
 from barnabas.testing.simulation.disk import DiskFault
 from barnabas.testing.simulation.simulation import COORDINATION, Machine, broker_name
 from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
 
 if TYPE_CHECKING:
@@ -304,6 +310,60 @@ def _zombie_controller(scenario: "Scenario") -> bool:
     return True
 
 
+def _stale_orders(scenario: "Scenario") -> bool:
+    """Orders of the controller come late: for an earlier leader epoch, or an earlier life of the broker."""
+    zombie = scenario.zombie
+    if zombie is None:
+        return False
+
+    async def speak(broker: int) -> None:
+        machine = scenario.simulation.machine(broker_name(broker))
+        if not machine.is_serving:
+            return
+        life, node = machine.lives, machine.server.node
+        late = [partition for partition in node.replicas if partition.leader_epoch > 0]
+        for is_early_life in (True, False):
+            request = LeaderAndIsrRequest(
+                controller_id=node.metadata.controller_id,
+                controller_epoch=max(node.replicas.controller_epoch, 1),
+                broker_epoch=node.broker_epoch - is_early_life,
+                topic_states=[_earlier_role(partition, broker) for partition in late],
+            )
+            try:
+                response = await zombie.channels.send(broker, request)
+            except ChannelError:
+                return
+            obeyed = [
+                entry.partition_index
+                for topic in response.topics
+                for entry in topic.partition_errors
+                if not entry.error_code
+            ]
+            if machine.lives == life and (obeyed or (is_early_life and not response.error_code)):
+                what = "its earlier life" if is_early_life else "earlier leader epochs"
+                scenario.history.violation(f"broker {broker} obeyed LeaderAndIsr meant for {what}")
+
+    for broker in zombie.brokers:
+        zombie.spawn(speak(broker))
+    return True
+
+
+def _earlier_role(partition: Partition, broker: int) -> LeaderAndIsrTopicState:
+    """What the controller might have said about a partition one leader epoch ago."""
+    state = LeaderAndIsrPartitionState(
+        partition_index=partition.name.partition,
+        controller_epoch=1,
+        leader=broker,
+        leader_epoch=partition.leader_epoch - 1,
+        isr=list(partition.replicas),
+        partition_epoch=max(partition.partition_epoch - 1, 0),
+        replicas=list(partition.replicas),
+    )
+    return LeaderAndIsrTopicState(
+        topic_name=partition.name.topic, topic_id=partition.topic_id, partition_states=[state]
+    )
+
+
 FAULTS: dict[str, Callable[["Scenario"], bool]] = {
     "kill": _kill,
     "power": _power,
@@ -322,4 +382,5 @@ FAULTS: dict[str, Callable[["Scenario"], bool]] = {
     "clock jump": _clock_jump,
     "restart": _stop_and_start,
     "zombie controller": _zombie_controller,
+    "stale orders": _stale_orders,
 }

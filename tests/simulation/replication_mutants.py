@@ -1,0 +1,172 @@
+"""Defects of replication, each of which the simulation must notice; `mutants` runs them.
+
+The docstring says what is wrong; the faults beside it (in `REPLICATION_MUTANTS`) are those that can show it.
+"""
+
+from collections.abc import Callable
+
+from mutation import patch, rewrite
+
+
+def acknowledge_before_the_isr_has_it() -> None:
+    """acks=all is answered when the leader alone has the record."""
+    from barnabas.broker.replication.manager import ReplicaManager
+
+    rewrite(ReplicaManager, "commit_error", "log.high_watermark <= last_offset or ", "")
+
+
+def acknowledge_what_a_lost_leadership_left() -> None:
+    """Who waits for the commit hears of success when another broker became leader."""
+    from barnabas.broker.replication.manager import ReplicaManager
+
+    old = "if type(role) is not Leader:\n        return ErrorCode.NOT_LEADER_OR_FOLLOWER"
+    rewrite(ReplicaManager, "commit_error", old, old.replace("NOT_LEADER_OR_FOLLOWER", "NONE"))
+
+
+def advance_the_watermark_early() -> None:
+    """The high watermark is the leader's own end."""
+    from barnabas.broker.replication.partition import Leader
+
+    patch(Leader, "committable_offset", lambda self, log_end_offset, *_: log_end_offset)
+
+
+def take_what_is_sent_for_received() -> None:
+    """A follower counts as having what the answer to its fetch will bring."""
+    from barnabas.broker.replication.partition import FollowerProgress
+
+    rewrite(FollowerProgress, "fetched", "self.log_end_offset = offset", "self.log_end_offset = leader_end_offset")
+
+
+def forget_the_set_asked_for() -> None:
+    """While an in-sync set is asked for, only its members are waited for: the znode still has the old ones."""
+    from barnabas.broker.replication.partition import Leader
+
+    rewrite(
+        Leader, "maximal_isr", "return self.isr | self.pending_isr if self.pending_isr else self.isr",
+        "return self.pending_isr or self.isr",
+    )  # fmt: skip
+
+
+def drop_from_the_isr_without_the_znode() -> None:
+    """A follower that lags leaves the set in the leader's memory alone."""
+    from barnabas.broker.replication.manager import ReplicaManager
+
+    rewrite(
+        ReplicaManager, "shrink_isrs", "self.isr_changes.ask(partition, role.isr - lagging)",
+        "role.isr -= lagging; self._advance(partition, now_ms)",
+    )  # fmt: skip
+
+
+def join_the_isr_without_catching_up() -> None:
+    """Any follower that fetches is asked into the set, and is not waited for."""
+    from barnabas.broker.replication.partition import Leader
+
+    rewrite(Leader, "can_join", "return end >= high_watermark and end >= self.epoch_start_offset", "return True")
+
+
+def truncate_to_the_watermark() -> None:
+    """A follower of a new leader goes back to its own high watermark, as before KIP-101."""
+    from barnabas.broker.replication.fetcher import Fetcher
+
+    rewrite(
+        Fetcher, "follow", "if log.latest_epoch < 0 and log.log_end_offset > log.high_watermark:",
+        "if log.log_end_offset > log.high_watermark:",
+    )  # fmt: skip
+
+
+def append_without_truncation() -> None:
+    """The leader does not say where a follower's log left its own, and the follower goes on behind it."""
+    from barnabas.broker.replication import manager
+
+    patch(manager, "_divergence", lambda *_: None)
+
+
+def keep_the_epochs_of_cut_records() -> None:
+    """After a truncation the leader epochs of what was cut stay known, and lead the next comparison astray."""
+    from barnabas.log.leader_epochs import LeaderEpochs
+
+    patch(LeaderEpochs, "truncate_from_end", lambda *_: False)
+
+
+def ignore_the_leader_epoch_of_a_fetch() -> None:
+    """Requests of followers and clients of another epoch are served."""
+    from barnabas.broker.replication.partition import Partition
+
+    patch(Partition, "check_leader_epoch", lambda *_: None)
+
+
+def ignore_the_leader_epoch_of_leader_and_isr() -> None:
+    """A role of an earlier leader epoch is taken all the same."""
+    from barnabas.broker.replication.manager import ReplicaManager
+    from barnabas.broker.replication.partition import Partition
+
+    rewrite(
+        ReplicaManager, "_check_change", "if change.leader_epoch > partition.leader_epoch:\n        return None",
+        "return None",
+    )  # fmt: skip
+    for name in ("lead", "follow"):
+        rewrite(Partition, name, "if change.partition_epoch < self.partition_epoch:", "if False:")
+
+
+def forget_to_fence_by_the_broker_epoch() -> None:
+    """What was meant for an earlier life of a broker counts."""
+    from barnabas.broker.node import Node
+
+    rewrite(Node, "check_controller", "broker_epoch != -1 and broker_epoch < self.broker_epoch", "False")
+
+
+def forget_to_fence_the_controller() -> None:
+    """The controller's writes are not conditional on its epoch."""
+    from barnabas.broker.controller.znode_access import ZnodeAccess
+
+    rewrite(ZnodeAccess, "write", "check(CONTROLLER_EPOCH, epoch_version)", "check(CONTROLLER_EPOCH, -1)")
+
+
+def elect_from_outside_the_isr() -> None:
+    """Any live replica may lead."""
+    from barnabas.broker.controller import elections
+
+    rewrite(
+        elections, "elect_offline",
+        "if replica in live and replica in state.isr:\n            return state.with_leader(replica, "
+        "[member for member in state.isr if member in live])",
+        "if replica in live and replica != state.leader:\n            return state.with_leader(replica, "
+        "[member for member in {replica, *state.isr} if member in live])",
+    )  # fmt: skip
+
+
+def keep_the_leader_epoch_at_an_election() -> None:
+    """A new leader goes on in the epoch of the last one."""
+    from barnabas.broker.znodes import LeaderAndIsr
+
+    rewrite(LeaderAndIsr, "with_leader", "leader_epoch=self.leader_epoch + 1", "leader_epoch=self.leader_epoch")
+
+
+def take_every_epoch_for_the_last() -> None:
+    """Asked where an epoch ended, a leader says: at the end of the log."""
+    from barnabas.log.leader_epochs import EpochEndOffset, LeaderEpochs
+
+    patch(LeaderEpochs, "end_offset_for", lambda self, epoch, log_end_offset: EpochEndOffset(epoch, log_end_offset))
+
+
+_LEADERS_FAIL = ("leader", "kill", "partition")
+
+REPLICATION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
+    acknowledge_before_the_isr_has_it: _LEADERS_FAIL,
+    acknowledge_what_a_lost_leadership_left: _LEADERS_FAIL,
+    advance_the_watermark_early: (),
+    take_what_is_sent_for_received: _LEADERS_FAIL,
+    forget_the_set_asked_for: ("partition", "split", "controller"),
+    drop_from_the_isr_without_the_znode: ("pause", "partition"),
+    join_the_isr_without_catching_up: ("kill", "split"),
+    truncate_to_the_watermark: ("roll", "leader", "kill"),
+    append_without_truncation: ("leader", "partition", "split"),
+    keep_the_epochs_of_cut_records: ("leader", "partition", "split"),
+    ignore_the_leader_epoch_of_a_fetch: ("stale orders", "leader", "partition"),
+    ignore_the_leader_epoch_of_leader_and_isr: ("stale orders", "leader"),
+    forget_to_fence_by_the_broker_epoch: ("stale orders", "kill"),
+    forget_to_fence_the_controller: ("controller",),
+    elect_from_outside_the_isr: ("split", "partition", "leader"),
+    keep_the_leader_epoch_at_an_election: ("leader",),
+    take_every_epoch_for_the_last: ("leader", "partition", "split"),
+}
