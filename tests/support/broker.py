@@ -26,6 +26,7 @@ from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.frames import decode_response_header, encode_request
 
 DATA_PATH_APIS = (
+    "alter_replica_log_dirs",
     "api_versions",
     "delete_records",
     "describe_log_dirs",
@@ -151,22 +152,31 @@ class Wire:
 
 
 class DataPath:
-    """A node of one broker (id 0) with real log dirs."""
+    """A node of one broker (id 0) with real log dirs; ``parts`` go to its `ReplicaManager`."""
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: dict[str, str] | None = None,
+        *,
+        more_dirs: Sequence[Path] = (),
+        seed: int = 7,
+        **parts: Any,
+    ) -> None:
         node = self.node = Node()
         node.broker_id = 0
         node.settings = broker_settings.DEFINITIONS.parse({"zookeeper.connect": "nowhere:1", **(settings or {})})
         self.clock = ManualClock()
         node.clock = self.clock
-        node.rng = Random(7)
+        node.rng = Random(seed)
         node.files = OsFiles()
         self.timers = ManualTimers(self.clock)
         node.call_later = self.timers
         node.parked = Parked(self.timers)
         node.metadata = MetadataCache("cluster")
         self.configs: dict[str, LogConfig] = {}
-        node.log_dirs = LogDirs(node.files, [str(directory)], LogConfig(), broker_id=0, cluster_id="cluster")
+        paths = [str(path) for path in (directory, *more_dirs)]
+        node.log_dirs = LogDirs(node.files, paths, LogConfig(), broker_id=0, cluster_id="cluster", rng=node.rng)
         node.log_dirs.load(self.clock.wall_ms(), self.configs)
         node.replicas = ReplicaManager(
             0,
@@ -175,6 +185,7 @@ class DataPath:
             log_config=lambda topic: self.configs.get(topic, LogConfig()),
             is_known=lambda name: node.metadata.partition(name) is not None,
             lag_time_max_ms=30_000,
+            **parts,
         )
         node.fetch_sessions = FetchSessions(10, node.rng, node.parked)
         node.producer_ids = ProducerIds(node)

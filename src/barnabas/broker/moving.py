@@ -178,7 +178,7 @@ class LogDirMoves:
             self._end(move)
             return
         now_ms = self._node.clock.wall_ms()
-        _follow(move, now_ms)
+        _follow(move)
         left = log.log_end_offset - future.log_end_offset
         if left:
             piece = log.read(future.log_end_offset, move.slice_bytes, upper_bound=log.log_end_offset)
@@ -324,20 +324,19 @@ def _append(future: PartitionLog, records: bytes, start_offset: int, now_ms: int
         future.raise_start(start_offset)
 
 
-def _follow(move: _Move, now_ms: int) -> None:
+def _follow(move: _Move) -> None:
     """Bring the future log's bounds in line with the current log's."""
     log, future = move.log, move.future
     if move.cuts != log.cuts:
         _reconcile(log, future)
         move.cuts = log.cuts
     future.config = log.config
-    if future.log_end_offset < log.log_start_offset:
+    is_apart = not log.log_start_offset <= future.log_end_offset <= log.log_end_offset
+    # A start after a crash may have brought deleted records back that were never copied.
+    if is_apart or future.log_start_offset > log.log_start_offset:
         future.truncate_fully_and_start_at(log.log_start_offset)
     future.update_high_watermark(log.high_watermark)
-    if future.log_start_offset < log.log_start_offset:
-        future.raise_start(log.log_start_offset)
-        future.apply_retention(now_ms)
-        future.purge_deleted(now_ms + future.config.file_delete_delay_ms)
+    future.raise_start(log.log_start_offset)
 
 
 def _reconcile(log: PartitionLog, future: PartitionLog) -> None:

@@ -1,0 +1,404 @@
+"""Replicas that move between log dirs: nothing lost or doubled, whatever happens meanwhile; errors as Apache's."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from barnabas.base.files import OsFiles
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.moving import LogDirMoves
+from barnabas.broker.syncing import Syncs
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.batch import read_headers
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from barnabas.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
+from support.broker import DataPath, batch
+
+T0 = TopicPartition("t", 0)
+Done = Callable[[BaseException | None], None]
+
+
+class Threads:
+    """Work beside the loop that runs when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[Callable[[], None], Done]] = []
+        self.ended: list[tuple[Done, BaseException | None]] = []
+
+    def __call__(self, work: Callable[[], None], done: Done) -> None:
+        self.begun.append((work, done))
+
+    def work(self) -> None:
+        """The thread does its part; the loop has not heard of it yet."""
+        work, done = self.begun.pop(0)
+        try:
+            work()
+        except Exception as error:
+            self.ended.append((done, error))
+        else:
+            self.ended.append((done, None))
+
+    def tell(self) -> None:
+        done, error = self.ended.pop(0)
+        done(error)
+
+
+class Mover:
+    """A broker with two log dirs."""
+
+    def __init__(self, directory: Path, **texts: str) -> None:
+        self.dirs = [directory / "a", directory / "b"]
+        self.texts = texts
+        self.starts = 0
+        self.start()
+
+    def start(self) -> None:
+        self.threads = Threads()
+        self.starts += 1
+        self.broker = DataPath(self.dirs[0], more_dirs=self.dirs[1:], seed=self.starts)
+        node = self.broker.node
+        self.broker.configs["t"] = LogConfig(self.texts)
+        for log in (node.log_dirs.get(T0), node.log_dirs.future(T0)):
+            if log is not None:
+                log.config = self.broker.configs["t"]
+        syncs = Syncs(self.broker.clock, self.threads, lambda log: node.replicas.synced(log, 0))
+        node.moves = LogDirMoves(node, self.threads, syncs)
+
+    @property
+    def node(self) -> Any:
+        return self.broker.node
+
+    @property
+    def log(self) -> Any:
+        return self.node.replicas.partition(T0).log
+
+    @property
+    def future(self) -> Any:
+        return self.node.log_dirs.future(T0)
+
+    def other_dir(self) -> str:
+        return next(str(path) for path in self.dirs if str(path) != self.node.log_dirs.dir_of(self.log))
+
+    def move(self, path: str, *names: TopicPartition) -> list[int]:
+        topics = [AlterReplicaLogDirTopic(name=name.topic, partitions=[name.partition]) for name in names or (T0,)]
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+        response = self.broker.connect().ask(request, 2)
+        return [item.error_code for topic in response.results for item in topic.partitions]
+
+    def append(self, *values: bytes, size: int = 0) -> None:
+        self.node.replicas.append(T0, batch(*values, bytes(size)), acks=1, now_ms=self.broker.clock.wall_ms())
+
+    def settle(self) -> None:
+        """Let everything run that is planned."""
+        for _ in range(1000):
+            if self.threads.begun:
+                self.threads.work()
+            elif self.threads.ended:
+                self.threads.tell()
+            elif any(timer.callback for timer in self.broker.timers.pending):
+                self.broker.timers.advance(1000)
+            else:
+                return
+        raise AssertionError("the move does not end")
+
+    def described(self) -> dict[tuple[str, bool], int]:
+        """Offset lag by (dir's name, is future)."""
+        response = self.broker.connect().ask(DescribeLogDirsRequest(topics=None), 4)
+        return {
+            (Path(result.log_dir).name, item.is_future_key): item.offset_lag
+            for result in response.results
+            for topic in result.topics
+            for item in topic.partitions
+        }
+
+
+def contents(log: Any) -> list[tuple[int, int, int]]:
+    """(base offset, last offset, leader epoch) and so the order of all batches from the start offset on."""
+    found, offset = [], log.log_start_offset
+    while offset < log.log_end_offset:
+        piece = log.read(offset, 1 << 20, upper_bound=log.log_end_offset)
+        data = piece.records if isinstance(piece.records, bytes) else piece.records.read()
+        if not data:
+            break
+        for at, header in read_headers(memoryview(data)):
+            checksum = hash(bytes(data[at + 61 : at + header.size_bytes]))
+            found.append((header.base_offset, header.last_offset, header.leader_epoch, checksum))
+            offset = header.last_offset + 1
+    return found
+
+
+def test_a_replica_moves_while_records_come(tmp_path: Path) -> None:
+    """The copy catches up, takes over with the same records and bounds, and the old folder waits for its removal."""
+    mover = Mover(tmp_path)
+    mover.broker.lead("t")
+    for _ in range(6):
+        mover.append(b"x", size=300_000)
+    source, target = mover.node.log_dirs.dir_of(mover.log), mover.other_dir()
+    assert mover.move(target) == [ErrorCode.NONE]
+    assert mover.described() == {(Path(source).name, False): 0, (Path(target).name, True): 12}
+    mover.broker.timers.advance(0)
+    mover.threads.work()
+    mover.append(b"while", b"copying")
+    mover.threads.tell()
+    before = contents(mover.log)
+    mover.settle()
+    assert mover.node.log_dirs.dir_of(mover.log) == target
+    assert contents(mover.log) == before
+    assert (mover.log.high_watermark, mover.log.log_end_offset) == (15, 15)
+    assert mover.described() == {(Path(target).name, False): 0}
+    assert [path.name.endswith("-delete") for path in Path(source).glob("t-0*")] == [True]
+    mover.append(b"after")
+    assert mover.log.high_watermark == 17
+
+
+def test_what_cannot_be_moved_is_answered_with_kafkas_errors(tmp_path: Path) -> None:
+    """And a replica that is to come is made in the dir that was asked for."""
+    mover = Mover(tmp_path)
+    mover.broker.lead("t")
+    assert mover.move("/nowhere") == [ErrorCode.LOG_DIR_NOT_FOUND]
+    assert mover.move(mover.other_dir() + "/") == [ErrorCode.LOG_DIR_NOT_FOUND]
+    assert mover.move(mover.other_dir(), TopicPartition("x", 0)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert mover.move(mover.other_dir(), TopicPartition("n" * 220, 0)) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    source = mover.node.log_dirs.dir_of(mover.log)
+    assert mover.move(source) == [ErrorCode.NONE]
+    assert mover.future is None
+    mover.node.replicas._is_known = lambda name: True
+    assert mover.move(source, TopicPartition("soon", 0)) == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    partition = mover.broker.lead("soon")
+    assert mover.node.log_dirs.dir_of(partition.log) == source
+
+
+def test_moving_back_cancels_and_the_copy_goes(tmp_path: Path) -> None:
+    """Even in the middle of a slice."""
+    mover = Mover(tmp_path)
+    mover.broker.lead("t")
+    for _ in range(3):
+        mover.append(b"x", size=300_000)
+    source = mover.node.log_dirs.dir_of(mover.log)
+    mover.move(mover.other_dir())
+    mover.broker.timers.advance(0)
+    assert mover.threads.begun
+    assert mover.move(source) == [ErrorCode.NONE]
+    mover.settle()
+    assert mover.future is None
+    assert mover.node.log_dirs.dir_of(mover.log) == source
+    assert T0 not in mover.node.moves
+    mover.append(b"goes on")
+
+
+def test_a_copy_follows_the_start_and_the_cuts_of_its_log(tmp_path: Path) -> None:
+    """DeleteRecords and truncations in the middle of a slice; what was read of cut records does not count."""
+    mover = Mover(tmp_path)
+    partition = mover.broker.lead("t")
+    for _ in range(4):
+        mover.append(b"x", size=200_000)
+    mover.move(mover.other_dir())
+    mover.broker.timers.advance(0)
+    mover.threads.work()
+    partition.log.high_watermark = 2
+    mover.node.log_dirs.truncate({T0: 2})
+    mover.broker.lead("t", epoch=1)
+    mover.append(b"other", b"records", size=200_000)
+    mover.node.replicas.delete_records(T0, 1)
+    mover.threads.tell()
+    expected = contents(mover.log)
+    mover.settle()
+    assert contents(mover.log) == expected
+    assert mover.log.log_start_offset == 1
+    assert mover.log.latest_epoch == 1
+
+
+def test_records_that_compaction_took_from_the_end_do_not_hold_a_move_up(tmp_path: Path) -> None:
+    """The log goes on at its end, with a segment that begins there."""
+    mover = Mover(tmp_path)
+    mover.broker.lead("t")
+    mover.append(b"x")
+    mover.log.skip_to(9, 0)
+    mover.log.update_high_watermark(9)
+    mover.move(mover.other_dir())
+    mover.settle()
+    assert mover.log.directory.endswith(mover.other_dir()) is False
+    assert mover.log.log_end_offset == 9
+    mover.append(b"next")
+    assert contents(mover.log)[-1][0] == 9
+
+
+def test_the_limit_of_bytes_a_second_makes_a_move_take_its_time(tmp_path: Path) -> None:
+    """1 MB at 100 kB/s is ten seconds."""
+    mover = Mover(tmp_path)
+    mover.node.settings = mover.node.settings.replace({"replica.alter.log.dirs.io.max.bytes.per.second": "100000"})
+    mover.broker.lead("t")
+    for _ in range(10):
+        mover.append(b"x", size=100_000)
+    mover.move(mover.other_dir())
+    start = mover.broker.clock.monotonic_ms()
+    mover.settle()
+    assert 9_000 <= mover.broker.clock.monotonic_ms() - start <= 30_000
+
+
+def test_a_copy_whose_disk_fails_costs_its_dir_alone(tmp_path: Path) -> None:
+    """The replica stays where it was, and serves on."""
+    mover = Mover(tmp_path)
+    mover.broker.lead("t")
+    mover.append(b"x", size=300_000)
+    target = mover.other_dir()
+    mover.move(target)
+    path = mover.future.segments[-1].path
+    mover.future.handles._open[path] = OsFiles().open(path, read_only=True)  # every write fails
+    mover.broker.timers.advance(0)
+    mover.settle()
+    assert list(mover.node.log_dirs.offline) == [target]
+    mover.append(b"serves on")
+    assert mover.move(target) == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_a_start_completes_what_a_crash_interrupted_between_the_two_renames(tmp_path: Path) -> None:
+    """The old folder is renamed first: the copy is the replica then."""
+    mover = Mover(tmp_path)
+    mover.broker.lead("t")
+    mover.append(b"x")
+    target = mover.other_dir()
+    mover.move(target)
+    rename = mover.node.log_dirs._rename_future
+    mover.node.log_dirs._rename_future = _crash
+    with pytest.raises(KeyboardInterrupt):
+        mover.settle()
+    assert rename is not None
+    mover.node.log_dirs.close(clean=False)
+    mover.start()
+    mover.broker.lead("t", epoch=1)
+    assert mover.node.log_dirs.dir_of(mover.log) == target
+    assert mover.log.log_end_offset == 2
+
+
+def _crash(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_move_goes_on_after_a_restart(tmp_path: Path, clean: bool) -> None:
+    """From where it was, as soon as the controller names the partition's leader."""
+    mover = Mover(tmp_path)
+    mover.broker.lead("t")
+    for _ in range(4):
+        mover.append(b"x", size=200_000)
+    target, before = mover.other_dir(), contents(mover.log)
+    mover.move(target)
+    mover.broker.timers.advance(0)
+    mover.threads.work()
+    copied = mover.future.log_end_offset
+    assert 0 < copied < 8
+    mover.node.moves.stop()
+    mover.node.log_dirs.close(clean=clean)
+    mover.start()
+    assert mover.future.log_end_offset == copied
+    mover.broker.lead("t", epoch=1)
+    mover.settle()
+    assert mover.node.log_dirs.dir_of(mover.log) == target
+    assert contents(mover.log) == before
+
+
+class Moving(RuleBasedStateMachine):
+    """Anything may happen to the current log between a slice's beginning and its end, and between slices."""
+
+    @initialize(sync=st.booleans(), segment_bytes=st.sampled_from([3000, 100_000]))
+    def begin(self, sync: bool, segment_bytes: int) -> None:
+        import tempfile
+
+        self.folder = tempfile.TemporaryDirectory()
+        texts = {"segment.bytes": str(segment_bytes), "flush.before.ack": str(sync).lower()}
+        self.mover = Mover(Path(self.folder.name), **texts)
+        self.epoch = 0
+        self.mover.broker.lead("t")
+        self.expected: list[Any] = []
+        self.number = 0
+
+    @rule(count=st.integers(1, 5), size=st.integers(0, 1000))
+    def append(self, count: int, size: int) -> None:
+        for _ in range(count):
+            self.number += 1
+            self.mover.append(b"%d" % self.number, size=size)
+        self.expected = contents(self.mover.log)
+
+    @rule(share=st.floats(0, 1))
+    def truncate(self, share: float) -> None:
+        log = self.mover.log
+        offset = log.log_start_offset + int((log.log_end_offset - log.log_start_offset) * share)
+        log.high_watermark = min(log.high_watermark, max(offset, log.log_start_offset))
+        self.mover.node.log_dirs.truncate({T0: offset})
+        self.epoch += 1
+        self.mover.broker.lead("t", epoch=self.epoch)
+        self.expected = contents(self.mover.log)
+
+    @rule(share=st.floats(0, 1))
+    def delete_records(self, share: float) -> None:
+        log = self.mover.log
+        offset = log.log_start_offset + int((log.high_watermark - log.log_start_offset) * share)
+        self.mover.node.replicas.delete_records(T0, offset)
+        log.apply_retention(self.mover.broker.clock.wall_ms())
+        self.expected = contents(self.mover.log)
+
+    @rule()
+    def move_or_cancel(self) -> None:
+        for path in self.mover.dirs:
+            assert self.mover.move(str(path)) == [ErrorCode.NONE]
+
+    @rule()
+    def move(self) -> None:
+        assert self.mover.move(self.mover.other_dir()) == [ErrorCode.NONE]
+
+    @rule(by_ms=st.sampled_from([0, 10, 2000]))
+    def time_passes(self, by_ms: int) -> None:
+        self.mover.broker.timers.advance(by_ms)
+
+    @precondition(lambda self: self.mover.threads.begun)
+    @rule()
+    def a_thread_works(self) -> None:
+        self.mover.threads.work()
+
+    @precondition(lambda self: self.mover.threads.ended)
+    @rule()
+    def the_loop_hears_of_it(self) -> None:
+        self.mover.threads.tell()
+
+    @rule(clean=st.booleans())
+    def restart(self, clean: bool) -> None:
+        self.mover.node.moves.stop()
+        while self.mover.threads.begun:
+            self.mover.threads.work()
+        while self.mover.threads.ended:
+            self.mover.threads.tell()
+        self.mover.node.log_dirs.close(clean=clean)
+        self.mover.start()
+        self.epoch += 1
+        self.mover.broker.lead("t", epoch=self.epoch)
+        self.mover.log.update_high_watermark(self.mover.log.log_end_offset)
+        self.expected = contents(self.mover.log)
+
+    @invariant()
+    def the_log_is_what_it_was(self) -> None:
+        if hasattr(self, "mover"):
+            assert contents(self.mover.log) == self.expected
+            assert not self.mover.node.log_dirs.offline
+
+    def teardown(self) -> None:
+        if hasattr(self, "mover"):
+            self.mover.settle()
+            assert contents(self.mover.log) == self.expected
+            assert self.mover.future is None
+            self.mover.node.log_dirs.close(clean=False)
+            self.folder.cleanup()
+
+
+TestMoving = Moving.TestCase
+TestMoving.settings = hypothesis_settings(max_examples=15, stateful_step_count=25, deadline=None)
