@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import read_records
+from barnabas.wire.kafka.batch import Record, build_batch, read_records
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.kafka.messages.delete_records import (
@@ -144,6 +144,23 @@ def test_what_cannot_be_appended_is_told_for_its_partition(broker: DataPath) -> 
         answer = produce(wire, records, **options)
         assert (ErrorCode(answer.error_code), answer.base_offset) == (code, -1)
     assert partition.log.log_end_offset == 0
+
+
+def test_refused_records_are_named_by_their_index(broker: DataPath) -> None:
+    """From version 8 on a producer hears which records of its batch were wrong; those without a key, those of tomorrow."""
+    log = broker.lead("t").log
+    log.config = LogConfig({"cleanup.policy": "compact", "message.timestamp.after.max.ms": "1000"})
+    records = [Record(n, START_MS, None if n in (1, 3) else b"k", b"v") for n in range(5)]
+    wire = broker.connect()
+    answer = produce(wire, build_batch(records))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in answer.record_errors] == [1, 3]
+    assert all("without key" in error.batch_index_error_message for error in answer.record_errors)
+    answer = produce(wire, build_batch([Record(0, START_MS, b"k", b""), Record(1, START_MS + 90_000_000, b"k", b"")]))
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in answer.record_errors] == [1]
+    assert produce(wire, build_batch(records), version=7).record_errors == []
+    assert log.log_end_offset == 0
 
 
 def test_an_idempotent_batch_is_appended_once_and_gaps_are_refused(broker: DataPath) -> None:

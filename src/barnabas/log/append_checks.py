@@ -94,7 +94,8 @@ def _check_header(fields: HeaderFields, config: LogConfig, origin: int, now_ms: 
     if config.log_append_time:
         if attributes & LOG_APPEND_TIME:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "Producers must not set the timestamp type LogAppendTime")
-    elif max_timestamp - now_ms > config.timestamp_after_max_ms:
+    elif origin != Origin.CLIENT and max_timestamp - now_ms > config.timestamp_after_max_ms:
+        # Of a client's batch the records are looked at first, so that it hears which of them it was.
         raise timestamp_error(max_timestamp, config, now_ms)
 
 

@@ -76,7 +76,7 @@ class Appends(LogState):
             self.check_online()
         config = self.config
         fields = check_batch(records, config, origin, now_ms)
-        if must_look_inside(fields[5], config, origin):
+        if must_look_inside(fields, config, origin, now_ms):
             records = convert_batch(records, fields, config, now_ms)
             fields = check_batch(records, config, Origin.COORDINATOR, now_ms)
         _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = fields

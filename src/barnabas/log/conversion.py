@@ -9,28 +9,43 @@ from barnabas.wire.kafka.batch import COMPRESSION_MASK, BatchHeader, Record, bui
 from barnabas.wire.kafka.compression import CompressionType
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["convert_batch", "must_look_inside"]
+__all__ = ["RejectedRecordsError", "convert_batch", "must_look_inside"]
 
 _NO_LIMIT = (1 << 63) - 1
 
 
-def must_look_inside(attributes: int, config: LogConfig, origin: int) -> bool:
+class RejectedRecordsError(KafkaError):
+    """A batch of which some records must not be written; none of it was (KIP-467).
+
+    ``record_errors`` has, for each of them, its index in the batch and what is wrong with it.
+    """
+
+    def __init__(self, found: list[tuple[int, KafkaError]]) -> None:
+        codes = {error.code for _, error in found}
+        code = ErrorCode.INVALID_TIMESTAMP if ErrorCode.INVALID_TIMESTAMP in codes else ErrorCode.INVALID_RECORD
+        self.record_errors = [(index, error.message) for index, error in found]
+        index, message = self.record_errors[0]
+        super().__init__(code, f"{len(found)} records of the batch are refused, the first at index {index}: {message}")
+
+
+def must_look_inside(fields: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> bool:
     """Whether a batch's header is not enough to take it. The broker's own batches are taken as they are."""
     if origin != Origin.CLIENT:
         return False
     codec = config.codec
     return (
-        (codec is not None and codec != attributes & COMPRESSION_MASK)
+        (codec is not None and codec != fields[5] & COMPRESSION_MASK)
         or config.cleanup_compact
         or config.timestamp_before_max_ms != _NO_LIMIT
+        or (fields[8] - now_ms > config.timestamp_after_max_ms and not config.log_append_time)
     )
 
 
 def convert_batch(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
     """Check every record of a batch; returns it, or its records in a new batch with the topic's codec.
 
-    Raises `KafkaError`: CORRUPT_MESSAGE, INVALID_RECORD (no key on a compacted topic), INVALID_TIMESTAMP,
-    MESSAGE_TOO_LARGE for what grew past max.message.bytes.
+    Raises `RejectedRecordsError` with INVALID_RECORD (no key on a compacted topic) or INVALID_TIMESTAMP; `KafkaError`
+    with CORRUPT_MESSAGE, and MESSAGE_TOO_LARGE for what grew past max.message.bytes.
     """
     header = BatchHeader._make(fields)
     limit_bytes = unpacked_limit_bytes(config)
@@ -39,8 +54,10 @@ def convert_batch(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms
         records = list(read_records(batch, limit_bytes=limit_bytes))
     except CorruptDataError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    for record in records:
-        _check_record(record, config, now_ms)
+    found = ((n, _record_error(record, config, now_ms)) for n, record in enumerate(records))
+    errors = [(n, error) for n, error in found if error is not None]
+    if errors:
+        raise RejectedRecordsError(errors)
     if config.codec is None or config.codec == header.compression:
         return batch
     converted = build_batch(
@@ -62,12 +79,13 @@ def convert_batch(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms
     return converted
 
 
-def _check_record(record: Record, config: LogConfig, now_ms: int) -> None:
+def _record_error(record: Record, config: LogConfig, now_ms: int) -> KafkaError | None:
     if config.cleanup_compact and record.key is None:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "Compacted topic cannot accept message without key")
+        return KafkaError(ErrorCode.INVALID_RECORD, "Compacted topic cannot accept message without key")
     if (
         not config.log_append_time
         and record.timestamp >= 0
         and not -config.timestamp_after_max_ms <= now_ms - record.timestamp <= config.timestamp_before_max_ms
     ):
-        raise timestamp_error(record.timestamp, config, now_ms)
+        return timestamp_error(record.timestamp, config, now_ms)
+    return None

@@ -15,9 +15,11 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.leaders import LeaderHints
 from barnabas.broker.node import Node, Request
+from barnabas.log.conversion import RejectedRecordsError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
@@ -139,6 +141,11 @@ def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
     answer.base_offset = -1
     answer.log_append_time_ms = -1
     answer.log_start_offset = -1
+    if isinstance(error, RejectedRecordsError):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in error.record_errors
+        ]
     # Apache's brokers send no text beside most codes; where we have one that says more than the code, clients show it.
     answer.error_message = None if error.message == error.code.message else error.message
 
