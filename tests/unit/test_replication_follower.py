@@ -8,67 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.base.files import OsFiles
-from barnabas.base.ids import ZERO_UUID, TopicPartition
+from barnabas.base.ids import TopicPartition
 from barnabas.broker.replication.fetch_session import FollowerSession
-from barnabas.broker.replication.fetcher import EARLIEST, LATEST, Fetcher, FetchLimits, Replicating
-from barnabas.broker.replication.partition import Partition, StateChange
+from barnabas.broker.replication.fetcher import Replicating
 from barnabas.broker.replication.truncation import Truncation, truncation_for
-from barnabas.log.log_dirs import LogDirs
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from support.broker import START_MS, DataPath, batch
+from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from support.broker import START_MS, batch
+from support.following import VERSION, Pair
 
 T0 = TopicPartition("t", 0)
-VERSION = 12
-LIMITS = FetchLimits(partition_bytes=1 << 20, response_bytes=10 << 20, min_bytes=1, wait_ms=0, backoff_ms=100)
-
-
-def change(epoch: int, leader: int = 0) -> StateChange:
-    return StateChange(leader, epoch, epoch, 1, (0, 1), (0, 1))
-
-
-class Pair:
-    """A leader (broker 0) behind its dispatch and a follower (broker 1) with a fetcher."""
-
-    def __init__(self, directory: Path) -> None:
-        self.leader = DataPath(directory / "leader")
-        self.wire = self.leader.connect()
-        self.log_dirs = LogDirs(OsFiles(), [str(directory / "follower")], LogConfig(), broker_id=1, cluster_id="c")
-        self.log_dirs.load(START_MS, {})
-        self.partitions: dict[TopicPartition, Partition] = {}
-        self.changed: list[TopicPartition] = []
-        self.fetcher = Fetcher(
-            1, LIMITS, lambda name, offset: self.log_dirs.truncate({name: offset}), self.changed.append
-        )
-        self.now_ms = 0
-
-    def lead(self, epoch: int, name: TopicPartition = T0) -> PartitionLog:
-        """The leader leads in an epoch."""
-        return self.leader.lead(name.topic, name.partition, epoch=epoch, replicas=(0, 1)).log
-
-    def follower_log(self, name: TopicPartition = T0) -> PartitionLog:
-        return self.log_dirs.get_or_create(name, ZERO_UUID, LogConfig(), START_MS)
-
-    def follow(self, epoch: int, name: TopicPartition = T0) -> None:
-        """The follower hears of it."""
-        partition = self.partitions.setdefault(name, Partition(name, 1, self.follower_log(name)))
-        partition.follow(change(epoch))
-        self.fetcher.follow(partition)
-
-    def turn(self) -> None:
-        """One fetch and its answer."""
-        response = self.wire.ask(self.fetcher.request(VERSION, -1, 0), VERSION)
-        self.fetcher.answered(response, VERSION, self.now_ms, START_MS)
-
-    def locate(self) -> None:
-        """The two questions after OFFSET_OUT_OF_RANGE."""
-        for timestamp in (EARLIEST, LATEST):
-            self.fetcher.offsets_answered(
-                timestamp, self.wire.ask(self.fetcher.offsets_request(timestamp), 7), self.now_ms
-            )
 
 
 @pytest.fixture
@@ -242,17 +196,62 @@ def test_the_truncation_point_follows_the_epochs_of_both(
     assert truncation_for(log, leader_epoch, end_offset) == expected
 
 
+def aligning(pair: Pair) -> None:
+    """A follower with epochs 0 and 2 behind a source that speaks Fetch 11 and leads in epoch 3."""
+    for log in (pair.lead(0), pair.follower_log()):
+        write(log, 0, b"a")
+    write(pair.follower_log(), 2, b"b")
+    pair.lead(3)
+    pair.follow(3)
+    pair.fetcher.speak(11)
+    assert pair.fetcher.state_of(T0) is Replicating.ALIGNING
+
+
+def test_an_old_source_is_asked_where_our_last_epoch_ended_before_any_fetch(pair: Pair) -> None:
+    """Fetch before version 12 cannot tell that the logs parted: what the source lacks goes first."""
+    aligning(pair)
+    assert not pair.fetcher.wants_fetch
+    request = pair.fetcher.epochs_request()
+    assert [(p.current_leader_epoch, p.leader_epoch) for p in request.topics[0].partitions] == [(3, 2)]
+    pair.fetcher.epochs_answered(pair.wire.ask(request, 4), 0)
+    assert pair.follower_log().log_end_offset == 1
+    pair.turn()
+    assert pair.fetcher.state_of(T0) is Replicating.FETCHING
+
+
+@pytest.mark.parametrize("topics", [[], [OffsetForLeaderTopicResult(topic="t", partitions=[])]])
+def test_a_source_that_leaves_a_partition_out_is_asked_again_after_a_pause(
+    pair: Pair, topics: list[OffsetForLeaderTopicResult]
+) -> None:
+    """Not at once: nobody would ever stop."""
+    aligning(pair)
+    pair.fetcher.epochs_answered(OffsetForLeaderEpochResponse(topics=topics), 0)
+    assert pair.fetcher.state_of(T0) is Replicating.DELAYED
+    pair.fetcher.wake(20)
+    pair.fetcher.speak(11)
+    assert pair.fetcher.state_of(T0) is Replicating.ALIGNING
+
+
 counts = st.lists(st.integers(1, 3), max_size=4)
 
 
 @settings(max_examples=60, deadline=None)
-@given(common=counts, ours=counts, theirs=counts, interleaving=st.lists(st.booleans(), min_size=8, max_size=8))
+@given(
+    common=counts,
+    ours=counts,
+    theirs=counts,
+    interleaving=st.lists(st.booleans(), min_size=8, max_size=8),
+    version=st.sampled_from((11, 12)),
+)
 def test_diverged_logs_become_equal_and_keep_what_they_shared(
-    common: Sequence[int], ours: Sequence[int], theirs: Sequence[int], interleaving: Sequence[bool]
+    common: Sequence[int], ours: Sequence[int], theirs: Sequence[int], interleaving: Sequence[bool], version: int
 ) -> None:
-    """However epochs fell on the two sides: the follower cuts what the leader lacks, and not one record more."""
+    """However epochs fell on the two sides: the follower cuts what the leader lacks, and not one record more.
+
+    A source of version 12 tells in its answers where the logs part; one of version 11 is asked before the first fetch.
+    """
     with tempfile.TemporaryDirectory() as directory:
-        pair = Pair(Path(directory))
+        pair = Pair(Path(directory), version=version)
         leader, follower = pair.lead(0), pair.follower_log()
         for epoch, count in enumerate(common):
             for log in (leader, follower):

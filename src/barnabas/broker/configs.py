@@ -119,6 +119,10 @@ class Configs:
         """The topic's own configuration, as far as it is known here."""
         return self._topics.get(topic, {})
 
+    def known_topics(self) -> list[str]:
+        """The topics whose configuration is known here."""
+        return list(self._topics)
+
     def log_config(self, topic: str) -> LogConfig:
         """A topic's configuration, for its log.
 

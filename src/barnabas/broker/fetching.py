@@ -29,6 +29,7 @@ _FIRST_BACKOFF_S = 0.02
 _LEAST_WAIT_MS = 5
 _INTERRUPT_EVERY_S = 0.05
 _LIST_OFFSETS_VERSION = 7
+_EPOCHS_VERSION = 4
 
 
 class ReplicaFetchers:
@@ -96,6 +97,7 @@ class ReplicaFetchers:
             self._limits,
             lambda name, offset: node.log_dirs.truncate({name: offset}),
             node.parked.changed,
+            node.replication_quotas.follower,
         )
 
     def _brokers_changed(self, *_: object) -> None:
@@ -209,6 +211,9 @@ class _SourceLoop:
         if version >= TOPIC_IDS_VERSION and not fetcher.has_topic_ids:
             version = TOPIC_IDS_VERSION - 1
         await self._sync()
+        fetcher.speak(version)
+        if fetcher.wants_epochs:
+            await self._align()
         if not fetcher.wants_fetch:
             return
         wait_ms = 1 << 30 if due_ms is None else max(due_ms, _LEAST_WAIT_MS)
@@ -233,6 +238,18 @@ class _SourceLoop:
                 waits.append(synced)
             for wait in waits:
                 await wait
+
+    async def _align(self) -> None:
+        """Have logs agree with those of a source that cannot tell in its fetches where they part."""
+        fetcher, clock = self.fetcher, self._node.clock
+        version = min(await self._channels.version(self._source, ApiKey.OFFSET_FOR_LEADER_EPOCH), _EPOCHS_VERSION)
+        try:
+            while fetcher.wants_epochs:
+                response = await self._channels.send(self._source, fetcher.epochs_request(), version=version)
+                fetcher.epochs_answered(response, clock.monotonic_ms())
+        except ChannelError:
+            fetcher.epochs_failed(clock.monotonic_ms())
+            raise
 
     async def _locate(self) -> None:
         fetcher, clock = self.fetcher, self._node.clock

@@ -14,6 +14,7 @@ logger = logging.getLogger(__name__)
 _FIRST_PAUSE_MS = 20
 _MAX_PAUSE_MS = 1000
 _LEAST_CHECK_MS = 50
+_LAG_MESSAGES_CHECK_MS = 1000
 
 
 class IsrReports:
@@ -26,6 +27,8 @@ class IsrReports:
         self._sending = False
         self._pause_ms = 0
         self._check_ms = max(node.settings["replica.lag.time.max.ms"] // 2, _LEAST_CHECK_MS)
+        if node.settings["replica.lag.max.messages"] is not None:
+            self._check_ms = min(self._check_ms, _LAG_MESSAGES_CHECK_MS)
 
     def start(self) -> None:
         """Begin to look for followers that lag."""

@@ -41,6 +41,8 @@ from barnabas.broker.parked import Parked
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.registration import Registration, ensure_cluster_id, ensure_top_level_paths
 from barnabas.broker.replication.manager import ReplicaManager
+from barnabas.broker.replication.quotas import ReplicationQuotas
+from barnabas.broker.replication.selection import replica_selector
 from barnabas.broker.settings import ListenerAddress
 from barnabas.broker.syncing import Syncs
 from barnabas.broker.topics import Topics
@@ -96,6 +98,7 @@ class BrokerServer:
         node.clock = clock or SystemClock()
         node.rng = rng or new_random()
         node.rack = node.settings["broker.rack"]
+        node.replica_selector = replica_selector(node.settings["replica.selector.class"])
         node.broker_id = node.settings["broker.id"]
         node.connection_caps = broker_settings.connection_caps(node.settings)
         self._network = network or SocketNetwork(
@@ -224,12 +227,14 @@ class BrokerServer:
             log_config=node.configs.log_config,
             is_known=lambda name: node.metadata.partition(name) is not None,
             lag_time_max_ms=settings["replica.lag.time.max.ms"],
+            lag_max_messages=settings["replica.lag.max.messages"],
             is_alive=lambda broker_id: node.metadata.alive_broker(broker_id) is not None,
             sync=syncs.request,
         )
         node.configs.on_topic(node.replicas.configure)
         node.configs.on_settings(self._settings_changed)
         await node.configs.load()
+        self._make_quotas()
         node.channels = Channels(node.broker_id, self._network, request_timeout_ms=settings["request.timeout.ms"])
         node.producer_ids = ProducerIds(node)
         node.fetch_sessions = FetchSessions(
@@ -244,6 +249,29 @@ class BrokerServer:
         self._death_watch = DeathWatch(node, self._network, self._inter_broker_listener)
         node.moves = LogDirMoves(node, self._in_thread, syncs)
         self._upkeep = Upkeep(node, self._dispatcher, self._in_thread, syncs)
+
+    def _make_quotas(self) -> None:
+        """Replication throttles, kept to the configuration of the broker and of its topics."""
+        node = self.node
+        quotas = node.replication_quotas = ReplicationQuotas(
+            node.broker_id,
+            windows=node.settings["replication.quota.window.num"],
+            window_ms=node.settings["replication.quota.window.size.seconds"] * 1000,
+        )
+
+        def configure(topic: str, config: LogConfig) -> None:
+            values = config.values
+            quotas.configure_topic(
+                topic,
+                values["leader.replication.throttled.replicas"],
+                values["follower.replication.throttled.replicas"],
+            )
+
+        quotas.configure_broker(node.settings)
+        for topic in node.configs.known_topics():
+            configure(topic, node.configs.log_config(topic))
+        node.configs.on_topic(configure)
+        node.configs.on_settings(quotas.configure_broker)
 
     async def _listen(self) -> None:
         max_frame_bytes = self.node.settings["socket.request.max.bytes"]

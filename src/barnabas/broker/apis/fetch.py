@@ -192,7 +192,7 @@ class _Fetch:
         if self._follower:
             is_in_sync = replicas.check_follower(name, self._replica_id, wanted.leader_epoch)
             quota = node.replication_quotas.leader
-            is_throttled = quota.is_limited and quota.is_throttled(name)
+            is_throttled = quota.is_throttled(name)
             if is_throttled and not is_in_sync and quota.is_exceeded(node.clock.monotonic_ms()):
                 max_bytes, min_one_batch = 0, False
         elif node.replica_selector is not None and self._replica_id == _CONSUMER and self._request.version >= _RACKS:

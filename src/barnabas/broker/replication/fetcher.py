@@ -3,12 +3,17 @@
 Each partition goes through these states::
 
     FETCHING -> LOCATING     the leader's log does not hold our offset: ask where it begins and ends
-    FETCHING, LOCATING -> DELAYED -> FETCHING    an error that may pass: the back-off, then again
+    FETCHING, LOCATING, ALIGNING -> DELAYED -> FETCHING or ALIGNING    an error that may pass: the back-off, then again
     FETCHING -> WAITING      the leader is in a later epoch than ours (only LeaderAndIsr can help), or our disk failed
+    FETCHING -> ALIGNING -> FETCHING    at the begin of an epoch, where the source knows no Fetch of version 12
 
 A fetch names the epoch of our last record; a leader whose log parted from ours there says where (KIP-595), we cut, and
-the next fetch goes on from the new end. So no record is ever appended after one that the leader does not have, and
-nothing is cut that it does have. The high watermark comes with each answer and is kept within our own log.
+the next fetch goes on from the new end. A source that does not know of that (Kafka before 2.7) is asked where our last
+epoch ended before the first fetch of each leader epoch (OffsetForLeaderEpoch, KIP-101 and KIP-279), again and again
+until both logs are known to agree. So no record is ever appended after one that the leader does not have, and nothing is
+cut that it does have. The high watermark comes with each answer and is kept within our own log.
+
+A partition that is behind may be held back by a throttle (KIP-73): it is not asked for while the quota is exceeded.
 
 A `Fetcher` decides and touches logs, never the network: `request` and `offsets_request` say what to send, `answered`,
 `offsets_answered` and `failed` take what came of it. News of roles come in between (`follow`, `unfollow`); an answer to
@@ -24,6 +29,7 @@ from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.replication.fetch_session import FollowerSession
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.truncation import truncation_for
 from barnabas.log.partition_log import PartitionLog, UnexpectedOffsetError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -42,15 +48,23 @@ from barnabas.wire.kafka.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 __all__ = ["FetchLimits", "Fetcher", "Replicating"]
 
 logger = logging.getLogger(__name__)
 
+DIVERGING_EPOCHS_VERSION = 12
 TOPIC_IDS_VERSION = 13
 REPLICA_STATE_VERSION = 15
 LATEST, EARLIEST = -1, -2
 _NOTHING = -1
+_THROTTLED_PAUSE_MS = 50
 _FIRST_BACKOFF_MS = 20  # right after an election a follower often hears of it before the leader does
 
 
@@ -58,6 +72,7 @@ class Replicating(Enum):
     """What a followed partition is doing."""
 
     FETCHING = "fetching"
+    ALIGNING = "aligning"
     LOCATING = "locating"
     DELAYED = "delayed"
     WAITING = "waiting"
@@ -78,8 +93,12 @@ class _Followed:
     """One partition that is copied, in one leader epoch."""
 
     __slots__ = (
+        "asked_epoch",
         "asked_offset",
+        "asked_start",
         "backoff_ms",
+        "is_aligned",
+        "is_in_sync",
         "last_epoch",
         "leader_epoch",
         "leader_start",
@@ -97,6 +116,14 @@ class _Followed:
         self.until_ms = 0
         self.asked_offset = _NOTHING
         """The offset of the fetch under way."""
+        self.asked_start = _NOTHING
+        """The begin of our log as the source knows it."""
+        self.asked_epoch = _NOTHING
+        """The epoch whose end the source was asked for, while we are aligning."""
+        self.is_aligned = False
+        """Whether our log is known to agree with an old source's, as far as it goes."""
+        self.is_in_sync = False
+        """Whether the last answer left us at the high watermark."""
         self.leader_start = _NOTHING
         """Where the leader's log begins, while we are locating."""
 
@@ -110,12 +137,14 @@ class Fetcher:
         limits: FetchLimits,
         truncate: Callable[[TopicPartition, int], None],
         changed: Callable[[TopicPartition], None],
+        quota: ReplicationQuota | None = None,
     ) -> None:
         """``truncate`` cuts a log and notes it on disk; ``changed`` wakes those who wait for a partition."""
         self._broker_id = broker_id
         self._limits = limits
         self._truncate = truncate
         self._changed = changed
+        self._quota = quota or ReplicationQuota(1, 1000)
         self._followed: dict[TopicPartition, _Followed] = {}
         self._active: dict[TopicPartition, _Followed] = {}  # FETCHING
         self._moved: dict[TopicPartition, None] = {}  # active ones whose offset the session does not know
@@ -123,6 +152,9 @@ class Fetcher:
         self._delayed: dict[TopicPartition, _Followed] = {}
         self._locating: dict[TopicPartition, _Followed] = {}
         self._unsynced: dict[TopicPartition, None] = {}  # those whose log may have to be synced before it is told of
+        self._fresh: dict[TopicPartition, _Followed] = {}  # active ones that were not fetched in their epoch yet
+        self._aligning: dict[TopicPartition, _Followed] = {}
+        self._without_id: set[TopicPartition] = set()
         self._ids: dict[TopicPartition, Uuid] = {}
         self._names: dict[Uuid, str] = {}
         self._session: FollowerSession[TopicPartition] = FollowerSession()
@@ -156,6 +188,8 @@ class Fetcher:
         followed = self._followed[name] = _Followed(partition)
         self._ids[name] = partition.topic_id
         self._names[partition.topic_id] = name.topic
+        if partition.topic_id == ZERO_UUID:
+            self._without_id.add(name)
         self._activate(name, followed)
 
     def unfollow(self, name: TopicPartition) -> None:
@@ -163,8 +197,10 @@ class Fetcher:
         followed = self._followed.pop(name, None)
         if followed is not None:
             self._deactivate(name)
+            self._without_id.discard(name)
             self._delayed.pop(name, None)
             self._locating.pop(name, None)
+            self._aligning.pop(name, None)
 
     def _activate(self, name: TopicPartition, followed: _Followed) -> None:
         followed.state = Replicating.FETCHING
@@ -172,30 +208,41 @@ class Fetcher:
         self._active[name] = followed
         self._moved[name] = None
         self._left.pop(name, None)
+        if not followed.is_aligned:
+            self._fresh[name] = followed
 
     def _deactivate(self, name: TopicPartition) -> None:
         if self._active.pop(name, None) is not None:
             self._moved.pop(name, None)
+            self._fresh.pop(name, None)
             self._left[name] = self._ids[name]
 
     def _delay(self, name: TopicPartition, followed: _Followed, now_ms: int) -> None:
+        followed.backoff_ms = min(max(2 * followed.backoff_ms, _FIRST_BACKOFF_MS), self._limits.backoff_ms)
+        self._set_aside(name, followed, now_ms + followed.backoff_ms)
+
+    def _set_aside(self, name: TopicPartition, followed: _Followed, until_ms: int) -> None:
         self._deactivate(name)
         self._locating.pop(name, None)
+        self._aligning.pop(name, None)
         followed.state = Replicating.DELAYED
-        followed.backoff_ms = min(max(2 * followed.backoff_ms, _FIRST_BACKOFF_MS), self._limits.backoff_ms)
-        followed.until_ms = now_ms + followed.backoff_ms
+        followed.until_ms = until_ms
         self._delayed[name] = followed
 
     def _suspend(self, name: TopicPartition, followed: _Followed) -> None:
         """Until the controller says something new about the partition."""
         self._deactivate(name)
         self._locating.pop(name, None)
+        self._aligning.pop(name, None)
         followed.state = Replicating.WAITING
 
     # Time
 
     def wake(self, now_ms: int) -> int | None:
-        """Bring back what was delayed long enough; how long until the next is due (None: nothing is delayed)."""
+        """Bring back what was delayed long enough; how long until the next is due (None: nothing is delayed).
+
+        What is behind and throttled is set aside while too much was copied.
+        """
         next_ms = None
         for name, followed in tuple(self._delayed.items()):
             if followed.until_ms <= now_ms:
@@ -204,6 +251,12 @@ class Fetcher:
             else:
                 wait_ms = followed.until_ms - now_ms
                 next_ms = wait_ms if next_ms is None else min(next_ms, wait_ms)
+        if self._quota.is_exceeded(now_ms):
+            for name in tuple(self._moved):
+                followed = self._active[name]
+                if not followed.is_in_sync and self._quota.is_throttled(name):
+                    self._set_aside(name, followed, now_ms + _THROTTLED_PAUSE_MS)
+                    next_ms = _THROTTLED_PAUSE_MS if next_ms is None else min(next_ms, _THROTTLED_PAUSE_MS)
         return next_ms
 
     # Fetching
@@ -231,7 +284,7 @@ class Fetcher:
     @property
     def has_topic_ids(self) -> bool:
         """Whether every partition's topic id is known, as `request` from version 13 on needs."""
-        return all(self._ids[name] != ZERO_UUID for name in self._active)
+        return not self._without_id
 
     def request(self, version: int, broker_epoch: int, wait_ms: int) -> FetchRequest:
         """The next fetch, parked there for ``wait_ms`` at most. One call of `answered` or `failed` follows."""
@@ -242,6 +295,7 @@ class Fetcher:
             followed = self._active[name]
             log = followed.partition.log
             followed.asked_offset = log.log_end_offset
+            followed.asked_start = log.log_start_offset
             topic = topics.get(name.topic)
             if topic is None:
                 topic = topics[name.topic] = FetchTopic(topic=name.topic, topic_id=self._ids[name], partitions=[])
@@ -250,7 +304,7 @@ class Fetcher:
                     partition=name.partition,
                     current_leader_epoch=followed.leader_epoch,
                     fetch_offset=followed.asked_offset,
-                    last_fetched_epoch=followed.last_epoch,
+                    last_fetched_epoch=followed.last_epoch if version >= DIVERGING_EPOCHS_VERSION else _NOTHING,
                     log_start_offset=log.log_start_offset,
                     partition_max_bytes=limits.partition_bytes,
                 )
@@ -315,11 +369,15 @@ class Fetcher:
                 if log.awaits_sync(log.log_end_offset - 1):
                     self._unsynced[name] = None
                 self._moved[name] = None
+                if self._quota.is_throttled(name):
+                    self._quota.record(len(records), now_ms)
+            followed.is_in_sync = log.log_end_offset >= data.high_watermark
             before = log.high_watermark, log.log_start_offset
             log.update_high_watermark(data.high_watermark)
             if data.log_start_offset > log.log_start_offset:
                 log.raise_start(min(data.log_start_offset, log.high_watermark))
-                self._moved[name] = None
+            if log.log_start_offset != followed.asked_start:
+                self._moved[name] = None  # those who wait for records to be deleted everywhere want to know
             if before != (log.high_watermark, log.log_start_offset):
                 self._changed(name)
         except KafkaError as error:
@@ -361,6 +419,80 @@ class Fetcher:
                 # The leader does not know yet that it leads, or no longer does: the controller's word is under way.
                 logger.debug("Partition %s cannot be fetched: %s", name, code.name)
                 self._delay(name, followed, now_ms)
+
+    # Aligning with a source that speaks an old Fetch
+
+    def speak(self, version: int) -> None:
+        """The next fetch is to be of this version."""
+        if version < DIVERGING_EPOCHS_VERSION:
+            for name, followed in tuple(self._fresh.items()):
+                if followed.partition.log.latest_epoch >= 0:
+                    self._deactivate(name)
+                    followed.state = Replicating.ALIGNING
+                    followed.asked_epoch = followed.partition.log.latest_epoch
+                    self._aligning[name] = followed
+        self._fresh.clear()
+
+    @property
+    def wants_epochs(self) -> bool:
+        return bool(self._aligning)
+
+    def epochs_request(self) -> OffsetForLeaderEpochRequest:
+        """Where the epochs of our last records ended in the leaders' logs."""
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for name, followed in self._aligning.items():
+            topic = topics.setdefault(name.topic, OffsetForLeaderTopic(topic=name.topic, partitions=[]))
+            topic.partitions.append(
+                OffsetForLeaderPartition(
+                    partition=name.partition,
+                    current_leader_epoch=followed.leader_epoch,
+                    leader_epoch=followed.asked_epoch,
+                )
+            )
+        return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=list(topics.values()))
+
+    def epochs_answered(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> None:
+        """Cut what the leaders do not have; what is not certain yet is asked for again."""
+        left_out = dict(self._aligning)
+        for topic in response.topics:
+            for data in topic.partitions:
+                name = TopicPartition(topic.topic, data.partition)
+                followed = self._aligning.get(name)
+                left_out.pop(name, None)
+                if followed is None:
+                    continue
+                if data.error_code == ErrorCode.FENCED_LEADER_EPOCH:
+                    self._suspend(name, followed)
+                elif data.error_code:
+                    self._delay(name, followed, now_ms)
+                else:
+                    self._align(name, followed, data.leader_epoch, data.end_offset)
+        for name, followed in left_out.items():
+            self._delay(name, followed, now_ms)
+
+    def epochs_failed(self, now_ms: int) -> None:
+        """No answer came: later again."""
+        for name, followed in tuple(self._aligning.items()):
+            self._delay(name, followed, now_ms)
+
+    def _align(self, name: TopicPartition, followed: _Followed, epoch: int, end_offset: int) -> None:
+        log = followed.partition.log
+        try:
+            offset, is_final = truncation_for(log, epoch, end_offset)
+            if offset < log.log_end_offset:
+                logger.info("Truncating %s to offset %d, where its log left the leader's", name, offset)
+                self._truncate(name, offset)
+                self._changed(name)
+        except KafkaError as error:
+            logger.error("Partition %s is followed no longer: %s", name, error)
+            self._suspend(name, followed)
+            return
+        if is_final or log.latest_epoch < 0:
+            del self._aligning[name]
+            followed.is_aligned = True
+            self._activate(name, followed)
+        else:
+            followed.asked_epoch = log.latest_epoch  # an earlier one than before: the cut took that away
 
     # Locating
 

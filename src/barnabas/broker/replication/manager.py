@@ -77,6 +77,7 @@ class ReplicaManager:
         log_config: Callable[[str], LogConfig],
         is_known: Callable[[TopicPartition], bool],
         lag_time_max_ms: int,
+        lag_max_messages: int | None = None,
         is_alive: Callable[[int], bool] = anyone,
         isr_changes: IsrChanges | None = None,
         sync: Callable[[PartitionLog], None] = PartitionLog.flush,
@@ -91,6 +92,7 @@ class ReplicaManager:
         self._log_config = log_config
         self._is_known = is_known
         self._lag_time_max_ms = lag_time_max_ms
+        self._lag_max_messages = lag_max_messages
         self._partitions: dict[TopicPartition, Partition] = {}
         self._on_leadership: list[LeadershipCallback] = []
         self._on_roles: list[Callable[[LeadershipOutcome], None]] = []
@@ -337,7 +339,9 @@ class ReplicaManager:
         for partition in self._partitions.values():
             role = partition.role
             if type(role) is Leader and len(role.isr) > 1 and role.pending_isr is None and not partition.offline:
-                lagging = role.lagging(partition.log.log_end_offset, now_ms, self._lag_time_max_ms)
+                lagging = role.lagging(
+                    partition.log.log_end_offset, now_ms, self._lag_time_max_ms, self._lag_max_messages
+                )
                 if lagging:
                     logger.info(
                         "Shrinking ISR of %s from %s to %s",

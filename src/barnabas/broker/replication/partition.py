@@ -128,12 +128,18 @@ class Leader:
         end = self.followers[broker_id].log_end_offset
         return end >= high_watermark and end >= self.epoch_start_offset
 
-    def lagging(self, log_end_offset: int, now_ms: int, lag_time_max_ms: int) -> frozenset[int]:
-        """Members of the ISR that were not caught up for too long."""
+    def lagging(
+        self, log_end_offset: int, now_ms: int, lag_time_max_ms: int, lag_max_messages: int | None = None
+    ) -> frozenset[int]:
+        """Members of the ISR that were not caught up for too long, or are too many records behind."""
         return frozenset(
             broker_id
             for broker_id, follower in self.followers.items()
-            if broker_id in self.isr and not follower.is_caught_up(log_end_offset, now_ms, lag_time_max_ms)
+            if broker_id in self.isr
+            and (
+                not follower.is_caught_up(log_end_offset, now_ms, lag_time_max_ms)
+                or (lag_max_messages is not None and log_end_offset - follower.log_end_offset > lag_max_messages)
+            )
         )
 
     def committable_offset(
