@@ -57,3 +57,9 @@ def test_what_needs_a_restart_or_is_no_value_is_refused() -> None:
     with pytest.raises(ConfigError):
         validate_broker_config(STATIC, {"log.cleanup.policy": "shred"}, per_broker=True)
     assert validate_broker_config(STATIC, {"my.own": "1"}, per_broker=True).unknown() == ["my.own"]
+
+
+@pytest.mark.parametrize("version", ["0.10.0.0", "0.11.0-IV2", "2.8", "3.0-IV1"])
+def test_old_message_format_versions_are_still_taken(version: str) -> None:
+    """Tools for old clusters write them; they change nothing."""
+    assert TOPIC_SETTINGS.parse({"message.format.version": version})["message.format.version"] == version

@@ -30,7 +30,7 @@ _MAX_LONG = "9223372036854775807"
 _HOUR_MS = 3_600_000
 _WEEK_MS = str(7 * 24 * _HOUR_MS)
 _THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
-_FORMAT_VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?(-IV[0-9]+)?")
+_FORMAT_VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+){0,2}(-IV[0-9]+)?")
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names of compression codecs; the index is the number in a batch's attributes."""
