@@ -123,6 +123,11 @@ class Lab:
             raise CheckFailed(f"barnabas {command} ended with {done.returncode}")
         return text
 
+    def show(self, command: str, output: str) -> None:
+        """A command as a reader would give it, and what it shows."""
+        print(_styled(f"$ {command}", "36"), flush=True)
+        self._print_output(output)
+
     def ask(self, command: str) -> str:
         """The same in silence; standard output alone."""
         return self._run(command, "").stdout
@@ -186,6 +191,10 @@ class Lab:
     def broker_ids(self) -> str:
         """Shows ``/brokers/ids``."""
         return _last_line(self.barnabas("zookeeper-shell $ZK ls /brokers/ids"))
+
+    def broker_ids_quietly(self) -> str:
+        """The same without showing it."""
+        return _last_line(self.ask("zookeeper-shell $ZK ls /brokers/ids"))
 
     def znode(self, path: str, *, show: bool = False) -> dict[str, object]:
         """A znode's JSON."""

@@ -1,0 +1,112 @@
+"""Lab: primary-backup beside majority, with the same clients.
+
+Primary-backup, as in an in-sync set: a write waits for every replica in the set, a dead one is dropped from it, and the
+last one goes on alone. f replicas so survive f-1 failures.
+
+Majority, as in a quorum of a fixed group: a write needs more than half of all replicas, dead ones counted. 2f+1 replicas
+survive f failures; below a majority the producer gets an error.
+
+Both are shown with topics of three replicas. The second topic asks for two of three by min.insync.replicas, and so has a
+majority's rule of survival. It does not have a majority's way of waiting: its leader waits for all that are in sync, where
+a quorum waits for the fastest half. True quorums are those of coordination ensembles, which are not built yet.
+"""
+
+import sys
+import time
+
+from lab import Lab, run
+
+ALL = "--request-required-acks -1 --message-send-max-retries 0"
+TOPICS = ("backup", "majority")
+LAG_MS = 3000
+
+
+def body(lab: Lab) -> None:
+    """Take one broker after the other from both topics."""
+    lab.step("1. Two topics of three replicas; they differ in min.insync.replicas")
+    # Broker 0 leads both, so that it can be the one that stays to the end.
+    lab.create("backup", "--replica-assignment 0:1:2 --config min.insync.replicas=1")
+    lab.create("majority", "--replica-assignment 0:1:2 --config min.insync.replicas=2")
+    outcomes = [written(lab, "three live")]
+
+    lab.step("2. Broker 1 is lost")
+    lab.cluster.kill_broker(1)
+    lab.until(lambda: all(lab.in_sync(topic, {0, 2}) for topic in TOPICS), "in-sync sets of two")
+    outcomes.append(written(lab, "two live"))
+
+    lab.step("3. Broker 2 is lost")
+    lab.cluster.kill_broker(2)
+    lab.until(lambda: all(lab.in_sync(topic, {0}) for topic in TOPICS), "in-sync sets of one")
+    outcomes.append(written(lab, "one lives"))
+
+    lab.step("4. Who survives what")
+    lab.say(f"{'replicas':<12}{'primary-backup':<18}{'majority':<18}")
+    for when, backup, majority in outcomes:
+        lab.say(f"{when:<12}{_word(backup):<18}{_word(majority):<18}")
+    lab.check("primary-backup: 3 replicas survive 2 losses (f survive f-1)", holds=all(each[1] for each in outcomes))
+    lab.check(
+        "majority: 3 replicas survive 1 loss (2f+1 survive f), then writers get an error",
+        holds=[each[2] for each in outcomes] == [True, True, False],
+    )
+    kept = lab.read("majority")
+    lab.check("reading does not need a majority: " + ", ".join(kept), holds=kept == ["three-live", "two-live"])
+
+    lab.step("5. The price of going on alone")
+    lab.cluster.stop_broker(0)
+    lab.cluster.start_broker(1)
+    lab.until(lambda: "1" in lab.broker_ids_quietly(), "broker 1 registered")
+    lab.until(
+        lambda: (found := lab.topic("backup")) and found[0].leader is None, "news of a partition without a leader"
+    )
+    lab.describe("backup")
+    lab.check("broker 1 is back, and may not lead: only broker 0 was in sync, it alone has the last record", holds=True)
+    lab.cluster.start_broker(0)
+    lab.until(lambda: all(lab.in_sync(topic, {0, 1}) for topic in TOPICS), "brokers 0 and 1 in sync")
+    lab.describe("backup")
+    found = lab.read("backup")
+    lab.check(
+        "broker 0 is back, and nothing is lost: " + ", ".join(found),
+        holds=found == ["three-live", "two-live", "one-lives"],
+        otherwise=found,
+    )
+    lab.say(
+        "Had its disk gone with it, one-lives would be lost. The majority's topic never took a record for one disk."
+    )
+
+    lab.step("6. The price of waiting for all")
+    lab.say(
+        "Broker 2 is back, and now stands still (kill -STOP). A quorum would not notice; an in-sync set waits for it, once."
+    )
+    lab.cluster.start_broker(2)
+    lab.until(lambda: lab.in_sync("majority", {0, 1, 2}), "three in sync")
+    lab.cluster.pause_broker(2)
+    began = time.monotonic()
+    own = f"--topic majority --bootstrap-server {lab.address(0)}"
+    lab.barnabas(f"console-producer {own} {ALL}", stdin="waited-for\n")
+    first = time.monotonic() - began
+    began = time.monotonic()
+    lab.barnabas(f"console-producer {own} {ALL}", stdin="not-waited-for\n")
+    second = time.monotonic() - began
+    lab.check(
+        f"the write took {first:.1f} s, until the set was without it (replica.lag.time.max.ms={LAG_MS}); the next {second:.1f} s",
+        holds=first > 1 and first > second,
+        otherwise=(first, second),
+    )
+    lab.cluster.resume_broker(2)
+
+
+def written(lab: Lab, when: str) -> tuple[str, bool, bool]:
+    """Write one record to each topic; whether it was acknowledged."""
+    results = [
+        "not delivered" not in lab.produce(topic, [when.replace(" ", "-")], ALL, may_fail=True) for topic in TOPICS
+    ]
+    return when, results[0], results[1]
+
+
+def _word(acknowledged: bool) -> str:
+    return "acknowledged" if acknowledged else "refused"
+
+
+if __name__ == "__main__":
+    settings = {"replica.lag.time.max.ms": str(LAG_MS)}
+    sys.exit(run("Primary-backup and majority", body, settings=settings))

@@ -1,0 +1,87 @@
+"""Lab: six brokers in two racks, and a whole rack is lost.
+
+Replicas are placed evenly and over the racks: the brokers are put in an order that takes one rack after the other (0, 3,
+1, 4, 2, 5), leaders follow that order from a place drawn by lot, and followers start further along it.
+"""
+
+import sys
+
+from lab import Lab, run
+
+RACKS = ({0, 1, 2}, {3, 4, 5})
+ORDER = [0, 3, 1, 4, 2, 5]
+PARTITIONS = 10
+
+
+def body(lab: Lab) -> None:
+    """See the placement, lose a rack, and ask for the three reports that tell of it."""
+    lab.step(f"1. {PARTITIONS} partitions, replication factor 3, on brokers 0, 1, 2 in one rack and 3, 4, 5 in another")
+    lab.create("flights", f"--partitions {PARTITIONS} --replication-factor 3")
+    lab.describe("flights")
+    placed = lab.topic("flights")
+    by_broker: dict[int, list[list[str]]] = {broker: [[], [], []] for broker in ORDER}
+    for number, partition in placed.items():
+        for rank, broker in enumerate(partition.replicas):
+            by_broker[broker][rank].append(f"P{number}")
+    lab.say(f"{'':<18}" + "".join(f"broker {broker:<5}" for broker in ORDER))
+    for rank, name in enumerate(("leader", "first follower", "second follower")):
+        lab.say(f"{name:<18}" + "".join(f"{' '.join(by_broker[broker][rank]):<12}" for broker in ORDER))
+    leaders = [placed[number].replicas[0] for number in range(PARTITIONS)]
+    start = ORDER.index(leaders[0])
+    wanted = [ORDER[(start + number) % len(ORDER)] for number in range(PARTITIONS)]
+    lab.check("leaders follow the order 0, 3, 1, 4, 2, 5", holds=leaders == wanted, otherwise=leaders)
+    spread = all(set(each.replicas) & rack for each in placed.values() for rack in RACKS)
+    lab.check("every partition has a replica in both racks", holds=spread)
+    lab.say("For comparison a topic of six partitions without a second replica, and one that wants two in sync:")
+    lab.create("unsafe", "--replica-assignment 0,1,2,3,4,5")
+    lab.create("strict", "--replica-assignment 0:3:1,0:3:4 --config min.insync.replicas=2")
+    reports = ("under-replicated-partitions", "unavailable-partitions", "under-min-isr-partitions")
+    for report in reports:
+        text = lab.barnabas(f"topics --describe --{report} --exclude-internal --bootstrap-server $KAFKA")
+        lab.check(f"no {report.replace('-', ' ')}", holds=not text, otherwise=text)
+    lab.produce("flights", [f"flight-{number}" for number in range(1000)], "--request-required-acks -1")
+
+    lab.step("2. The rack of brokers 3, 4 and 5 is lost (kill -9)")
+    for broker in (3, 4, 5):
+        lab.cluster.kill_broker(broker)
+    lab.until(
+        lambda: all(set(each.isr) <= RACKS[0] for each in lab.topic("flights").values()), "in-sync sets without it"
+    )
+    lab.until(lambda: sum(each.leader is None for each in lab.topic("unsafe").values()) == 3, "news of the other topic")
+    found = lab.topic("flights")
+    lab.check("every partition of flights has a leader", holds=all(each.leader in RACKS[0] for each in found.values()))
+    lab.broker_ids()
+    lines = {
+        report: lab.barnabas(f"topics --describe --{report} --exclude-internal --bootstrap-server $KAFKA").splitlines()
+        for report in reports
+    }
+    under, unavailable, below = (
+        [" ".join(line.split()[1:4:2]) for line in lines[report]] for report in reports
+    )  # as in "flights 0"
+    lab.check(
+        "under-replicated: all of flights", holds=sum(each.startswith("flights ") for each in under) == PARTITIONS
+    )
+    lost = [f"unsafe {number}" for number in (3, 4, 5)]
+    lab.check(
+        "unavailable: what had its only replica in the lost rack", holds=unavailable == lost, otherwise=unavailable
+    )
+    lab.check(
+        "under-min-isr: those, and partition 1 of strict, which had one replica in the rack that is left",
+        holds=sorted(below) == sorted([*lost, "strict 1"]),
+        otherwise=below,
+    )
+    count = len(lab.read("flights"))
+    lab.check(f"a lost rack leaves a copy of everything: {count:,} records", holds=count == 1000)
+
+    lab.step("3. The rack is back")
+    for broker in (3, 4, 5):
+        lab.cluster.start_broker(broker)
+    lab.until(lambda: all(len(each.isr) == 3 for each in lab.topic("flights").values()), "all in sync")
+    lab.until(lambda: all(each.leader is not None for each in lab.topic("unsafe").values()), "leaders for all")
+    for report in reports:
+        text = lab.barnabas(f"topics --describe --{report} --exclude-internal --bootstrap-server $KAFKA")
+        lab.check(f"no {report.replace('-', ' ')} again", holds=not text, otherwise=text)
+
+
+if __name__ == "__main__":
+    sys.exit(run("Two racks, and one of them is lost", body, brokers=6, racks=2))

@@ -1,0 +1,166 @@
+"""The labs do what they say: each runs as a student runs it, and what it shows is looked at here once more."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop, pytest.mark.fault]
+
+LABS = Path(__file__).parents[2] / "examples" / "labs"
+_TIMEOUT_S = 240
+
+
+def start(lab: str, folder: Path) -> "subprocess.Popen[str]":
+    """A lab on free ports, its data in a folder of ours."""
+    environment = {**os.environ, "PORT": "0", "TMPDIR": str(folder)}
+    return subprocess.Popen(
+        [sys.executable, str(LABS / f"{lab}.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def assert_nothing_is_left(text: str, folder: Path) -> None:
+    """The cluster's processes are gone, and so are its files."""
+    pids = [int(pid) for pid in re.findall(r":(\d+)(?=,|$)", re.search(r"pids=(\S+)", text)[1])]
+    assert len(pids) >= 4
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert list(folder.iterdir()) == []
+
+
+def isr_after(text: str, heading: str, partition: int = 0) -> set[str]:
+    """The in-sync set that ``topics --describe`` first shows under a heading."""
+    shown = text[text.index(f"\n{heading}") :]
+    return set(re.search(rf"Partition: {partition} .*?Isr: (\S+)", shown)[1].split(","))
+
+
+def disk(text: str) -> None:
+    digests = re.findall(r"kafka-logs\d?/topic1-(\d) .*sha256 (\w+)", text)
+    assert len(digests) == 9
+    assert len(set(digests)) == 3
+
+
+def stopped(text: str) -> None:
+    assert "  [0, 1, 2]\n" in text
+    assert "  [1, 2]\n" in text
+    assert isr_after(text, "1.") == {"0", "1", "2"}
+    assert isr_after(text, "2.") == {"1", "2"}
+    assert isr_after(text, "4.") == {"0", "1", "2"}
+    assert re.search(r"Successfully completed leader election \(PREFERRED\) for partitions .*topic1-\d", text)
+
+
+def controller(text: str) -> None:
+    ids = re.findall(r'"brokerid":(\d)', text)
+    assert ids[0] != ids[1] == ids[2]
+    epochs = re.findall(r"/controller_epoch\n  (\d+)", text)
+    assert int(epochs[1]) == int(epochs[0]) + 1
+
+
+def behind(text: str) -> None:
+    rows = dict(re.findall(r"^(\S+) +(?:all|1) +\d+ +(\d+)$", text, re.MULTILINE))
+    assert rows["committed"] == "100"
+    assert rows["hasty"] == "0"
+    assert rows["careful"] == "10"
+
+
+def minimum(text: str) -> None:
+    assert text.count("Not enough in-sync replicas") == 1
+    assert len(isr_after(text, "3.")) == 1
+    assert len(isr_after(text, "5.")) == 2
+
+
+def rejoined(text: str) -> None:
+    epochs = [int(epoch) for epoch in re.findall(r'"leader_epoch":(\d+)', text)]
+    assert epochs[0] < epochs[1] == epochs[2]
+    assert re.search(r"Truncating orders-0 .*1[01]", text)
+    logs = [re.findall(r"baseOffset.*", part) for part in text.split("$ barnabas dump-log")[1:]]
+    assert len(logs) == 3
+    assert logs[0] != logs[1] == logs[2]
+
+
+def majority(text: str) -> None:
+    rows = re.findall(r"^(\w+ lives?) +(\w+) +(\w+)", text, re.MULTILINE)
+    assert [row[1:] for row in rows] == [("acknowledged",) * 2, ("acknowledged",) * 2, ("acknowledged", "refused")]
+    assert "Leader: none" in text
+
+
+def lost(text: str) -> None:
+    rows = re.findall(r"^(sync|async) +(\S+) +\d+ +\d+ +(\d+)", text, re.MULTILINE)
+    assert [row[:2] for row in rows] == [(mode, acks) for mode in ("sync", "async") for acks in ("0", "1", "-1")]
+    assert [count for mode, acks, count in rows if mode == "sync" and acks != "0"] == ["0", "0"]
+    assert all(int(count) >= 200 for mode, _, count in rows if mode == "async")
+    by_acks = dict(re.findall(r"^ +(0|1|-1) +\d+ +\d+ +(\d+)", text, re.MULTILINE))
+    assert by_acks["-1"] == "0"
+    assert int(by_acks["0"]) > 0
+    assert int(by_acks["1"]) > 0
+
+
+def placed(text: str) -> None:
+    leaders = [cell.split() for cell in re.split(r" {2,}", re.search(r"^leader +(.*)$", text, re.MULTILINE)[1].strip())]
+    assert sorted(len(cell) for cell in leaders) == [1, 1, 2, 2, 2, 2]
+    assert len(re.findall(r"Topic: unsafe.*Leader: none", text)) == 6  # in two reports
+
+
+FINDINGS: dict[str, Callable[[str], None]] = {
+    "replicas_on_disk": disk,
+    "stop_a_broker": stopped,
+    "kill_the_controller": controller,
+    "followers_behind": behind,
+    "min_insync": minimum,
+    "rejoin": rejoined,
+    "backup_or_majority": majority,
+    "lost_by_acks": lost,
+    "racks": placed,
+}
+
+
+@pytest.mark.parametrize("lab", FINDINGS)
+def test_a_lab_shows_what_it_says_and_leaves_nothing_behind(lab: str, tmp_path: Path) -> None:
+    """Exit code 0, what it printed bears it out, and neither a process nor a file is left."""
+    process = start(lab, tmp_path)
+    try:
+        text, _ = process.communicate(timeout=_TIMEOUT_S)
+    finally:
+        process.terminate()
+    assert process.returncode == 0, text[-4000:]
+    assert "checks held. Nothing is left running." in text
+    FINDINGS[lab](text)
+    assert_nothing_is_left(text, tmp_path)
+
+
+def test_every_lab_is_tested() -> None:
+    """No script of the folder is left out, but what they share."""
+    assert {path.stem for path in LABS.glob("*.py")} - {"lab"} == set(FINDINGS)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_lab_that_is_stopped_in_the_middle_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C while brokers are paused and one is killed: exit code 130, and all of them end."""
+    process = start("rejoin", tmp_path)
+    lines: list[str] = []
+    try:
+        while not lines or not lines[-1].startswith("2. "):
+            lines.append(process.stdout.readline())
+            assert lines[-1], lines
+        process.stdout.readline()  # the first command while the followers stand still
+        process.send_signal(number)
+        rest, _ = process.communicate(timeout=90)
+    finally:
+        process.kill()
+    assert process.returncode == 130, rest
+    assert rest.endswith("\nstopped\n")
+    eventually(lambda: list(tmp_path.iterdir()) == [], what="the folder is gone")
+    assert_nothing_is_left("".join(lines), tmp_path)
