@@ -90,7 +90,6 @@ def ends_whole(cuttable: Cuttable, load: Load, epochs: Epochs) -> None:
     assert load.failed == []
     assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC))
     cluster.wait_until_equal(TOPIC)
-    epochs.close()
     assert epochs.faults == []
 
 

@@ -176,6 +176,5 @@ def test_zombies_lose_and_double_nothing_and_leave_equal_logs(tmp_path: Path, re
         assert len(kept) == len(set(kept))
         reader.finish(records)
         cluster.wait_until_equal(TOPIC)
-        epochs.close()
         assert epochs.faults == []
         assert epochs.elections >= PAUSES // 3

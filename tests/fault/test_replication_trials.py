@@ -64,6 +64,5 @@ def test_killed_with_9_they_lose_and_double_nothing_and_the_logs_end_equal(
         assert load.failed == []
         assert_exactly_once_in_order(load, read_all(cluster.bootstrap, TOPIC))
         cluster.wait_until_equal(TOPIC)
-        epochs.close()
         assert epochs.faults == []
         assert epochs.elections > 0

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,8 @@ class Trio:
             path = directory / f"server{number}.properties"
             path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
             self.brokers.append(Server(["server-start", str(path)], directory / f"broker{number}.log", port))
+        self.at_end: list[Callable[[], None]] = []
+        """What a stop calls first."""
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200})
 
     @property
@@ -77,6 +79,8 @@ class Trio:
 
     def stop(self) -> None:
         """End all four, the brokers first, as is right; those that are paused too, and not those stopped before."""
+        for ending in self.at_end:
+            ending()
         for servers in (self.brokers, [self.zookeeper]):
             running = [server for server in servers if server.process is not None and server.process.poll() is None]
             for server in running:
@@ -91,12 +95,12 @@ class Trio:
         """A topic with three replicas of each partition, once all brokers are there; returns when all are in sync."""
 
         def created() -> bool:
-            if len(self.admin.list_topics(timeout=10).brokers) < BROKERS:
-                return False
-            (made,) = self.admin.create_topics(
-                [NewTopic(topic, partitions, BROKERS, config=dict(config or {}))], request_timeout=10
-            ).values()
             try:
+                if len(self.admin.list_topics(timeout=10).brokers) < BROKERS:
+                    return False
+                (made,) = self.admin.create_topics(
+                    [NewTopic(topic, partitions, BROKERS, config=dict(config or {}))], request_timeout=10
+                ).values()
                 made.result(15)
             except Exception as error:  # whatever it is, the next try tells
                 return "TOPIC_ALREADY_EXISTS" in str(error)
@@ -180,6 +184,7 @@ class Epochs:
         self._last: dict[int, tuple[int, int]] = {}
         self._states: dict[int, dict[str, Any]] = {}
         self._client = KazooClient(f"127.0.0.1:{cluster.zk_port}", timeout=30)
+        cluster.at_end.append(self.close)
         self._client.start(60)
         for index in range(partitions):
             self._client.DataWatch(f"/brokers/topics/{topic}/partitions/{index}/state", self._watcher(index))
@@ -219,5 +224,6 @@ class Epochs:
         return len(self.leaders) - len({index for index, _ in self.leaders})
 
     def close(self) -> None:
+        """Watch no more; the cluster's stop does it too."""
         self._client.stop()
         self._client.close()
