@@ -1,11 +1,13 @@
 """FindCoordinator (key 10): which broker coordinates a group; since v4 for several keys at once (KIP-699).
 
 It is the leader of the group's partition of ``__consumer_offsets``. The first request has that topic created, and is
-told to come back.
+told to come back. Transactions are coordinated by other brokers than ours only, so we name a coordinator for them where
+the cluster has ``__transaction_state``: then an Apache broker made it, and leads its partitions unless they were moved.
 """
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis import ApiHandler
+from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.service import OFFSETS_TOPIC
 from barnabas.broker.node import Node, Request
 from barnabas.wire.kafka.api import ApiKey
@@ -16,6 +18,7 @@ from barnabas.wire.kafka.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
+TRANSACTIONS_TOPIC = "__transaction_state"
 _SEVERAL_SINCE_VERSION = 4
 _SHARE_SINCE_VERSION = 6
 
@@ -38,7 +41,7 @@ def _find(node: Node, request: Request, key: str) -> Coordinator:
         case 2 if request.version >= _SHARE_SINCE_VERSION:
             return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not supported")
         case 1:
-            return _unknown(key, ErrorCode.INVALID_REQUEST, "transactions are not supported yet")
+            return _find_transaction(node, request.client.listener, key)
         case other:
             return _unknown(key, ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {other}")
 
@@ -49,12 +52,23 @@ def _find_group(node: Node, listener: str, group_id: str) -> Coordinator:
     if OFFSETS_TOPIC not in node.metadata:
         node.topics.auto_create([OFFSETS_TOPIC])
         return _unknown(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the offsets topic is being created")
-    partition = TopicPartition(OFFSETS_TOPIC, node.groups.coordinator.partition_for(group_id))
+    return _leader(node, listener, group_id, OFFSETS_TOPIC, node.groups.coordinator.partition_for(group_id))
+
+
+def _find_transaction(node: Node, listener: str, transactional_id: str) -> Coordinator:
+    count = node.metadata.partition_count(TRANSACTIONS_TOPIC) if TRANSACTIONS_TOPIC in node.metadata else 0
+    if not count:
+        return _unknown(transactional_id, ErrorCode.INVALID_REQUEST, "transactions are not supported yet")
+    return _leader(node, listener, transactional_id, TRANSACTIONS_TOPIC, partition_of(transactional_id, count))
+
+
+def _leader(node: Node, listener: str, key: str, topic: str, number: int) -> Coordinator:
+    partition = TopicPartition(topic, number)
     state = node.metadata.partition(partition)
     end = node.metadata.leader_endpoint(partition, listener)
     if state is None or end is None:
-        return _unknown(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader")
-    return Coordinator(key=group_id, node_id=state.leader, host=end.host, port=end.port, error_message="")
+        return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader")
+    return Coordinator(key=key, node_id=state.leader, host=end.host, port=end.port, error_message="")
 
 
 def _unknown(key: str, code: ErrorCode, why: str) -> Coordinator:
