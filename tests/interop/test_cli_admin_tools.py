@@ -1,4 +1,4 @@
-"""The tools of a replicated cluster, on Apache's brokers beside Apache's tools, and on ours for what ours serve."""
+"""The tools of a replicated cluster, on Apache's brokers and on ours, most of them beside Apache's tools."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from barnabas.cli.main import main
 from barnabas.client import Admin, Producer
 from barnabas.client.admin import AdminConnection
 from barnabas.client.offsets import EARLIEST, list_offsets
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.errors import ErrorCode
 from support.knowing import topic_known
 from support.reference import apache_cluster, apache_tool, needs_reference
 from support.servers import up
@@ -37,8 +37,9 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
-    """Three of our brokers."""
-    with up(tmp_path_factory.mktemp("ours"), brokers=3) as running:
+    """Three of our brokers; leaders stay where they are put."""
+    settings = ["--override", "auto.leader.rebalance.enable=false"]
+    with up(tmp_path_factory.mktemp("ours"), *settings, brokers=3) as running:
         yield running
 
 
@@ -169,35 +170,16 @@ def test_single_replicas_verify_to_the_end(run: Run, cluster: Any) -> None:
 
 
 def test_programs_have_what_the_tools_have(run: Run, cluster: Any) -> None:
-    """`Admin` deletes records, finds replicas, and says what brokers do not offer by Kafka's code."""
+    """`Admin` deletes records, finds replicas, elects leaders and lists moves."""
     make_topic(run, cluster, "programs", "2", records=10)
     partition = TopicPartition("programs", 0)
     with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
         assert admin.delete_records({partition: 3}) == {partition: 3}
         stored = {name for log_dir in admin.describe_log_dirs(2) for name in log_dir.replicas}
         assert partition in stored
-        try:
-            outcome = admin.elect_leaders([partition])[partition]
-            assert admin.list_reassignments() == {}
-            assert admin.reassign({partition: None})[partition].code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        except KafkaError as error:
-            outcome = error
-        assert outcome.code in (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNSUPPORTED_VERSION)
-
-
-def test_an_api_that_a_broker_does_not_serve_is_named(run: Run, ours: Any) -> None:
-    """Where our brokers do not offer moves or elections, the tools say so in one line; where they do, they work."""
-    make_topic(run, ours, "plain", "0")
-    tries = [
-        ("leader-election", "--election-type", "preferred", "--topic", "plain", "--partition", 0),
-        ("reassign-partitions", "--list"),
-    ]
-    for command in tries:
-        code, out, err = run(ours, *command)
-        if code:
-            assert (code, out) == (1, "")
-            assert re.search(r"does not offer (ElectLeaders|ListPartitionReassignments)", err)
-            assert len(err.splitlines()) == 1
+        assert admin.elect_leaders([partition])[partition].code is ErrorCode.ELECTION_NOT_NEEDED
+        assert admin.list_reassignments() == {}
+        assert admin.reassign({partition: None})[partition].code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 @pytest.mark.java
@@ -217,15 +199,15 @@ def test_apaches_tool_describes_a_partitions_producers(run: Run, ours: Any, vers
     assert (epoch, coordinator_epoch, last_sequence, transaction) == ("0", "-1", "9", "None")
 
 
-# On Apache's brokers, beside Apache's tools
+# Beside Apache's tools
 
 
 @pytest.mark.java
 @needs_reference
-def test_replicated_topics_are_described_word_for_word(run: Run, apache: Any) -> None:
+def test_replicated_topics_are_described_word_for_word(run: Run, cluster: Any) -> None:
     """Replicas, ISR and ELR columns; the reports on replication."""
-    make_topic(run, apache, "described", "0:1:2,1:2:0")
-    run(apache, "configs", "--alter", "--topic", "described", "--add-config", "min.insync.replicas=3")
+    make_topic(run, cluster, "described", "0:1:2,1:2:0")
+    run(cluster, "configs", "--alter", "--topic", "described", "--add-config", "min.insync.replicas=3")
     for args in (
         ["--describe", "--topic", "described"],
         ["--describe", "--under-replicated-partitions"],
@@ -233,7 +215,7 @@ def test_replicated_topics_are_described_word_for_word(run: Run, apache: Any) ->
         ["--describe", "--at-min-isr-partitions", "--topic", "described"],
         ["--describe", "--unavailable-partitions"],
     ):
-        assert run(apache, "topics", *args)[:2] == theirs(apache, TOPICS, *args)
+        assert run(cluster, "topics", *args)[:2] == theirs(cluster, TOPICS, *args)
 
 
 @pytest.mark.java
@@ -278,52 +260,52 @@ def test_log_dirs_are_apaches_json(run: Run, apache: Any) -> None:
 
 @pytest.mark.java
 @needs_reference
-def test_elections_give_the_preferred_replica_the_lead(run: Run, apache: Any, tmp_path: Path) -> None:
+def test_elections_give_the_preferred_replica_the_lead(run: Run, cluster: Any, tmp_path: Path) -> None:
     """After a plan changed who is preferred; a second election is not needed, an unknown partition an error."""
-    make_topic(run, apache, "elected", "0:1,0:1")
+    make_topic(run, cluster, "elected", "0:1,0:1")
     plan = plan_file(tmp_path / "plan.json", "elected", [[1, 0], [1, 0]])
-    assert run(apache, "reassign-partitions", "--execute", "--reassignment-json-file", plan)[0] == 0
+    assert run(cluster, "reassign-partitions", "--execute", "--reassignment-json-file", plan)[0] == 0
     base = ["--election-type", "preferred"]
     one = [*base, "--topic", "elected", "--partition", 0]
-    assert run(apache, "leader-election", *one) == (
+    assert run(cluster, "leader-election", *one) == (
         0,
         "Successfully completed leader election (PREFERRED) for partitions elected-0\n",
         "",
     )
-    assert run(apache, "leader-election", *one) == (0, "Valid replica already elected for partitions elected-0\n", "")
+    assert run(cluster, "leader-election", *one) == (0, "Valid replica already elected for partitions elected-0\n", "")
     file = json_file(tmp_path / "both.json", partitions=[{"topic": "elected", "partition": n} for n in (0, 1)])
-    code, out, _ = run(apache, "leader-election", *base, "--path-to-json-file", file, "--output", "json")
+    code, out, _ = run(cluster, "leader-election", *base, "--path-to-json-file", file, "--output", "json")
     assert code == 0
     assert [(item["partition"], item["elected"], item["error"]) for item in json.loads(out)] == [
         (0, False, "ELECTION_NOT_NEEDED"),
         (1, True, None),
     ]
-    assert run(apache, "leader-election", *base, "--all-topic-partitions")[0] == 0
-    code, out, err = run(apache, "leader-election", *base, "--topic", "elected", "--partition", 7)
+    assert run(cluster, "leader-election", *base, "--all-topic-partitions")[0] == 0
+    code, out, err = run(cluster, "leader-election", *base, "--topic", "elected", "--partition", 7)
     assert code == 1
     assert out.startswith("Error completing leader election (PREFERRED) for partition: elected-7: ")
     assert err == "Error: 1 replica(s) could not be elected\n"
     unclean = ["--election-type", "unclean", "--topic", "elected", "--partition", 0]
-    assert run(apache, "leader-election", *unclean)[:2] == theirs(
-        apache, "org.apache.kafka.tools.LeaderElectionCommand", *unclean
+    assert run(cluster, "leader-election", *unclean)[:2] == theirs(
+        cluster, "org.apache.kafka.tools.LeaderElectionCommand", *unclean
     )
 
 
 @pytest.mark.java
 @needs_reference
-def test_a_move_is_throttled_shown_cancelled_and_done(run: Run, apache: Any, tmp_path: Path) -> None:
+def test_a_move_is_throttled_shown_cancelled_and_done(run: Run, cluster: Any, tmp_path: Path) -> None:
     """The whole life of a plan; at each point Apache's tool says and sets the same."""
-    make_topic(run, apache, "moved", "0:1,0:1", records=2000, size=10_000)
+    make_topic(run, cluster, "moved", "0:1,0:1", records=2000, size=10_000)
     before = plan_file(tmp_path / "before.json", "moved", [[0, 1], [0, 1]])
     plan = plan_file(tmp_path / "plan.json", "moved", [[2, 1], [1, 2]])
     file = ["--reassignment-json-file", plan]
 
     def configs() -> str:
-        brokers = "".join(run(apache, "configs", "--describe", "--broker", n)[1] for n in range(3))
-        return run(apache, "configs", "--describe", "--topic", "moved")[1] + brokers
+        brokers = "".join(run(cluster, "configs", "--describe", "--broker", n)[1] for n in range(3))
+        return run(cluster, "configs", "--describe", "--topic", "moved")[1] + brokers
 
     unthrottled = configs()
-    code, mine, _ = run(apache, "reassign-partitions", "--execute", *file, "--throttle", 20_000)
+    code, mine, _ = run(cluster, "reassign-partitions", "--execute", *file, "--throttle", 20_000)
     assert code == 0
     assert mine.endswith("Successfully started partition reassignments for moved-0,moved-1\n")
     throttled = configs()
@@ -333,13 +315,13 @@ def test_a_move_is_throttled_shown_cancelled_and_done(run: Run, apache: Any, tmp
         (("reassign-partitions", REASSIGN), ["--list"]),
         (("reassign-partitions", REASSIGN), ["--verify", *file]),
     ):
-        assert run(apache, tool[0], *args)[:2] == theirs(apache, tool[1], *args)
+        assert run(cluster, tool[0], *args)[:2] == theirs(cluster, tool[1], *args)
     assert configs() == throttled, "--verify takes nothing back while replicas move"
-    document = json.loads(run(apache, "topics", "--describe", "--topic", "moved", "--output", "json")[1])
+    document = json.loads(run(cluster, "topics", "--describe", "--topic", "moved", "--output", "json")[1])
     assert [(item["adding"], item["removing"]) for item in document[0]["partitions"]] == [([2], [0]), ([2], [0])]
-    assert "--additional" in run(apache, "reassign-partitions", "--execute", *file)[2]
+    assert "--additional" in run(cluster, "reassign-partitions", "--execute", *file)[2]
 
-    code, out, _ = run(apache, "reassign-partitions", "--cancel", *file)
+    code, out, _ = run(cluster, "reassign-partitions", "--cancel", *file)
     assert (code, out.splitlines()) == (
         0,
         [
@@ -350,69 +332,71 @@ def test_a_move_is_throttled_shown_cancelled_and_done(run: Run, apache: Any, tmp
         ],
     )
     assert configs() == unthrottled
-    assert run(apache, "reassign-partitions", "--list")[1] == "No partition reassignments found.\n"
+    assert run(cluster, "reassign-partitions", "--list")[1] == "No partition reassignments found.\n"
 
-    assert run(apache, "reassign-partitions", "--execute", "--reassignment-json-file", before)[0] == 0
-    eventually(lambda: run(apache, "reassign-partitions", "--list")[1].startswith("No "), what="moved back")
-    code, other = theirs(apache, REASSIGN, "--execute", *file, "--throttle", 20_000)
+    assert run(cluster, "reassign-partitions", "--execute", "--reassignment-json-file", before)[0] == 0
+    eventually(lambda: run(cluster, "reassign-partitions", "--list")[1].startswith("No "), what="moved back")
+    code, other = theirs(cluster, REASSIGN, "--execute", *file, "--throttle", 20_000)
     assert (code, other) == (0, mine)
     assert configs() == throttled
-    more = run(apache, "reassign-partitions", "--execute", *file, "--additional", "--throttle", 1 << 30)
+    more = run(cluster, "reassign-partitions", "--execute", *file, "--additional", "--throttle", 1 << 30)
     assert more[0] == 0
     eventually(
-        lambda: run(apache, "reassign-partitions", "--verify", *file, "--preserve-throttles")[1].count("is completed."),
+        lambda: run(cluster, "reassign-partitions", "--verify", *file, "--preserve-throttles")[1].count(
+            "is completed."
+        ),
         what="moved",
     )
     assert configs().count(f"throttled.rate={1 << 30} ") == 6
-    eventually(lambda: "Clearing" in run(apache, "reassign-partitions", "--verify", *file)[1], what="all at rest")
+    eventually(lambda: "Clearing" in run(cluster, "reassign-partitions", "--verify", *file)[1], what="all at rest")
     assert configs() == unthrottled
-    assert run(apache, "reassign-partitions", "--verify", *file)[:2] == theirs(apache, REASSIGN, "--verify", *file)
-    code, out, err = run(apache, "replica-verification", "--topics-include", "moved", "--time", -2, "--once")
+    assert run(cluster, "reassign-partitions", "--verify", *file)[:2] == theirs(cluster, REASSIGN, "--verify", *file)
+    code, out, err = run(cluster, "replica-verification", "--topics-include", "moved", "--time", -2, "--once")
     assert (code, err) == (0, "")
     assert "max lag is 0 " in out
 
 
 @pytest.mark.java
 @needs_reference
-def test_proposals_show_the_same_present_and_can_be_executed(run: Run, apache: Any, tmp_path: Path) -> None:
+def test_proposals_show_the_same_present_and_can_be_executed(run: Run, cluster: Any, tmp_path: Path) -> None:
     """Which brokers are proposed is drawn by lot, with both tools."""
-    make_topic(run, apache, "proposed", "0:1,0:1,0:1")
+    make_topic(run, cluster, "proposed", "0:1,0:1,0:1")
     topics = json_file(tmp_path / "topics.json", topics=[{"topic": "proposed"}])
     args = ["--generate", "--topics-to-move-json-file", topics, "--broker-list", "1,2"]
-    mine = run(apache, "reassign-partitions", *args)[1].splitlines()
-    other = theirs(apache, REASSIGN, *args)[1].splitlines()
+    mine = run(cluster, "reassign-partitions", *args)[1].splitlines()
+    other = theirs(cluster, REASSIGN, *args)[1].splitlines()
     assert mine[:-1] == other[:-1]
     assert [sorted(item["replicas"]) for item in json.loads(mine[-1])["partitions"]] == [[1, 2]] * 3
     plan = tmp_path / "plan.json"
     plan.write_text(mine[-1])
     file = ["--reassignment-json-file", plan]
-    assert theirs(apache, REASSIGN, "--execute", *file)[0] == 0
+    assert theirs(cluster, REASSIGN, "--execute", *file)[0] == 0
     eventually(
-        lambda: run(apache, "reassign-partitions", "--verify", *file)[1].count("is completed.") == 3, what="moved"
+        lambda: run(cluster, "reassign-partitions", "--verify", *file)[1].count("is completed.") == 3, what="moved"
     )
 
 
 @pytest.mark.java
 @needs_reference
-def test_plans_that_cannot_be_are_refused_as_by_apaches_tool(run: Run, apache: Any, tmp_path: Path) -> None:
+def test_plans_that_cannot_be_are_refused_as_by_apaches_tool(run: Run, cluster: Any, tmp_path: Path) -> None:
     """Unknown brokers, partitions and log dirs; a plan that is not active is told so."""
-    make_topic(run, apache, "fixed", "0:1")
+    make_topic(run, cluster, "fixed", "0:1")
     for replicas, message in (([[0, 9]], "Unknown broker id 9"), ([[0], [1]], "Unable to find partition: fixed-1")):
         file = plan_file(tmp_path / "bad.json", "fixed", replicas)
-        code, out, err = run(apache, "reassign-partitions", "--execute", "--reassignment-json-file", file)
+        code, out, err = run(cluster, "reassign-partitions", "--execute", "--reassignment-json-file", file)
         assert (code, out) == (1, "")
         assert message in err
-        assert message in theirs(apache, REASSIGN, "--execute", "--reassignment-json-file", file)[1]
+        assert message in theirs(cluster, REASSIGN, "--execute", "--reassignment-json-file", file)[1]
     file = plan_file(tmp_path / "other.json", "fixed", [[1, 2]])
     args = ["--verify", "--preserve-throttles", "--reassignment-json-file", file]
-    assert run(apache, "reassign-partitions", *args)[:2] == theirs(apache, REASSIGN, *args)
+    assert run(cluster, "reassign-partitions", *args)[:2] == theirs(cluster, REASSIGN, *args)
     args = ["--cancel", "--preserve-throttles", "--reassignment-json-file", file]
-    assert run(apache, "reassign-partitions", *args)[1].split() == theirs(apache, REASSIGN, *args)[1].split()
+    assert run(cluster, "reassign-partitions", *args)[1].split() == theirs(cluster, REASSIGN, *args)[1].split()
     entry = {"topic": "fixed", "partition": 0, "replicas": [0, 1], "log_dirs": ["/nowhere", "any"]}
     file = json_file(tmp_path / "dirs.json", partitions=[entry])
     args = ["--verify", "--preserve-throttles", "--reassignment-json-file", file]
-    assert run(apache, "reassign-partitions", *args)[:2] == theirs(apache, REASSIGN, *args)
-    code, _, err = run(apache, "reassign-partitions", "--execute", "--reassignment-json-file", file)
+    assert run(cluster, "reassign-partitions", *args)[:2] == theirs(cluster, REASSIGN, *args)
+    code, _, err = run(cluster, "reassign-partitions", "--execute", "--reassignment-json-file", file)
     assert code == 1
     assert "Failed to alter dir for fixed-0-0: " in err
     assert "LOG_DIR_NOT_FOUND" in err
@@ -420,10 +404,15 @@ def test_plans_that_cannot_be_are_refused_as_by_apaches_tool(run: Run, apache: A
 
 @pytest.mark.java
 @needs_reference
-def test_replicas_move_between_log_dirs_and_back(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("brokers", ["apache", "ours"])
+def test_replicas_move_between_log_dirs_and_back(run: Run, tmp_path: Path, brokers: str) -> None:
     """Throttled, verified with Apache's words, finished; a target that is not asked for is told."""
     dirs = [str(tmp_path / name) for name in ("one", "two")]
-    with apache_cluster(tmp_path / "apache", settings={"log.dirs": ",".join(dirs)}) as cluster:
+    if brokers == "apache":
+        started: Any = apache_cluster(tmp_path / "apache", settings={"log.dirs": ",".join(dirs)})
+    else:
+        started = up(tmp_path / "ours", "--override", f"log.dirs={','.join(dirs)}")
+    with started as cluster:
         make_topic(run, cluster, "placed", "0", records=10)
         stored = json.loads(run(cluster, "log-dirs", "--describe", "--output", "json")[1])["brokers"][0]["logDirs"]
         source = next(one["logDir"] for one in stored if one["partitions"])
