@@ -246,6 +246,28 @@ def test_the_limit_of_bytes_a_second_makes_a_move_take_its_time(tmp_path: Path) 
     assert 9_000 <= mover.broker.clock.monotonic_ms() - start <= 30_000
 
 
+def test_a_limit_that_is_lifted_lets_a_move_go_on_at_once(tmp_path: Path) -> None:
+    """Though a slice would have had to take an hour."""
+    mover = Mover(tmp_path)
+    name = "replica.alter.log.dirs.io.max.bytes.per.second"
+    mover.node.settings = mover.node.settings.replace({name: "100"})
+    mover.broker.lead("t")
+    for _ in range(4):
+        mover.append(b"x", size=100_000)
+    mover.move(mover.other_dir())
+    mover.broker.timers.advance(0)
+    mover.threads.work()
+    mover.threads.tell()
+    for _ in range(60):
+        mover.broker.timers.advance(1000)
+    assert mover.future is not None
+    mover.node.settings = mover.node.settings.replace({name: str(1 << 40)})
+    start = mover.broker.clock.monotonic_ms()
+    mover.settle()
+    assert mover.future is None
+    assert mover.broker.clock.monotonic_ms() - start <= 10_000
+
+
 def test_a_copy_whose_disk_fails_costs_its_dir_alone(tmp_path: Path) -> None:
     """The replica stays where it was, and serves on."""
     mover = Mover(tmp_path)

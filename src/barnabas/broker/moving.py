@@ -39,6 +39,7 @@ _MOST_SLICE_BYTES = 1024 * 1024
 _LAST_SLICE_BYTES = 64 * 1024
 _SHORT_MS, _LONG_MS = 2, 6
 _RETRY_MS = 1000
+_LONGEST_REST_MS = 500
 _SYNC_ROUNDS = 5
 _UNIQUE = bytes(16)
 
@@ -223,9 +224,18 @@ class LogDirMoves:
             else:
                 took_ms = self._node.clock.monotonic_ms() - started_ms
                 move.slice_bytes = _next_slice(move.slice_bytes, took_ms)
-                self._later(move, max(took_ms, self._throttled_ms(size_bytes) - took_ms))
+                self._rest(move, size_bytes, started_ms, took_ms)
 
         self._in_thread(work, done)
+
+    def _rest(self, move: _Move, size_bytes: int, started_ms: int, least_ms: int) -> None:
+        """Go on when the slice has taken as long as it must; the limit may be changed meanwhile."""
+        now_ms = self._node.clock.monotonic_ms()
+        left_ms = max(least_ms, started_ms + self._throttled_ms(size_bytes) - now_ms)
+        if left_ms <= _LONGEST_REST_MS:
+            self._later(move, left_ms)
+        else:
+            move.timer = self._node.call_later(_LONGEST_REST_MS, lambda: self._rest(move, size_bytes, started_ms, 0))
 
     def _undo(self, move: _Move, end_offset: int) -> None:
         try:
