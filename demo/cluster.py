@@ -1,13 +1,13 @@
-"""The demo's cluster: ``barnabas up`` with three brokers in a folder of its own, and single brokers stopped and started."""
+"""The demo's cluster: three brokers as processes, on the usual ports where these are free."""
 
 import os
-import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from barnabas.testing import ProcessCluster
 
 __all__ = ["BARNABAS", "Cluster", "wait_until"]
 
@@ -25,82 +25,16 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) 
         time.sleep(0.05)
 
 
-class Cluster:
+class Cluster(ProcessCluster):
     """Coordination and three brokers as processes of their own."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
         port, zk_port = _ports()
-        self._output = folder / "up.out"
-        self._errors = folder / "up.err"
-        command = [*BARNABAS, "up", "--brokers", "3", "--port", str(port), "--zk-port", str(zk_port)]
-        with self._output.open("wb") as output, self._errors.open("wb") as errors:
-            self._up = subprocess.Popen(
-                [*command, "--data-dir", str(folder / "cluster")],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                start_new_session=True,  # a Ctrl-C is for the demo, which then stops the cluster itself
-            )
-        self._restarted: dict[str, subprocess.Popen[bytes]] = {}
-        try:
-            wait_until(lambda: self._up.poll() is not None or b"\n" in self._output.read_bytes(), "the cluster")
-            line = self._output.read_text()
-            if not line.startswith("ready "):
-                raise RuntimeError(f"barnabas up ended: {line}{self._errors.read_text()}")
-        except BaseException:
-            self.stop()
-            raise
-        _, self.bootstrap, zookeeper, pids = line.split()
-        self.zookeeper = zookeeper.removeprefix("zk=")
-        self.pids = {name: int(pid) for name, _, pid in (each.partition(":") for each in pids[5:].split(","))}
-
-    def stop_broker(self, name: str) -> None:
-        """SIGTERM, and wait for its end."""
-        os.kill(self.pids[name], signal.SIGTERM)
-        wait_until(lambda: not _runs(self.pids[name]), f"the end of broker {name}")
-
-    def start_broker(self, name: str) -> None:
-        """By hand, as anyone would, from the properties file that ``up`` wrote."""
-        number = "" if name == "0" else name
-        properties = self._folder / "cluster" / f"server{number}.properties"
-        with (self._folder / f"broker-{name}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [*BARNABAS, "server-start", str(properties)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._restarted[name] = process
-        self.pids[name] = process.pid
+        super().__init__(3, data_dir=folder / "cluster", port=port, zk_port=zk_port)
 
     def memory_mb(self) -> dict[str, int]:
         """Resident memory of each process."""
         return {name: _resident_mb(pid) for name, pid in self.pids.items()}
-
-    @property
-    def stop_command(self) -> str:
-        """What ends the cluster when the demo leaves it up."""
-        own = [str(process.pid) for process in self._restarted.values()]
-        return " ".join(["kill", *own, str(self._up.pid)])
-
-    def stop(self) -> None:
-        """All of it, brokers first."""
-        for process in self._restarted.values():
-            process.terminate()
-        for process in self._restarted.values():
-            _end(process)
-        self._up.terminate()
-        _end(self._up)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _ports() -> tuple[int, int]:
@@ -119,17 +53,6 @@ def _free(port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    try:  # ended, but not yet asked for by its parent
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return os.name != "posix" or sys.platform != "linux"
 
 
 def _resident_mb(pid: int) -> int:

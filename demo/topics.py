@@ -9,23 +9,33 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its stubs forget NewTopic
 
-__all__ = ["GroupMember", "Loader", "create", "leaders", "partition_sizes", "read_latest"]
+__all__ = ["GroupMember", "Loader", "create", "in_sync", "leaders", "partition_sizes", "read_latest"]
 
+REPLICAS = 3
 Records = Iterable[tuple[bytes, bytes]]
 
 
 def create(bootstrap: str, names: dict[str, dict[str, str]], partitions: int) -> None:
-    """Topics with one replica, and these settings."""
+    """Topics with three replicas, and these settings."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = [NewTopic(name, partitions, 1, config=config) for name, config in names.items()]
+    wanted = [NewTopic(name, partitions, REPLICAS, config=config) for name, config in names.items()]
     for future in admin.create_topics(wanted).values():
         future.result(30)
 
 
 def leaders(bootstrap: str, topic: str) -> dict[int, int]:
     """The leader of each partition; -1 where there is none."""
+    return {number: found.leader for number, found in _partitions(bootstrap, topic).items()}
+
+
+def in_sync(bootstrap: str, topic: str) -> dict[int, list[int]]:
+    """The in-sync replicas of each partition."""
+    return {number: sorted(found.isrs) for number, found in _partitions(bootstrap, topic).items()}
+
+
+def _partitions(bootstrap: str, topic: str) -> dict[int, Any]:
     found = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(topic, 10).topics[topic]
-    return {each.id: each.leader for each in sorted(found.partitions.values(), key=lambda each: each.id)}
+    return dict(sorted(found.partitions.items()))
 
 
 def partition_sizes(bootstrap: str, topic: str) -> list[int]:
