@@ -5,7 +5,8 @@ epoch (KIP-380): each registration gets a higher one, so news of an earlier life
 
 After a crash the znode of the dead process stays until its session times out. A broker that starts again does not wait
 for that: a registration under its own id *with its own advertised endpoints*, on which it listens at this moment, can
-only be that of its dead predecessor, and is replaced. One with other endpoints belongs to another broker.
+only be that of its dead predecessor, and is replaced (but see `boot`). One with other endpoints belongs to another
+broker.
 """
 
 import logging
@@ -76,6 +77,10 @@ class Registration:
     def info(self) -> BrokerInfo:
         """What was registered last, with the epoch (-1 before the first time)."""
         return self._info
+
+    async def is_there(self) -> bool:
+        """Whether a registration stands under this broker's id, be it an earlier life's."""
+        return await self._client.exists(broker_path(self._info.id)) is not None
 
     async def register(self) -> int:
         """Make the znode; returns the broker epoch. Raises `BrokerIdTakenError`."""

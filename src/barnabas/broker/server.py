@@ -26,6 +26,7 @@ from barnabas.broker import settings as broker_settings
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised
 from barnabas.broker.apis.fetch_sessions import FetchSessions
+from barnabas.broker.boot import has_kept_its_pages, note_boot
 from barnabas.broker.channels import Channels
 from barnabas.broker.configs import Configs
 from barnabas.broker.controller.runner import Controller, ControllerSettings
@@ -76,6 +77,7 @@ logger = logging.getLogger(__name__)
 _METADATA_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 5
 _TELL_PAUSE_S = 1
+_PREDECESSOR_PAUSE_S = 0.5
 _COORDINATION_AWAY_MS = 2000
 
 
@@ -300,8 +302,16 @@ class BrokerServer:
         )
         registration = Registration(node.coordination, info, node.clock)
 
+        has_kept_all = has_kept_its_pages(node.files, node.log_dirs.online)
+
         async def register() -> int:
+            nonlocal has_kept_all
+            if not has_kept_all:
+                await _end_of(registration)
             node.broker_epoch = await registration.register()
+            if not has_kept_all:
+                has_kept_all = True
+                note_boot(node.files, node.log_dirs.online)
             await node.coordination.exists(broker_path(node.broker_id), registration_changed)
             return node.broker_epoch
 
@@ -554,6 +564,16 @@ class BrokerServer:
 
 def _timer(loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], object]) -> Timer:
     return loop.call_later(delay_ms / 1000, callback)
+
+
+async def _end_of(registration: Registration) -> None:
+    """Wait until an earlier life's registration is over, and a moment more, in which the controller acts on that."""
+    if not await registration.is_there():
+        return
+    logger.info("Waiting for the end of the registration that this broker left before its machine was started anew")
+    while await registration.is_there():  # noqa: ASYNC110  # the coordination service is asked, nobody sets an event
+        await asyncio.sleep(_PREDECESSOR_PAUSE_S)
+    await asyncio.sleep(_PREDECESSOR_PAUSE_S)
 
 
 def _absolute(path: str) -> str:

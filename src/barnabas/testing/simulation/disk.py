@@ -24,6 +24,7 @@ from barnabas.testing.simulation.trace import Trace, checksum
 __all__ = ["Disk", "DiskFault", "SimulatedFiles"]
 
 BLOCK_BYTES = 512
+BOOT_ID_PATH = ("proc", "sys", "kernel", "random", "boot_id")
 
 
 class Inode:
@@ -179,6 +180,8 @@ class Disk:
         self.used_bytes = 0
         self.root = Directory()
         self.locks: dict[str, object] = {}
+        self._boots = 0
+        self._boot()
         self.faults: list[DiskFault] = []
         self.errors_met = 0
         self.slowness = 1.0
@@ -189,13 +192,29 @@ class Disk:
         """Forget what was not synced; no process of the machine may be alive."""
         self.locks.clear()
         self.root.lose_power(self.rng)
+        self._boot()
         self.used_bytes = sum(len(inode.data) for _, inode in self.walk())
 
     def wipe(self) -> None:
         """Another, empty disk; no process of the machine may be alive."""
         self.locks.clear()
         self.root = Directory()
+        self._boots -= 1  # the same boot as before
+        self._boot()
         self.used_bytes = 0
+
+    def _boot(self) -> None:
+        """What the system tells of itself in files: each boot has an id."""
+        self._boots += 1
+        directory = self.root
+        for name in BOOT_ID_PATH[:-1]:
+            below = directory.durable.setdefault(name, Directory())
+            assert isinstance(below, Directory)
+            directory.entries[name] = below
+            directory = below
+        inode = Inode(0)
+        inode.data += b"boot-%d\n" % self._boots
+        directory.entries[BOOT_ID_PATH[-1]] = inode
 
     def inode(self, path: str) -> Inode | None:
         """The file at a path."""
