@@ -84,6 +84,20 @@ def test_an_answer_to_what_was_asked_before_a_change_of_role_is_not_applied(pair
     assert bytes_of(pair.follower_log()) == bytes_of(leader)
 
 
+def test_what_an_answer_said_that_was_not_applied_is_said_again(pair: Pair) -> None:
+    """The leader believes that it told of the high watermark; the follower was in another role when it came."""
+    write(pair.lead(0), 0, b"a")
+    pair.follow(0)
+    pair.turn()
+    response = pair.wire.ask(pair.fetcher.request(VERSION, -1, 0), VERSION)
+    pair.lead(1)
+    pair.follow(1)
+    pair.fetcher.answered(response, VERSION, 0, START_MS)
+    assert pair.follower_log().high_watermark == 0
+    pair.turn()
+    assert pair.follower_log().high_watermark == 1
+
+
 def test_a_later_epoch_at_the_leader_makes_the_follower_wait_for_the_controller(pair: Pair) -> None:
     """FENCED_LEADER_EPOCH: asking again is of no use until LeaderAndIsr comes, and then all goes on."""
     leader = pair.lead(0)

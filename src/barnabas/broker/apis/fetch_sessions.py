@@ -67,6 +67,8 @@ class PartitionFetch:
 
     def ask(self, other: "PartitionFetch") -> None:
         """Take over what a later request asks."""
+        if other.fetch_offset == self.fetch_offset or other.leader_epoch != self.leader_epoch:
+            self.told_high_watermark = -1  # an answer was not taken: the reader had another role by then
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.leader_epoch = other.leader_epoch
@@ -90,8 +92,8 @@ class PartitionFetch:
         if log_start_offset != self.told_log_start_offset:
             news = True
             self.told_log_start_offset = log_start_offset
-        if error:
-            # Say it again next time, and say when it is over.
+        if error or must_tell:
+            # The reader acts on this and takes nothing else: say the rest again, and say when it is over.
             self.told_high_watermark = -1
             news = True
         return news
