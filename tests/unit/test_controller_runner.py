@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from barnabas.base.clock import SystemClock
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import random_uuid
+from barnabas.broker.controller.isr_changes import IsrChange
 from barnabas.broker.controller.runner import Controller, ControllerSettings
 from barnabas.broker.metadata import MetadataCache
 from barnabas.broker.registration import (
@@ -23,11 +25,13 @@ from barnabas.broker.registration import (
 from barnabas.broker.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
+    REASSIGN_PARTITIONS,
     Assignment,
     BrokerInfo,
     Endpoint,
     TopicAssignment,
     delete_topic_path,
+    encode_reassignments,
     encode_topic,
     topic_path,
 )
@@ -100,6 +104,7 @@ class Member:
         info = BrokerInfo(broker, (Endpoint("h", port or 9000 + broker, "PLAINTEXT", "PLAINTEXT"),))
         self.registration = Registration(self.client, info, SystemClock())
         self.brokers = brokers
+        self.settings = ControllerSettings(auto_leader_rebalance=False)
 
     async def start(self) -> "Member":
         await self.client.start(5000)
@@ -111,7 +116,7 @@ class Member:
             self.registration.register,
             clock=SystemClock(),
             rng=RNG,
-            settings=ControllerSettings,
+            settings=lambda: self.settings,
         )
         await self.controller.start()
         return self
@@ -336,5 +341,67 @@ def test_producer_ids_are_given_out_once(tmp_path: Path) -> None:
         async with members(tmp_path, 1) as (_, (member,), _):
             blocks = await asyncio.gather(*(member.controller.allocate_producer_ids(n) for n in range(5)))
             assert sorted(block.first for block in blocks) == [0, 1000, 2000, 3000, 4000]
+
+    asyncio.run(run())
+
+
+def test_unclean_elections_follow_the_setting_while_it_changes(tmp_path: Path) -> None:
+    """Allowed, the partition without a leader gets one at once; forbidden again, the next one stays without."""
+
+    async def run() -> None:
+        async with members(tmp_path, 3) as (_, (member, *others), _):
+            controller, client = member.controller, member.client
+            topics = {"t": assigned((1, 0)), "u": assigned((2, 0))}
+            for name, topic in topics.items():
+                await client.create(topic_path(name), encode_topic(*topic))
+            await controller.topics_created(topics)
+            for name, broker in (("t", 1), ("u", 2)):
+                partition = TopicPartition(name, 0)
+                known = controller.state.leadership[partition].leader_and_isr
+                change = IsrChange(partition, known.leader_epoch, (broker,), 0, known.version)
+                await controller.alter_isr(broker, controller.state.brokers[broker].epoch, [change])
+            await others[0].close()
+            await until(lambda: controller.state.leadership[TopicPartition("t", 0)].leader_and_isr.leader == -1)
+            member.settings = replace(member.settings, unclean_leader_election=True)
+            controller.retry_leaders()
+            await until(lambda: controller.state.leadership[TopicPartition("t", 0)].leader_and_isr.leader == 0)
+            member.settings = replace(member.settings, unclean_leader_election=False)
+            await others[1].close()
+            await until(lambda: controller.state.leadership[TopicPartition("u", 0)].leader_and_isr.leader == -1)
+
+    asyncio.run(run())
+
+
+def test_a_move_is_ended_by_the_next_controller_and_orders_in_znodes_are_seen_again_and_again(tmp_path: Path) -> None:
+    """The order lies in the topic's znode; older tools' orders are watched for though their znode is not there."""
+
+    async def run() -> None:
+        async with members(tmp_path, 3) as (_, started, _):
+            first = started[0].controller
+            topic, partition = assigned((1,)), TopicPartition("t", 0)
+            await started[0].client.create(topic_path("t"), encode_topic(*topic))
+            await first.topics_created({"t": topic})
+            assert await first.alter_reassignments({partition: [2]}) == {partition: None}
+            assert (await first.reassignments()).keys() == {partition}
+            await started[0].close()
+            await until(lambda: any(member.controller.is_active for member in started[1:]))
+            member = next(member for member in started[1:] if member.controller.is_active)
+            second, client = member.controller, member.client
+            assert (await second.reassignments([partition]))[partition].adding == (2,)
+
+            async def join_isr(*isr: int) -> None:
+                known = second.state.leadership[partition].leader_and_isr
+                change = IsrChange(partition, known.leader_epoch, isr, 0, known.version)
+                await second.alter_isr(known.leader, second.state.brokers[known.leader].epoch, [change])
+
+            await join_isr(1, 2)
+            await until(lambda: second.state.assignment(partition) == Assignment((2,)))
+            for target in ((1,), (2,)):
+                await client.create(REASSIGN_PARTITIONS, encode_reassignments({partition: target}))
+                await until(lambda target=target: second.state.assignment(partition).adding == target)
+                await join_isr(1, 2)
+                await until(lambda target=target: second.state.assignment(partition) == Assignment(target))
+                while await client.exists(REASSIGN_PARTITIONS) is not None:  # noqa: ASYNC110  # another task writes it
+                    await asyncio.sleep(0.01)
 
     asyncio.run(run())

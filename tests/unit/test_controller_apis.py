@@ -1,0 +1,128 @@
+"""ElectLeaders and the reassignment APIs over the wire: versions, shapes of answers, time-outs, other brokers' refusal."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from barnabas.base.ids import TopicPartition
+from barnabas.client.admin import AdminConnection
+from barnabas.client.elections import ElectionType, elect_leaders
+from barnabas.client.reassignments import alter_reassignments, list_reassignments
+from barnabas.testing import Cluster
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from barnabas.wire.kafka.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from barnabas.wire.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from barnabas.wire.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from support.knowing import members_known, topic_known
+from support.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[AdminConnection]:
+    with Cluster(2, settings={"auto.leader.rebalance.enable": "false"}) as cluster:
+        members_known(cluster.bootstrap_servers, 2)
+        with AdminConnection(cluster.bootstrap_servers) as connection:
+            yield connection
+
+
+def create(connection: AdminConnection, name: str, *replicas: list[int]) -> None:
+    assignments = [CreatableReplicaAssignment(partition_index=n, broker_ids=ids) for n, ids in enumerate(replicas)]
+    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+    answer = connection.send_to_controller(request, CreateTopicsResponse, lambda response: [0])
+    assert answer.topics[0].error_code == 0, answer
+    servers = ",".join(f"{broker.host}:{broker.port}" for broker in connection.describe_cluster().brokers)
+    topic_known(servers, name, len(replicas))
+
+
+def moved(connection: AdminConnection, topic: str, replicas: list[int]) -> None:
+    partition = TopicPartition(topic, 0)
+    assert alter_reassignments(connection, {partition: replicas}) == {}
+    eventually(lambda: not list_reassignments(connection, [partition]), what="moved")
+
+
+def elect(connection: AdminConnection, **fields: Any) -> ElectLeadersResponse:
+    controller = connection.describe_cluster(fresh=True).controller_id
+    max_version = fields.pop("max_version", 2)
+    return connection.send(
+        ElectLeadersRequest(**fields), ElectLeadersResponse, broker_id=controller, max_version=max_version
+    )
+
+
+def codes(response: ElectLeadersResponse) -> dict[tuple[str, int], int]:
+    return {
+        (topic.topic, item.partition_id): item.error_code
+        for topic in response.replica_election_results
+        for item in topic.partition_result
+    }
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_every_version_elects_the_preferred_replica(connection: AdminConnection, version: int) -> None:
+    """Version 0 knows no other election, whatever its type field would say."""
+    topic = f"elected-{version}"
+    create(connection, topic, [0, 1])
+    moved(connection, topic, [1, 0])
+    asked = [TopicPartitions(topic=topic, partitions=[0, 0, 5])]
+    response = elect(connection, topic_partitions=asked, max_version=version)
+    assert codes(response) == {(topic, 0): 0, (topic, 5): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    leaders = [one.leader_id for one in connection.metadata([topic]).topics[0].partitions]
+    assert leaders == [1], "it is answered when the broker has heard of the leader"
+
+
+def test_all_partitions_are_elected_and_only_those_that_needed_it_told(connection: AdminConnection) -> None:
+    """With null for the partitions."""
+    create(connection, "some", [0, 1], [1, 0])
+    moved(connection, "some", [1, 0])
+    assert codes(elect(connection, topic_partitions=None)) == {("some", 0): 0}
+    assert elect_leaders(connection, ElectionType.PREFERRED) == {}
+
+
+def test_an_election_that_is_not_seen_in_time_is_said_to_be_late(connection: AdminConnection) -> None:
+    """With no time at all, what is done at once may be in time or not; what is not needed never waits."""
+    create(connection, "late", [0, 1])
+    asked = [TopicPartitions(topic="late", partitions=[0])]
+    assert codes(elect(connection, topic_partitions=asked, timeout_ms=0)) == {
+        ("late", 0): ErrorCode.ELECTION_NOT_NEEDED
+    }
+    moved(connection, "late", [1, 0])
+    answer = codes(elect(connection, topic_partitions=asked, timeout_ms=0))
+    assert answer in ({("late", 0): 0}, {("late", 0): ErrorCode.REQUEST_TIMED_OUT})
+
+
+def test_a_type_of_election_that_is_none_is_refused(connection: AdminConnection) -> None:
+    """INVALID_REQUEST, for the whole and for each."""
+    asked = [TopicPartitions(topic="none", partitions=[0])]
+    response = elect(connection, election_type=7, topic_partitions=asked)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert codes(response) == {("none", 0): ErrorCode.INVALID_REQUEST}
+
+
+def test_brokers_that_are_not_controller_say_so(connection: AdminConnection) -> None:
+    """All three APIs; clients then ask who is."""
+    cluster = connection.describe_cluster(fresh=True)
+    other = next(broker.id for broker in cluster.brokers if broker.id != cluster.controller_id)
+    asked = [TopicPartitions(topic="t", partitions=[0])]
+    for version, whole in ((0, 0), (2, ErrorCode.NOT_CONTROLLER)):
+        request = ElectLeadersRequest(topic_partitions=asked)
+        elected = connection.send(request, ElectLeadersResponse, broker_id=other, max_version=version)
+        assert (elected.error_code, codes(elected)) == (whole, {("t", 0): ErrorCode.NOT_CONTROLLER})
+    for request_type, response_type in (
+        (AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
+        (ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
+    ):
+        response = connection.send(request_type(), response_type, broker_id=other)
+        assert response.error_code == ErrorCode.NOT_CONTROLLER
