@@ -1,0 +1,146 @@
+"""Syncs before the acknowledgement: who waits, for how many syncs, and what a failing one costs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.replication.fetcher import Fetcher, FetchLimits
+from barnabas.broker.syncing import Syncs
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.broker import DataPath, Wire, batch
+
+T0 = TopicPartition("t", 0)
+
+
+class Disk:
+    """A thread at a time, which syncs when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+        self.syncs = 0
+
+    def __call__(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        self.begun.append((work, done))
+
+    def sync(self, error: BaseException | None = None) -> None:
+        work, done = self.begun.pop(0)
+        if error is None:
+            work()
+        self.syncs += 1
+        done(error)
+
+
+class Broker:
+    """A data path whose syncs are the test's."""
+
+    def __init__(self, directory: Path, **texts: str) -> None:
+        self.disk = Disk()
+        self.path = DataPath(directory, sync=lambda log: self.syncs.request(log))
+        node = self.path.node
+        self.syncs = Syncs(self.path.clock, self.disk, lambda log: node.replicas.synced(log, 0))
+        self.path.configs["t"] = LogConfig(texts)
+
+    def produce(self, wire: Wire, *values: bytes, acks: int = 1) -> None:
+        data = PartitionProduceData(index=0, records=bytes(batch(*values)))
+        topics = [TopicProduceData(name="t", partition_data=[data])]
+        wire.post(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=topics), 9)
+
+
+def answer(wire: Wire) -> Any:
+    response = wire.answer()
+    return None if response is None else response.responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_an_acknowledgement_waits_for_its_sync_and_consumers_do_too(tmp_path: Path, acks: int) -> None:
+    """What could still be lost is not shown: the high watermark moves with the sync."""
+    broker = Broker(tmp_path, **{"flush.before.ack": "true"})
+    partition = broker.path.lead("t")
+    wire = broker.path.connect()
+    broker.produce(wire, b"a", acks=acks)
+    assert answer(wire) is None
+    assert partition.log.high_watermark == 0
+    broker.disk.sync()
+    broker.path.timers.advance(0)
+    found = answer(wire)
+    assert (found.error_code, found.base_offset) == (ErrorCode.NONE, 0)
+    assert partition.log.high_watermark == 1
+
+
+def test_many_producers_share_a_sync(tmp_path: Path) -> None:
+    """All who came during one sync are answered by the next; acks 0 waits for none."""
+    broker = Broker(tmp_path, **{"flush.before.ack": "true"})
+    broker.path.lead("t")
+    wires = [broker.path.connect() for _ in range(20)]
+    for wire in wires:
+        broker.produce(wire, b"a")
+    broker.disk.sync()
+    broker.path.timers.advance(0)
+    assert [answer(wire) is not None for wire in wires] == [True] + 19 * [False]
+    broker.disk.sync()
+    broker.path.timers.advance(0)
+    assert [answer(wire).base_offset for wire in wires[1:]] == list(range(1, 20))
+    assert (broker.disk.syncs, broker.disk.begun) == (2, [])
+
+
+def test_every_nth_append_waits_where_flush_messages_is_n(tmp_path: Path) -> None:
+    """No more than so many acknowledged records are ever without a sync."""
+    broker = Broker(tmp_path, **{"flush.messages": "3"})
+    broker.path.lead("t")
+    wire = broker.path.connect()
+    for expected in (True, True, False):
+        broker.produce(wire, b"a")
+        assert (answer(wire) is not None) is expected
+    broker.disk.sync()
+    broker.path.timers.advance(0)
+    assert answer(wire).base_offset == 2
+
+
+def test_a_failed_sync_is_told_and_never_repeated(tmp_path: Path) -> None:
+    """KAFKA_STORAGE_ERROR; the log dir is offline from then on."""
+    broker = Broker(tmp_path, **{"flush.before.ack": "true"})
+    broker.path.lead("t")
+    wires = [broker.path.connect() for _ in range(3)]
+    for wire in wires:
+        broker.produce(wire, b"a")
+    broker.disk.sync(OSError(5, "Input/output error"))
+    broker.path.timers.advance(0)
+    assert [answer(wire).error_code for wire in wires] == 3 * [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert broker.disk.begun == []
+    assert broker.path.node.log_dirs.online == []
+
+
+def test_a_leader_syncs_what_it_has_from_before(tmp_path: Path) -> None:
+    """After a start the recovered records are in the page cache alone: consumers wait for the sync."""
+    broker = Broker(tmp_path, **{"flush.before.ack": "true"})
+    partition = broker.path.lead("t")
+    partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=0)
+    broker.path.lead("t", epoch=1)
+    assert partition.log.high_watermark == 0
+    broker.disk.sync()
+    assert partition.log.high_watermark == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "waits"),
+    [({}, False), ({"flush.before.ack": "true"}, True), ({"flush.messages": "3"}, False)],
+)
+def test_a_follower_tells_of_records_after_their_sync(tmp_path: Path, texts: dict[str, str], waits: bool) -> None:
+    """Its next fetch says that it has them, so that must wait for a sync; without the setting it need not."""
+    broker = Broker(tmp_path, **texts)
+    fetcher = Fetcher(0, FetchLimits(1 << 20, 1 << 20, 1, 500, 1000), lambda name, offset: None, lambda name: None)
+    partition = broker.path.lead("t", leader=1, replicas=(0, 1))
+    partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=0)
+    fetcher.follow(partition)
+    assert bool(fetcher.unsynced()) is waits
+    told: list[int] = []
+    broker.syncs.when_durable(partition.log, partition.log.log_end_offset, lambda: told.append(1))
+    assert told == []
+    broker.disk.sync()
+    assert told == [1]
+    assert fetcher.unsynced() == []
