@@ -78,6 +78,7 @@ _METADATA_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 5
 _TELL_PAUSE_S = 1
 _PREDECESSOR_PAUSE_S = 0.5
+_MAX_BROKER_EPOCH = (1 << 63) - 1
 _COORDINATION_AWAY_MS = 2000
 
 
@@ -189,11 +190,12 @@ class BrokerServer:
     async def _find_broker_id(self) -> int:
         """The id in meta.properties, or a generated one."""
         node = self.node
-        found = {
-            properties.broker_id
-            for path in self._log_dir_paths
-            if (properties := MetaProperties.read(node.files, f"{path}/{META_PROPERTIES}")) is not None
-        } - {-1}
+        found: set[int] = set()
+        for path in self._log_dir_paths:
+            with contextlib.suppress(OSError):  # a dir that cannot be read is done without
+                properties = MetaProperties.read(node.files, f"{path}/{META_PROPERTIES}")
+                if properties is not None and properties.broker_id >= 0:
+                    found.add(properties.broker_id)
         if len(found) > 1:
             raise BarnabasError(
                 f"The log dirs belong to several brokers ({sorted(found)}): set broker.id to the right one"
@@ -307,7 +309,9 @@ class BrokerServer:
         async def register() -> int:
             nonlocal has_kept_all
             if not has_kept_all:
+                node.broker_epoch = _MAX_BROKER_EPOCH  # what the controller tells the earlier life is not for us
                 await _end_of(registration)
+                node.broker_epoch = -1
             node.broker_epoch = await registration.register()
             if not has_kept_all:
                 has_kept_all = True
