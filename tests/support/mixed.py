@@ -1,16 +1,19 @@
 """A cluster whose brokers are Apache's or ours, each replaceable by the other kind on the same id, port and log dir."""
 
 import contextlib
+import functools
 import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -57,12 +60,15 @@ class Member:
 class MixedCluster:
     """Brokers 0, 1, 2 ... on one coordination service. `start`, `stop`, `kill` and `replace` work on one at a time."""
 
-    def __init__(self, directory: Path, zookeeper: str, ports: Sequence[int], settings: dict[str, str]) -> None:
+    def __init__(
+        self, directory: Path, coordination: "Coordination", ports: Sequence[int], settings: dict[str, str]
+    ) -> None:
         self.directory = directory
-        self.zookeeper = zookeeper
+        self.coordination = coordination
+        self.zookeeper = coordination.address
         self.bootstrap = ",".join(f"{HOST}:{port}" for port in ports)
         self.members = [self._member(number, port, settings) for number, port in enumerate(ports)]
-        self.znodes = KazooClient(zookeeper)
+        self.znodes = KazooClient(self.zookeeper)
         self.znodes.start()
 
     def _member(self, broker_id: int, port: int, settings: dict[str, str]) -> Member:
@@ -130,6 +136,11 @@ class MixedCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    @functools.cached_property
+    def admin(self) -> AdminClient:
+        """librdkafka's, for as long as the cluster lives."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     # What the znodes say
 
@@ -200,8 +211,15 @@ class MixedCluster:
         return [segment_bytes(path) for path in self.replica_dirs(topic, partition)]
 
     def epochs(self, topic: str, partition: int) -> list[list[tuple[int, int]]]:
-        """Each replica's (epoch, start offset) from leader-epoch-checkpoint."""
-        return [leader_epochs(path) for path in self.replica_dirs(topic, partition)]
+        """Each replica's (epoch, start offset) from leader-epoch-checkpoint, of epochs that have records.
+
+        A leader notes its own epoch before the first record of it, which followers hear of with that record.
+        """
+        found = []
+        for path in self.replica_dirs(topic, partition):
+            end = log_end_offset(segment_bytes(path))
+            found.append([(epoch, start) for epoch, start in leader_epochs(path) if start < end])
+        return found
 
     def await_equal_logs(self, topic: str, partitions: int) -> None:
         """All replicas have the same bytes in the same epochs. Nobody may be writing."""
@@ -226,35 +244,52 @@ def segment_bytes(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
 
+def log_end_offset(log: bytes) -> int:
+    """The offset after the last of these batches, 0 without any: base offset, length ... last offset delta."""
+    position = end = 0
+    while position + 27 <= len(log):
+        base_offset, length = struct.unpack_from(">qi", log, position)
+        end = base_offset + struct.unpack_from(">i", log, position + 23)[0] + 1
+        position += 12 + length
+    return end
+
+
 def leader_epochs(folder: Path) -> list[tuple[int, int]]:
     """(epoch, start offset) as leader-epoch-checkpoint has them."""
     lines = (folder / "leader-epoch-checkpoint").read_text().splitlines()[2:]
     return [(int(epoch), int(offset)) for epoch, offset in map(str.split, lines)]
 
 
-@contextlib.contextmanager
-def coordination(directory: Path, kind: str) -> Iterator[str]:
-    """One coordination server, Apache's or ours; its address."""
-    (port,) = free_ports(1)
-    config = directory / "zoo.cfg"
-    config.write_text(
-        f"tickTime=2000\ndataDir={directory / 'zk'}\nclientPort={port}\nmaxClientCnxns=0\n"
-        "admin.enableServer=false\n4lw.commands.whitelist=*\n"
-    )
-    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    command = [str(APACHE), "tool", main] if kind == APACHES else [*BARNABAS, "zookeeper-server-start"]
-    with (directory / f"zookeeper-{kind}.log").open("ab") as log:
-        process = subprocess.Popen([*command, str(config)], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    try:
-        eventually(lambda: _answers(port), timeout_s=LIMIT_S, what="the coordination server answers")
-        yield f"{HOST}:{port}"
-    finally:
-        process.terminate()
+class Coordination:
+    """One coordination server, Apache's or ours, on the same file and data dir."""
+
+    def __init__(self, directory: Path) -> None:
+        (self._port,) = free_ports(1)
+        self.address = f"{HOST}:{self._port}"
+        self._directory = directory
+        self._config = directory / "zookeeper.properties"
+        self._config.write_text(
+            f"tickTime=2000\ndataDir={directory / 'zk'}\nclientPort={self._port}\nmaxClientCnxns=0\n"
+            "admin.enableServer=false\n4lw.commands.whitelist=*\n"
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, kind: str) -> None:
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = [str(APACHE), "tool", main] if kind == APACHES else [*BARNABAS, "zookeeper-server-start"]
+        with (self._directory / f"zookeeper-{kind}.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, str(self._config)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+        eventually(lambda: _answers(self._port), timeout_s=LIMIT_S, what="the coordination server answers")
+
+    def stop(self) -> None:
+        self._process.terminate()
         try:
-            process.wait(20)
+            self._process.wait(20)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            self._process.kill()
+            self._process.wait()
 
 
 def _answers(port: int) -> bool:
@@ -274,17 +309,19 @@ def mixed_cluster(
 ) -> Iterator[MixedCluster]:
     """Brokers of these kinds, registered, on a coordination server of kind ``on``."""
     directory.mkdir(parents=True, exist_ok=True)
-    with coordination(directory, on) as zookeeper:
-        cluster = MixedCluster(directory, zookeeper, free_ports(len(kinds), consecutive=True), settings or {})
-        try:
+    coordination = Coordination(directory)
+    coordination.start(on)
+    try:
+        ports = free_ports(len(kinds), consecutive=True)
+        with contextlib.closing(MixedCluster(directory, coordination, ports, settings or {})) as cluster:
             for number, kind in enumerate(kinds):
                 cluster.launch(number, kind)
             for number in range(len(kinds)):
                 cluster.await_registered(number)
             eventually(lambda: cluster.controller >= 0, timeout_s=LIMIT_S, what="there is a controller")
             yield cluster
-        finally:
-            cluster.close()
+    finally:
+        coordination.stop()
 
 
 def is_long() -> bool:
