@@ -1,0 +1,230 @@
+"""The migration guide, command by command: a cluster moves from Apache's brokers to ours and back, and nobody notices.
+
+Producers and groups run from before the first step until after the last and are never started again. What the guide
+says with the names of an ordinary installation is done here to the cluster at hand; a command that the page has and no
+test performs is a failure.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic
+from kazoo.exceptions import KazooException
+
+from support.load import assert_exactly_once_in_order, read_all
+from support.mixed import APACHES, LIMIT_S, OURS, MixedCluster, is_long, mixed_cluster
+from support.reference import ROOT, apache_tool, needs_reference
+from support.servers import barnabas
+from support.strangers import (
+    JavaMember,
+    JavaProducer,
+    KafkaPythonMember,
+    LibrdkafkaMember,
+    SteadyLoad,
+    assert_each_once_in_order,
+    await_progress,
+)
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.fault, needs_reference, pytest.mark.timeout(900)]
+GUIDE = ROOT / "docs" / "how-to" / "move-to-and-from-apache-kafka.md"
+SCRIPTS = {
+    "bin/kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "bin/kafka-dump-log.sh": "kafka.tools.DumpLogSegments",
+    "bin/zookeeper-shell.sh": "org.apache.zookeeper.ZooKeeperMain",
+}
+STEPS = 200 if is_long() else 100
+"""Records that every client must get on by between two steps."""
+
+
+def guide() -> dict[str, list[str]]:
+    """The guide's commands by its headings."""
+    sections: dict[str, list[str]] = {}
+    for line in GUIDE.read_text().splitlines():
+        if line.startswith("## "):
+            commands = sections.setdefault(line[3:], [])
+        elif found := re.match(r"\s*\$ (.*)", line):
+            commands.append(found[1])
+    return {title: commands for title, commands in sections.items() if commands}
+
+
+class Administrator:
+    """Does what the guide says to one broker, and remembers what was done."""
+
+    def __init__(self, cluster: MixedCluster, topic: str) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.done: set[str] = set()
+        self.answers: dict[str, str] = {}
+
+    def follow(self, commands: list[str], broker_id: int = 0) -> None:
+        for command in commands:
+            self.answers[command] = self._perform(command, broker_id)
+            self.done.add(command)
+
+    def _perform(self, command: str, broker_id: int) -> str:
+        cluster = self.cluster
+        member = cluster.members[broker_id]
+        coordination = cluster.coordination
+        processes: dict[str, Callable[[], None]] = {
+            "bin/kafka-server-stop.sh": lambda: cluster.stop(broker_id),
+            "kill -TERM $(pgrep -f 'barnabas server-start config/server.properties')": lambda: cluster.stop(broker_id),
+            "barnabas server-start config/server.properties &": lambda: cluster.start(broker_id, OURS),
+            "bin/kafka-server-start.sh -daemon config/server.properties": lambda: cluster.start(broker_id, APACHES),
+            "bin/zookeeper-server-stop.sh": coordination.stop,
+            "kill -TERM $(pgrep -f 'barnabas zookeeper-server-start')": coordination.stop,
+            "barnabas zookeeper-server-start config/zookeeper.properties &": lambda: coordination.start(OURS),
+            "bin/zookeeper-server-start.sh -daemon config/zookeeper.properties": lambda: coordination.start(APACHES),
+        }
+        if command in processes:
+            processes[command]()
+            return ""
+        here = {
+            "localhost:9092": cluster.bootstrap,
+            "localhost:2181": cluster.zookeeper,
+            "/var/lib/kafka": str(member.log_dir),
+            "orders": self.topic,
+        }
+        text = command
+        for name, value in here.items():
+            text = text.replace(name, value)
+        program, *arguments = shlex.split(text)
+        if "--under-replicated-partitions" in arguments:
+            eventually(
+                lambda: not self._run(program, arguments).strip(), timeout_s=LIMIT_S, what=f"nothing printed: {text}"
+            )
+            return ""
+        output = self._run(program, arguments)
+        assert output.strip(), f"nothing printed: {text}"
+        return output
+
+    @staticmethod
+    def _run(program: str, arguments: list[str]) -> str:
+        if program == "ls":
+            return "\n".join(path.name for path in Path(arguments[-1]).iterdir())
+        if program == "cat":
+            return Path(arguments[-1]).read_text()
+        if program == "barnabas":
+            done = barnabas(*arguments, timeout_s=LIMIT_S)
+        elif program == "bin/zookeeper-shell.sh":
+            done = apache_tool(SCRIPTS[program], "-server", *arguments)
+        else:
+            done = apache_tool(SCRIPTS[program], *arguments)
+        assert done.returncode == 0, f"{program} {arguments}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+
+def coordination_went_on(cluster: MixedCluster, sessions: dict[int, int]) -> bool:
+    """Whether every broker's registration still belongs to the session that it had."""
+    try:
+        return {member.broker_id: owner(cluster, member.broker_id) for member in cluster.members} == sessions
+    except KazooException:
+        return False
+
+
+def owner(cluster: MixedCluster, broker_id: int) -> int:
+    return cluster.znodes.get(f"/brokers/ids/{broker_id}")[1].ephemeralOwner
+
+
+@pytest.mark.parametrize(
+    "on", [APACHES, pytest.param(OURS, marks=pytest.mark.skipif(not is_long(), reason="set BARNABAS_LONG=1"))]
+)
+def test_a_cluster_moves_to_ours_and_back_and_no_client_notices(tmp_path: Path, on: str) -> None:
+    """Every broker and the coordination server change their kind twice, under idempotent load with groups reading."""
+    with mixed_cluster(tmp_path, [APACHES] * 3, on=on) as cluster:
+        config = {"min.insync.replicas": "2"}
+        for made in cluster.admin.create_topics(
+            [NewTopic(name, 3, 3, config=config) for name in ("orders", "java")]
+        ).values():
+            made.result(60)
+        load = SteadyLoad(cluster.bootstrap, "orders")
+        java_load = JavaProducer(cluster.bootstrap, "java", tmp_path)
+        members = [
+            LibrdkafkaMember(cluster.bootstrap, "orders", "librdkafka"),
+            KafkaPythonMember(cluster.bootstrap, "orders", "kafka-python"),
+            JavaMember(cluster.bootstrap, "java", "java", tmp_path),
+        ]
+        try:
+            await_progress(STEPS, load, java_load, *members)
+            administrator = Administrator(cluster, "orders")
+            move_there_and_back(administrator, on, lambda: await_progress(STEPS, load, java_load, *members))
+        finally:
+            load.finish()
+            java_load.finish()
+            stored = {name: read_all(cluster.bootstrap, name) for name in ("orders", "java")}
+            for member in members:
+                wanted = len(stored["java" if member.group == "java" else "orders"])
+                done = eventually(lambda: len(member.records) >= wanted or member.failures, timeout_s=LIMIT_S)  # noqa: B023  # called at once
+                member.finish()
+                assert done
+        assert (load.failed, java_load.failed) == ([], [])
+        assert_exactly_once_in_order(load, stored["orders"])
+        assert {number: (partition, offset) for partition, offset, number in stored["java"]} == java_load.acknowledged
+        assert len(java_load.acknowledged) == len(stored["java"])
+        for member in members:
+            assert member.failures == []
+            assert member.assignments <= 1, "the group was never rebalanced"
+            assert_each_once_in_order(member, stored["java" if member.group == "java" else "orders"])
+        assert_groups_committed_all(cluster, stored)
+        assert_replicas_are_equal(cluster)
+        commands = {command for section in guide().values() for command in section}
+        assert commands - administrator.done == set(), "the guide says what no test does"
+
+
+def move_there_and_back(administrator: Administrator, on: str, all_go_on: Callable[[], None]) -> None:
+    cluster = administrator.cluster
+    steps = guide()
+    administrator.follow(steps["Before you start"])
+    controller = cluster.controller
+    for broker_id in sorted(range(3), key=lambda broker_id: broker_id == controller):
+        administrator.follow(steps["Replace a broker by ours"], broker_id)
+        assert cluster.members[broker_id].kind == OURS
+        look = administrator.answers["ls -A /var/lib/kafka"]
+        assert ".kafka_cleanshutdown" in look, look
+        cluster.await_whole()
+        all_go_on()
+    forth, back = (
+        ["bin/zookeeper-server-stop.sh", *steps["The coordination service"][1:3]],
+        steps["The coordination service"][3:],
+    )
+    for commands in [forth, back] if on == APACHES else [back, forth]:
+        sessions = {broker_id: owner(cluster, broker_id) for broker_id in range(3)}
+        administrator.follow(commands)
+        eventually(lambda sessions=sessions: coordination_went_on(cluster, sessions), timeout_s=LIMIT_S)
+        all_go_on()
+    for broker_id in range(3):
+        administrator.follow(steps["Put Apache's back"], broker_id)
+        assert cluster.members[broker_id].kind == APACHES
+        cluster.await_whole()
+        all_go_on()
+    ids = json.loads(administrator.answers["bin/zookeeper-shell.sh localhost:2181 ls /brokers/ids"].splitlines()[-1])
+    assert sorted(ids) == [0, 1, 2]
+
+
+def assert_groups_committed_all(cluster: MixedCluster, stored: dict[str, list[tuple[int, int, int]]]) -> None:
+    """The groups' offsets stand at the ends of their partitions, as Apache's tool sees them."""
+    done = apache_tool(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        *("--bootstrap-server", cluster.bootstrap, "--describe", "--all-groups"),
+    )
+    lags = re.findall(r"^(\S+)\s+(orders|java)\s+\d+\s+(\d+)\s+(\d+)\s+(\d+)\s", done.stdout, re.MULTILINE)
+    assert {(group, int(lag)) for group, _, _, _, lag in lags} == {("librdkafka", 0), ("kafka-python", 0), ("java", 0)}
+    assert len(lags) == 9, done.stdout
+    for topic, records in stored.items():
+        groups = len({group for group, name, *_ in lags if name == topic})
+        assert sum(int(offset) for _, name, offset, *_ in lags if name == topic) == groups * len(records)
+
+
+def assert_replicas_are_equal(cluster: MixedCluster) -> None:
+    """Bytes, leader epochs and what Apache's DumpLogSegments makes of them, on all three."""
+    for topic, partitions in {"orders": 3, "java": 3, "__consumer_offsets": 50}.items():
+        cluster.await_equal_logs(topic, partitions)
+        for partition in range(partitions):
+            epochs = cluster.epochs(topic, partition)
+            assert epochs[0] == epochs[1] == epochs[2], f"leader epochs of {topic}-{partition}"
+    dumps = [cluster.dump(broker_id, "orders", 3) for broker_id in range(3)]
+    assert dumps[0] == dumps[1] == dumps[2]
