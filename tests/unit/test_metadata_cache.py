@@ -118,3 +118,21 @@ def test_internal_topics_are_marked() -> None:
     topic = cache.describe_topic("__consumer_offsets", "PLAINTEXT", tell_listener=True)
     assert topic is not None
     assert topic.is_internal
+
+
+def test_a_doubted_broker_is_shown_as_no_leader_until_it_is_trusted_again() -> None:
+    """A client told of no leader asks again at once; the broker itself stays in the list, and others lead on."""
+    cache = MetadataCache()
+    cache.update(update(partition(0, 1), partition(1, 2)))
+
+    def shown() -> list[tuple[int, int]]:
+        topic = cache.describe_topic("t", "PLAINTEXT", tell_listener=True)
+        assert topic is not None
+        return [(entry.error_code, entry.leader_id) for entry in topic.partitions]
+
+    assert shown() == [(0, 1), (0, 2)]
+    cache.doubt(1)
+    assert shown() == [(ErrorCode.LEADER_NOT_AVAILABLE, -1), (0, 2)]
+    assert [one.node_id for one in cache.describe_brokers("PLAINTEXT")] == [1, 2]
+    cache.trust(1)
+    assert shown() == [(0, 1), (0, 2)]

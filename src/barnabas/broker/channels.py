@@ -23,7 +23,7 @@ from barnabas.wire.kafka.errors import MalformedMessageError
 from barnabas.wire.kafka.frames import decode_response_header, encode_request
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-__all__ = ["ChannelError", "Channels"]
+__all__ = ["BrokenConnectionError", "ChannelError", "Channels"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +39,10 @@ CallSelf = Callable[[ApiKey, Any, Callable[[Any], None]], None]
 
 class ChannelError(BarnabasError):
     """The request was not answered: no connection, a time-out, a broker that is not known, bad bytes."""
+
+
+class BrokenConnectionError(ChannelError):
+    """The connection was closed by the other side, or refused: as it is with a process that is gone."""
 
 
 class Channels:
@@ -176,7 +180,8 @@ class _Channel:
                 timeout_ms=10_000,
             )
         except OSError as error:
-            raise ChannelError(f"Broker {self._broker_id} at {host}:{port} cannot be reached: {error}") from error
+            kind = BrokenConnectionError if isinstance(error, ConnectionError) else ChannelError
+            raise kind(f"Broker {self._broker_id} at {host}:{port} cannot be reached: {error}") from error
         asked = ApiVersionsRequest(client_software_name=_NAME, client_software_version=__version__)
         try:
             response: ApiVersionsResponse = await self._submit(asked, 3)
@@ -199,7 +204,7 @@ class _Channel:
     def _submit(self, message: Any, version: int) -> "asyncio.Future[Any]":
         connection = self._connection
         if connection is None:
-            raise ChannelError(f"The connection to broker {self._broker_id} broke")
+            raise BrokenConnectionError(f"The connection to broker {self._broker_id} broke")
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((self._correlation_id, message.API_KEY, version, answer))
@@ -240,7 +245,7 @@ class _Channel:
         waiting, self._waiting = self._waiting, deque()
         for _, _, _, answer in waiting:
             if not answer.done():
-                answer.set_exception(ChannelError(f"The connection to broker {self._broker_id} broke"))
+                answer.set_exception(BrokenConnectionError(f"The connection to broker {self._broker_id} broke"))
 
     def close(self) -> None:
         self._closed = True

@@ -13,7 +13,7 @@ from functools import partial
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Network
-from barnabas.broker.channels import ChannelError, Channels
+from barnabas.broker.channels import BrokenConnectionError, ChannelError, Channels
 from barnabas.broker.node import Node
 from barnabas.broker.replication.fetcher import EARLIEST, LATEST, TOPIC_IDS_VERSION, Fetcher, FetchLimits
 from barnabas.broker.replication.manager import LeadershipOutcome
@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_S = 0.02
 _LEAST_WAIT_MS = 5
+_DOUBT_MS = 1000
 _INTERRUPT_EVERY_S = 0.05
 _LIST_OFFSETS_VERSION = 7
 _EPOCHS_VERSION = 4
@@ -135,6 +136,7 @@ class _SourceLoop:
         self._backoff_s = 0.0
         self._is_fetching = False
         self._was_interrupted = False
+        self._has_doubts = False
         self._last_interrupt_s = 0.0
         self._interrupt_timer: asyncio.TimerHandle | None = None
         self._task = self._loop.create_task(self._run())
@@ -190,6 +192,8 @@ class _SourceLoop:
         if self._was_interrupted:
             self._was_interrupted = False
             return
+        if isinstance(error, BrokenConnectionError):
+            self._doubt()
         logger.log(
             logging.INFO if not self._backoff_s else logging.DEBUG,
             "Cannot copy from broker %d: %s",
@@ -200,6 +204,16 @@ class _SourceLoop:
         self._backoff_s = min(max(2 * self._backoff_s, _FIRST_BACKOFF_S), most_s)
         await self._wait(self._backoff_s)
 
+    def _doubt(self) -> None:
+        """Our source seems to be gone: clients are told so, but not for long, in case it is only we who miss it."""
+        if not self._has_doubts:
+            self._has_doubts = True
+            self._node.metadata.doubt(self._source)
+            self._node.call_later(_DOUBT_MS, self._trust)
+
+    def _trust(self) -> None:
+        self._node.metadata.trust(self._source)
+
     async def _wait(self, timeout_s: float | None) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
@@ -208,6 +222,9 @@ class _SourceLoop:
     async def _fetch(self, due_ms: int | None) -> None:
         node, fetcher = self._node, self.fetcher
         version = await self._channels.version(self._source, ApiKey.FETCH)
+        if self._has_doubts:
+            self._has_doubts = False
+            self._trust()
         if version >= TOPIC_IDS_VERSION and not fetcher.has_topic_ids:
             version = TOPIC_IDS_VERSION - 1
         await self._sync()

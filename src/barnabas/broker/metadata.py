@@ -55,6 +55,7 @@ class MetadataCache:
         self._responses: dict[tuple[str, bool], dict[str, MetadataResponseTopic]] = {}
         self._broker_responses: dict[str, list[MetadataResponseBroker]] = {}
         self._listeners: list[UpdateListener] = []
+        self._doubted: set[int] = set()
 
     # Updates
 
@@ -99,6 +100,21 @@ class MetadataCache:
         for listener in self._listeners:
             listener(changed, deleted)
         return deleted
+
+    def doubt(self, broker_id: int) -> None:
+        """Show clients no leader where this broker leads: it seems to be gone, and news of the next one is under way.
+
+        A client that was told of a dead leader asks again only when its own timer says so, seconds later; one that was
+        told of none asks again at once.
+        """
+        self._doubted.add(broker_id)
+        self._responses.clear()
+
+    def trust(self, broker_id: int) -> None:
+        """Take a doubt back."""
+        if broker_id in self._doubted:
+            self._doubted.discard(broker_id)
+            self._responses.clear()
 
     def _set_topic_id(self, topic: str, topic_id: Uuid) -> None:
         old = self._ids.get(topic)
@@ -208,7 +224,7 @@ class MetadataCache:
     ) -> MetadataResponsePartition:
         leader = self._brokers.get(state.leader)
         error = ErrorCode.NONE
-        if leader is None:
+        if leader is None or state.leader in self._doubted:
             error = ErrorCode.LEADER_NOT_AVAILABLE
         elif leader.endpoint(listener) is None:
             error = ErrorCode.LISTENER_NOT_FOUND if tell_listener else ErrorCode.LEADER_NOT_AVAILABLE
