@@ -115,13 +115,6 @@ def forget_to_fence_by_the_broker_epoch() -> None:
     rewrite(Node, "check_controller", "broker_epoch != -1 and broker_epoch < self.broker_epoch", "False")
 
 
-def forget_to_fence_the_controller() -> None:
-    """The controller's writes are not conditional on its epoch."""
-    from barnabas.broker.controller.znode_access import ZnodeAccess
-
-    rewrite(ZnodeAccess, "write", "check(CONTROLLER_EPOCH, epoch_version)", "check(CONTROLLER_EPOCH, -1)")
-
-
 def elect_from_outside_the_isr() -> None:
     """Any live replica may lead."""
     from barnabas.broker.controller import elections
@@ -165,7 +158,6 @@ REPLICATION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     ignore_the_leader_epoch_of_a_fetch: ("stale orders", "leader", "partition"),
     ignore_the_leader_epoch_of_leader_and_isr: ("stale orders", "leader"),
     forget_to_fence_by_the_broker_epoch: ("stale orders", "kill"),
-    forget_to_fence_the_controller: ("controller",),
     elect_from_outside_the_isr: ("split", "partition", "leader"),
     keep_the_leader_epoch_at_an_election: ("leader",),
     take_every_epoch_for_the_last: ("leader", "partition", "split"),

@@ -1,12 +1,22 @@
 """The cluster as the coordination service has it: what is true of leaders and in-sync sets, whatever brokers believe."""
 
+import re
+
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.znodes import BROKER_TOPICS, PartitionState, decode_partition_state, partition_state_path
 from barnabas.coordination.tree import Tree
 from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation, broker_name
 
-__all__ = ["ClusterView"]
+__all__ = ["ClusterView", "partition_of_state"]
+
+_STATE = re.compile(re.escape(BROKER_TOPICS) + r"/([^/]+)/partitions/(\d+)/state")
+
+
+def partition_of_state(path: str) -> TopicPartition | None:
+    """The partition whose state a znode is; None for other znodes."""
+    match = _STATE.fullmatch(path)
+    return None if match is None else TopicPartition(match[1], int(match[2]))
 
 
 class ClusterView:
@@ -61,8 +71,9 @@ class ClusterView:
         return self._simulation.machine(broker_name(broker_id))
 
     def is_led_here(self, machine: Machine, name: TopicPartition) -> bool:
-        """Whether a broker serves and believes that it leads a partition."""
-        if not machine.is_serving:
+        """Whether a broker runs and believes that it leads a partition, be it during its start."""
+        if not machine.is_running or machine.starting is None:
             return False
-        partition = machine.server.node.replicas.get(name)
+        replicas = getattr(machine.starting.node, "replicas", None)
+        partition = None if replicas is None else replicas.get(name)
         return partition is not None and partition.is_leader and not partition.offline

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.channels import ChannelError
 from barnabas.broker.replication.partition import Partition
+from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.disk import DiskFault
 from barnabas.testing.simulation.simulation import COORDINATION, Machine, broker_name
 from barnabas.wire.kafka.errors import ErrorCode
@@ -19,6 +20,7 @@ from barnabas.wire.kafka.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
+from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
 
 if TYPE_CHECKING:
@@ -321,6 +323,7 @@ def _stale_orders(scenario: "Scenario") -> bool:
         if not machine.is_serving:
             return
         life, node = machine.lives, machine.server.node
+        await _ask_in_earlier_epochs(scenario, zombie, machine)
         late = [partition for partition in node.replicas if partition.leader_epoch > 0]
         for is_early_life in (True, False):
             request = LeaderAndIsrRequest(
@@ -346,6 +349,26 @@ def _stale_orders(scenario: "Scenario") -> bool:
     for broker in zombie.brokers:
         zombie.spawn(speak(broker))
     return True
+
+
+async def _ask_in_earlier_epochs(scenario: "Scenario", client: ClusterClient, machine: Machine) -> None:
+    """A leader turns away who believes in another leader epoch (KIP-320)."""
+    node = machine.server.node
+    for partition in list(node.replicas):
+        if not partition.is_leader or partition.leader_epoch < 1:
+            continue
+        wanted = ListOffsetsPartition(
+            partition_index=partition.name.partition, current_leader_epoch=partition.leader_epoch - 1, timestamp=-1
+        )
+        topic = ListOffsetsTopic(name=partition.name.topic, partitions=[wanted])
+        try:
+            response = await client.channels.send(
+                node.broker_id, ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic])
+            )
+        except ChannelError:
+            return
+        if not response.topics[0].partitions[0].error_code:
+            scenario.history.violation(f"{machine.name} answered a question about {partition.name} of an earlier epoch")
 
 
 def _earlier_role(partition: Partition, broker: int) -> LeaderAndIsrTopicState:

@@ -73,10 +73,9 @@ class Losses:
             lost_from = max(short[member] for member in members)
             self._history.forgive(name, lost_from, state.leader_and_isr.leader_epoch)
 
-    def state_changed(self) -> None:
-        """Call it after every change of the znodes: who leaves an in-sync set for a moment is short no longer."""
-        for name in list(self._short):
-            self.reconsider(name)
+    def state_changed(self, name: TopicPartition) -> None:
+        """Call it after every change of a state: who leaves an in-sync set for a moment is short no longer."""
+        self.reconsider(name)
 
     def reconsider(self, name: TopicPartition) -> None:
         """Look at a partition's in-sync set and leader as they are now."""

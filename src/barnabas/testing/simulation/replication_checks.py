@@ -61,6 +61,18 @@ class ReplicationObserver:
                 if partition.is_leader and not partition.offline and partition.name in states:
                     self._check_in_sync(machine, partition, states[partition.name])
 
+    def state_changed(self, name: TopicPartition) -> None:
+        """Look at a partition whose state was written this moment; call it after every such write."""
+        found = self._view.state(name)
+        if found is None:
+            return
+        state = found.leader_and_isr
+        self._count_changes(name, state)
+        for machine in self._simulation.brokers:
+            partition = machine.server.node.replicas.get(name) if machine.is_serving else None
+            if partition is not None and partition.is_leader and not partition.offline:
+                self._check_in_sync(machine, partition, state)
+
     def _is_exempt(self, name: TopicPartition) -> bool:
         known = self._history.partition(name)
         return known.is_unclean or known.is_compacted or known.losses > 0 or name.topic in self.ignored_topics
@@ -142,14 +154,13 @@ class ReplicationObserver:
             self._never_back((name, made, "controller epoch in the znode"), found.controller_epoch)
             if state.leader != NO_LEADER and state.leader not in state.isr:
                 self._history.violation(f"{name}: leader {state.leader} is not in the in-sync set {state.isr}")
-            self._count_changes(name, state)
         return states
 
     def _count_changes(self, name: TopicPartition, state: LeaderAndIsr) -> None:
         before = self._states.get(name)
         self._states[name] = state
-        if before is None or before.version == state.version:
-            return
+        if before is None or before.version >= state.version:
+            return  # new, or made anew
         if state.leader != before.leader and state.leader != NO_LEADER:
             self._history.count("leader moves")
         if set(before.isr) - set(state.isr):

@@ -14,7 +14,7 @@ from barnabas.base.randomness import Random
 from barnabas.testing.simulation import checks
 from barnabas.testing.simulation.admin import CHURN, Administrator, create_topic
 from barnabas.testing.simulation.clients import ClusterClient, Reader
-from barnabas.testing.simulation.cluster_view import ClusterView
+from barnabas.testing.simulation.cluster_view import ClusterView, partition_of_state
 from barnabas.testing.simulation.coordination_clients import CoordinationFacts, CoordinationUser
 from barnabas.testing.simulation.faults import FAULTS
 from barnabas.testing.simulation.group_member import GroupFacts, GroupMember
@@ -82,7 +82,7 @@ class Scenario:
         simulation.broker_settings["offsets.topic.replication.factor"] = replicas
         count = int(simulation.broker_settings.setdefault("offsets.topic.num.partitions", "2"))
         self.history.groups_partitions = tuple(TopicPartition(_OFFSETS_TOPIC, n) for n in range(count))
-        simulation.on_commit.append(self._losses.state_changed)
+        simulation.on_commit.append(self._committed)
         simulation.broker_settings.update(plan.broker_settings)
         simulation.on_power_loss.append(self._power_loss)
         simulation.on_kill.append(self._killed)
@@ -97,6 +97,14 @@ class Scenario:
     def _forgiven(self, name: TopicPartition) -> None:
         if name.topic == _OFFSETS_TOPIC:
             self.group.forgotten()
+
+    def _committed(self, paths: list[str]) -> None:
+        """The coordination service has new znodes: look at once at partitions whose state they are."""
+        for path in paths:
+            name = partition_of_state(path) if path.endswith("/state") else None
+            if name is not None:
+                self._losses.state_changed(name)
+                self._observer.state_changed(name)
 
     def _power_loss(self, machine: Machine) -> None:
         if machine.name.startswith("broker-"):

@@ -77,6 +77,9 @@ class Machine:
         self.process: Process | None = None
         self.files: SimulatedFiles | None = None
         self.server: Any = None
+        """Once it has started."""
+        self.starting: Any = None
+        """From the moment it is made: it may take requests before its start is over."""
         self.lives = 0
         self.is_wanted = False
 
@@ -98,7 +101,7 @@ class Machine:
         process.io_delay_us = self.disk.io_delay_us
         self.host.is_up = True
         self.process = process
-        self.server = None
+        self.server = self.starting = None
         self.files = SimulatedFiles(self.disk, process)
         return process
 
@@ -123,8 +126,8 @@ class Simulation:
         self.faults = 0
         self.on_kill: list[Callable[[Machine], None]] = []
         self.on_power_loss: list[Callable[[Machine], None]] = []
-        self.on_commit: list[Callable[[], None]] = []
-        """Called when the coordination service has committed something."""
+        self.on_commit: list[Callable[[list[str]], None]] = []
+        """Called with the znodes' paths when the coordination service has committed a transaction."""
         self._logging = _ErrorsHeard(self)
 
     def random(self, purpose: str) -> Random:
@@ -199,15 +202,17 @@ class Simulation:
 
     def _hear_commits(self, server: CoordinationServer) -> None:
         """Tell `on_commit` of every transaction by itself, however many become durable together."""
-        commit = server._processor.commit
+        processor = server._processor
+        commit = processor.commit
 
         def commit_each(count: int, now_ms: int) -> None:
             for _ in range(count):
+                paths = [path for path, _ in processor._proposals[0].changes]
                 commit(1, now_ms)
                 for listener in self.on_commit:
-                    listener()
+                    listener(paths)
 
-        server._processor.commit = commit_each  # type: ignore[method-assign]  # of this one object
+        processor.commit = commit_each  # type: ignore[method-assign]  # of this one object
 
     def start_broker(self, broker_id: int) -> None:
         """Start a broker."""
@@ -239,7 +244,7 @@ class Simulation:
         self.trace.note(f"start {machine.name}")
 
         async def run() -> None:
-            server = make()
+            server = machine.starting = make()
             try:
                 await server.start()
             except BarnabasError as error:
