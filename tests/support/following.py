@@ -31,6 +31,7 @@ class Pair:
         *,
         limits: FetchLimits = LIMITS,
         version: int = VERSION,
+        for_in_sync: bool | None = None,
     ) -> None:
         """``version`` of Fetch is what the source speaks."""
         self.version = version
@@ -40,10 +41,20 @@ class Pair:
         self.log_dirs.load(START_MS, {})
         self.partitions: dict[TopicPartition, Partition] = {}
         self.changed: list[TopicPartition] = []
-        self.fetcher = Fetcher(
-            1, limits, lambda name, offset: self.log_dirs.truncate({name: offset}), self.changed.append, quota
-        )
+        self.limits = limits
+        self.fetcher = self.another_fetcher(quota, for_in_sync=for_in_sync)
         self.now_ms = 0
+
+    def another_fetcher(self, quota: ReplicationQuota | None = None, *, for_in_sync: bool | None = None) -> Fetcher:
+        """A fetcher of the same follower."""
+        return Fetcher(
+            1,
+            self.limits,
+            lambda name, offset: self.log_dirs.truncate({name: offset}),
+            self.changed.append,
+            quota,
+            for_in_sync=for_in_sync,
+        )
 
     def lead(self, epoch: int, name: TopicPartition = T0, *, isr: tuple[int, ...] = (0, 1)) -> PartitionLog:
         """The leader leads in an epoch."""

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from support.broker import START_MS, batch
-from support.following import VERSION, Pair
+from support.following import LIMITS, VERSION, Pair
 
 T0 = TopicPartition("t", 0)
 
@@ -183,6 +184,53 @@ def test_a_corrupt_batch_is_not_appended_and_asked_for_again(pair: Pair) -> None
     pair.fetcher.answered(response, VERSION, 0, START_MS)
     assert pair.follower_log().log_end_offset == 0
     assert pair.fetcher.state_of(T0) is Replicating.DELAYED
+
+
+# What is behind goes its own way
+
+
+def test_a_partition_that_is_behind_changes_fetchers_and_comes_back_in_sync(tmp_path: Path) -> None:
+    """Only what lies beyond one answer is behind; nothing is copied twice or left out on either way."""
+    other = TopicPartition("t", 1)
+    pair = Pair(tmp_path, limits=replace(LIMITS, partition_bytes=1), for_in_sync=True)
+    for name in (T0, other):
+        pair.lead(0, name, isr=(0,))
+        pair.append(name, b"a")
+        pair.follow(0, name)
+    pair.append(T0, b"b")
+    pair.append(T0, b"c")
+    pair.turn()
+    pair.turn()
+    first, second = pair.fetcher, pair.another_fetcher(for_in_sync=False)
+    assert first.leaving() == [T0]
+    second.take_over(first, T0)
+    assert (len(first), len(second)) == (1, 1)
+    pair.fetcher, pair.wire = second, pair.leader.connect()
+    for _ in range(3):
+        pair.turn()
+    assert pair.follower_log().log_end_offset == 3
+    assert second.leaving() == [T0]
+    first.take_over(second, T0)
+    assert (len(first), len(second)) == (2, 0)
+    pair.append(T0, b"d")
+    pair.fetcher, pair.wire = first, pair.leader.connect()
+    pair.turn()
+    pair.turn()
+    assert bytes_of(pair.follower_log()) == bytes_of(pair.leader.node.replicas.partition(T0).log)
+    assert first.leaving() == []
+
+
+def test_an_answer_to_the_fetcher_that_had_a_partition_before_is_not_applied(tmp_path: Path) -> None:
+    """It may come after the other one has gone on."""
+    pair = Pair(tmp_path, for_in_sync=True)
+    pair.lead(0)
+    pair.append(T0, b"a")
+    pair.follow(0)
+    first, second = pair.fetcher, pair.another_fetcher(for_in_sync=False)
+    response = pair.wire.ask(first.request(VERSION, -1, 0), VERSION)
+    second.take_over(first, T0)
+    first.answered(response, VERSION, 0, START_MS)
+    assert pair.follower_log().log_end_offset == 0
 
 
 # Truncation

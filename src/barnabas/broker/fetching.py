@@ -2,6 +2,11 @@
 
 A loop has a connection of its own (a fetch that is parked at the leader would hold up other requests) and one fetch
 under way, for all partitions that are led there. What to ask and what to make of the answer is `replication.fetcher`'s.
+
+Producers with acks -1 wait for replicas in sync, and must not wait for one that copies gigabytes. So partitions that are
+behind what is committed have a loop and a connection of their own, which asks for little at a time. A partition that
+falls behind goes there at once; one that has caught up comes back before the next request of the loop for those in sync.
+
 When partitions come to a loop whose fetch is parked, the connection is broken and the next fetch has them all:
 otherwise the first record of a new topic, and every election, would wait for replica.fetch.wait.max.ms.
 """
@@ -9,6 +14,8 @@ otherwise the first record of a new topic, and every election, would wait for re
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from barnabas.base.ids import TopicPartition
@@ -17,6 +24,7 @@ from barnabas.broker.channels import BrokenConnectionError, ChannelError, Channe
 from barnabas.broker.node import Node
 from barnabas.broker.replication.fetcher import EARLIEST, LATEST, TOPIC_IDS_VERSION, Fetcher, FetchLimits
 from barnabas.broker.replication.manager import LeadershipOutcome
+from barnabas.broker.replication.partition import Partition
 from barnabas.broker.syncing import Syncs
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import KafkaError
@@ -28,6 +36,7 @@ logger = logging.getLogger(__name__)
 _FIRST_BACKOFF_S = 0.02
 _LEAST_WAIT_MS = 5
 _DOUBT_MS = 1000
+_CATCH_UP_BYTES = 1 << 20
 _INTERRUPT_EVERY_S = 0.05
 _LIST_OFFSETS_VERSION = 7
 _EPOCHS_VERSION = 4
@@ -49,12 +58,12 @@ class ReplicaFetchers:
             wait_ms=settings["replica.fetch.wait.max.ms"],
             backoff_ms=settings["replica.fetch.backoff.ms"],
         )
-        self._channels = Channels(
-            node.broker_id,
-            network,
-            request_timeout_ms=max(settings["replica.socket.timeout.ms"], self._limits.wait_ms + 1000),
-        )
-        self._loops: dict[int, _SourceLoop] = {}
+        timeout_ms = max(settings["replica.socket.timeout.ms"], self._limits.wait_ms + 1000)
+        self._channels = {
+            for_in_sync: Channels(node.broker_id, network, request_timeout_ms=timeout_ms)
+            for for_in_sync in (True, False)
+        }
+        self._lanes: dict[int, _Lanes] = {}
         self._sources: dict[TopicPartition, int] = {}
         self._closed = False
         node.replicas.on_roles(self._roles_changed)
@@ -76,56 +85,114 @@ class ReplicaFetchers:
                 self._leave(name)
                 continue
             self._sources[name] = source
-            loop = self._loops.get(source)
-            if loop is None:
-                loop = self._loops[source] = _SourceLoop(
-                    self._node, source, self._channels, self._fetcher(), self._syncs
-                )
-            loop.fetcher.follow(partition)
-            touched[loop] = None
+            lanes = self._lanes.get(source)
+            if lanes is None:
+                lanes = self._lanes[source] = _Lanes(partial(self._make_loop, source))
+            touched[lanes.follow(partition)] = None
         for loop in touched:
             loop.interrupt()
 
     def _leave(self, name: TopicPartition) -> None:
         source = self._sources.pop(name, None)
         if source is not None:
-            self._loops[source].fetcher.unfollow(name)
+            self._lanes[source].unfollow(name)
 
-    def _fetcher(self) -> Fetcher:
+    def _make_loop(self, source: int, for_in_sync: bool, lanes: "_Lanes") -> "_SourceLoop":
         node = self._node
-        return Fetcher(
+        limits = self._limits
+        if not for_in_sync:
+            limits = replace(limits, response_bytes=min(limits.response_bytes, _CATCH_UP_BYTES))
+        fetcher = Fetcher(
             node.broker_id,
-            self._limits,
+            limits,
             lambda name, offset: node.log_dirs.truncate({name: offset}),
             node.parked.changed,
             node.replication_quotas.follower,
+            for_in_sync=for_in_sync,
         )
+        return _SourceLoop(node, source, self._channels[for_in_sync], fetcher, self._syncs, lanes.exchange)
 
     def _brokers_changed(self, *_: object) -> None:
         if self._closed:
             return
-        self._channels.set_brokers(
-            {
-                broker.broker_id: (endpoint.host, endpoint.port)
-                for broker in self._node.metadata.alive_brokers()
-                if (endpoint := broker.endpoint(self._listener)) is not None
-            }
-        )
-        for loop in self._loops.values():
-            loop.retry()
+        brokers = {
+            broker.broker_id: (endpoint.host, endpoint.port)
+            for broker in self._node.metadata.alive_brokers()
+            if (endpoint := broker.endpoint(self._listener)) is not None
+        }
+        for channels in self._channels.values():
+            channels.set_brokers(brokers)
+        for lanes in self._lanes.values():
+            for loop in lanes.loops:
+                loop.retry()
 
     async def close(self) -> None:
         """Copy no more."""
         self._closed = True
-        for loop in self._loops.values():
-            await loop.close()
-        self._channels.close()
+        for lanes in self._lanes.values():
+            for loop in lanes.loops:
+                await loop.close()
+        for channels in self._channels.values():
+            channels.close()
+
+
+class _Lanes:
+    """The loop for what is in sync with one source, and, once there is any, the loop for what is behind."""
+
+    def __init__(self, make: "Callable[[bool, _Lanes], _SourceLoop]") -> None:
+        """``make(for_in_sync, lanes)`` makes a loop."""
+        self._make = make
+        self._in_sync = make(True, self)
+        self._behind: _SourceLoop | None = None
+
+    @property
+    def loops(self) -> "list[_SourceLoop]":
+        return [self._in_sync] if self._behind is None else [self._in_sync, self._behind]
+
+    def follow(self, partition: Partition) -> "_SourceLoop":
+        """Copy a partition; the first answer tells whether it is behind."""
+        self.unfollow(partition.name)
+        self._in_sync.fetcher.follow(partition)
+        return self._in_sync
+
+    def unfollow(self, name: TopicPartition) -> None:
+        for loop in self.loops:
+            loop.fetcher.unfollow(name)
+
+    def exchange(self, loop: "_SourceLoop") -> None:
+        """A loop is between two fetches: hand over what belongs to the other one."""
+        in_sync, behind = self._in_sync, self._behind
+        if loop is in_sync:
+            fallen = in_sync.fetcher.leaving()
+            if fallen and behind is None:
+                behind = self._behind = self._make(False, self)
+            if behind is None:
+                return
+            waits_for_news = len(behind.fetcher.leaving()) == len(behind.fetcher)
+            for name in behind.fetcher.leaving():
+                in_sync.fetcher.take_over(behind.fetcher, name)
+            for name in fallen:
+                behind.fetcher.take_over(in_sync.fetcher, name)
+            if fallen:
+                behind.tell(interrupt=waits_for_news)
+        elif loop.fetcher.leaving():
+            in_sync.tell(interrupt=False)
 
 
 class _SourceLoop:
     """Asks one broker, again and again."""
 
-    def __init__(self, node: Node, source: int, channels: Channels, fetcher: Fetcher, syncs: Syncs) -> None:
+    def __init__(
+        self,
+        node: Node,
+        source: int,
+        channels: Channels,
+        fetcher: Fetcher,
+        syncs: Syncs,
+        exchange: "Callable[[_SourceLoop], None]",
+    ) -> None:
+        """``exchange`` is called between two fetches."""
+        self._exchange = exchange
         self.fetcher = fetcher
         self._node = node
         self._source = source
@@ -141,8 +208,15 @@ class _SourceLoop:
         self._interrupt_timer: asyncio.TimerHandle | None = None
         self._task = self._loop.create_task(self._run())
 
+    def tell(self, *, interrupt: bool) -> None:
+        """There is something new to ask for, now or with the next request."""
+        if interrupt:
+            self.interrupt()
+        else:
+            self._news.set()
+
     def interrupt(self) -> None:
-        """There is something new to ask for."""
+        """There is something new to ask for, and it cannot wait for the answer that is under way."""
         self._news.set()
         if not self._is_fetching or self._interrupt_timer is not None:
             return
@@ -172,6 +246,7 @@ class _SourceLoop:
         fetcher, clock = self.fetcher, self._node.clock
         while True:
             self._news.clear()
+            self._exchange(self)
             due_ms = fetcher.wake(clock.monotonic_ms())
             try:
                 if fetcher.wants_offsets:

@@ -138,13 +138,20 @@ class Fetcher:
         truncate: Callable[[TopicPartition, int], None],
         changed: Callable[[TopicPartition], None],
         quota: ReplicationQuota | None = None,
+        *,
+        for_in_sync: bool | None = None,
     ) -> None:
-        """``truncate`` cuts a log and notes it on disk; ``changed`` wakes those who wait for a partition."""
+        """``truncate`` cuts a log and notes it on disk; ``changed`` wakes those who wait for a partition.
+
+        ``for_in_sync`` says that another fetcher takes what is behind (True), or what is in sync (False); see `leaving`.
+        """
         self._broker_id = broker_id
         self._limits = limits
         self._truncate = truncate
         self._changed = changed
         self._quota = quota or ReplicationQuota(1, 1000)
+        self._for_in_sync = for_in_sync
+        self._leaving: dict[TopicPartition, None] = {}
         self._followed: dict[TopicPartition, _Followed] = {}
         self._active: dict[TopicPartition, _Followed] = {}  # FETCHING
         self._moved: dict[TopicPartition, None] = {}  # active ones whose offset the session does not know
@@ -178,14 +185,25 @@ class Fetcher:
         """
         name = partition.name
         self.unfollow(name)
-        if self._ids.get(name, partition.topic_id) != partition.topic_id:
-            self._session.lost()  # the other side knows the partition by the id of a topic that was deleted
         log = partition.log
         if log.latest_epoch < 0 and log.log_end_offset > log.high_watermark:
             self._truncate(name, log.high_watermark)
-        if log.awaits_sync(log.log_end_offset - 1):
+        self._admit(name, _Followed(partition))
+
+    def take_over(self, other: "Fetcher", name: TopicPartition) -> None:
+        """Copy what ``other`` copied from the same source until now. An answer on its way there is not applied."""
+        followed = other._followed[name]
+        other.unfollow(name)
+        followed.asked_offset = _NOTHING
+        self._admit(name, followed)
+
+    def _admit(self, name: TopicPartition, followed: _Followed) -> None:
+        partition = followed.partition
+        self._followed[name] = followed
+        if partition.log.awaits_sync(partition.log.log_end_offset - 1):
             self._unsynced[name] = None
-        followed = self._followed[name] = _Followed(partition)
+        if self._ids.get(name, partition.topic_id) != partition.topic_id:
+            self._session.lost()  # the other side knows the partition by the id of a topic that was deleted
         self._ids[name] = partition.topic_id
         self._names[partition.topic_id] = name.topic
         if partition.topic_id == ZERO_UUID:
@@ -215,6 +233,7 @@ class Fetcher:
         if self._active.pop(name, None) is not None:
             self._moved.pop(name, None)
             self._fresh.pop(name, None)
+            self._leaving.pop(name, None)
             self._left[name] = self._ids[name]
 
     def _delay(self, name: TopicPartition, followed: _Followed, now_ms: int) -> None:
@@ -260,6 +279,10 @@ class Fetcher:
         return next_ms
 
     # Fetching
+
+    def leaving(self) -> list[TopicPartition]:
+        """What the other fetcher of the same source is to take over."""
+        return list(self._leaving)
 
     @property
     def wants_fetch(self) -> bool:
@@ -372,6 +395,10 @@ class Fetcher:
                 if self._quota.is_throttled(name):
                     self._quota.record(len(records), now_ms)
             followed.is_in_sync = log.log_end_offset >= data.high_watermark
+            if self._for_in_sync is not None and followed.is_in_sync != self._for_in_sync:
+                self._leaving[name] = None
+            elif self._leaving:
+                self._leaving.pop(name, None)
             before = log.high_watermark, log.log_start_offset
             log.update_high_watermark(data.high_watermark)
             if data.log_start_offset > log.log_start_offset:
