@@ -164,3 +164,16 @@ def test_a_process_dies_in_the_middle_of_its_operations() -> None:
         files.exists("/log")
     assert SimulatedFiles(disk).read("/log") == b"one"
     loop.close()
+
+
+def test_a_power_loss_takes_nothing_below_both_sizes_of_a_file_that_was_cut() -> None:
+    """The cut may come to the disk or not; what was synced before it and stands on both sides of it stays."""
+    for seed in range(50):
+        files = SimulatedFiles(new_disk(seed))
+        file = files.open("/file", create=True)
+        file.append([b"x" * 2000])
+        file.sync()
+        files.sync_dir("/")
+        file.truncate(1030)
+        files.disk.lose_power()
+        assert files.read("/file")[:1030] == b"x" * 1030

@@ -99,7 +99,7 @@ class Inode:
         self.evict()
         low, high = sorted((len(self.durable), len(self.data)))
         if self.dirty or low != high:
-            size = rng.choice((len(self.durable), len(self.data), rng.randint(low, high) & -BLOCK_BYTES or low))
+            size = rng.choice((len(self.durable), len(self.data), max(rng.randint(low, high) & -BLOCK_BYTES, low)))
             share = rng.choice((0.0, 0.5, 0.9, 1.0))
             kept = bytearray(self.durable[:size])
             kept.extend(bytes(size - len(kept)))
