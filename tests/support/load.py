@@ -59,15 +59,15 @@ class Load:
         assert self._producer.flush(120) == 0
 
 
-def read_all(bootstrap: str, topic: str) -> list[tuple[int, int, int]]:
+def read_all(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> list[tuple[int, int, int]]:
     """Every record as (partition, offset, number)."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False, "log_level": 0}
     )
     ends = {}
-    for partition in range(PARTITIONS):
+    for partition in range(partitions):
         ends[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1]
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     records: list[tuple[int, int, int]] = []
     end = time.monotonic() + 60
     while len(records) < sum(ends.values()) and time.monotonic() < end:
