@@ -1,0 +1,55 @@
+"""`ProcessCluster`: servers as processes, of which single ones are killed, paused and started again."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.errors import BarnabasError
+from barnabas.client import Producer
+from barnabas.testing import ProcessCluster
+
+pytestmark = [pytest.mark.interop, pytest.mark.fault]
+
+
+def test_a_broker_that_is_killed_and_started_again_has_its_data(tmp_path: Path) -> None:
+    """Killed, it takes no connections; started, it is another process on the same port; stopped, nothing is left."""
+    with ProcessCluster(1, settings={"auto.create.topics.enable": "true"}, data_dir=tmp_path / "data") as cluster:
+        client = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"}
+        with Producer(client) as producer:
+            producer.send("t", b"kept").result(60)
+        first = cluster.pids["0"]
+        with pytest.raises(BarnabasError, match="broker 0 is running"):
+            cluster.start_broker(0)
+        cluster.kill_broker(0)
+        assert not cluster.is_running(0)
+        address = cluster.bootstrap_servers.split(":")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((address[0], int(address[1]))).close()
+        cluster.start_broker(0)
+        assert cluster.is_running(0)
+        assert cluster.pids["0"] != first
+        with Producer(client) as producer:
+            assert producer.send("t", b"after").result(60).offset == 1
+        cluster.pause_broker(0)  # a paused one is ended, too
+        pids = list(cluster.pids.values())
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert (cluster.log_dir(0) / "t-0").is_dir()
+    assert "started" in cluster.broker_log(0).read_text()
+
+
+def test_a_cluster_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """What `barnabas up` complained of is in the error; to stop it again does nothing."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        cluster = ProcessCluster(1, port=port, data_dir=tmp_path)
+        with pytest.raises(BarnabasError, match=f"port {port} on 127.0.0.1 cannot be used"):
+            cluster.start()
+        cluster.stop()  # a second stop does nothing
+    with pytest.raises(BarnabasError, match="brokers 0"):
+        ProcessCluster(0, data_dir=tmp_path).start()
