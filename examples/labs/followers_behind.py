@@ -7,7 +7,7 @@ and sends it again; one that was content with acks=1 was told, wrongly, that all
 
 import sys
 
-from lab import Lab, run
+from lab import PATIENT, Lab, run
 
 from barnabas.client import Producer
 
@@ -93,4 +93,4 @@ def body(lab: Lab) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run("The leader is lost while both followers are behind", body))
+    sys.exit(run("The leader is lost while both followers are behind", body, settings=PATIENT))

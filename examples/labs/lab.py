@@ -24,10 +24,13 @@ from barnabas.client.admin import AdminConnection
 from barnabas.client.topics import PartitionDescription, describe_topics
 from barnabas.testing import ProcessCluster
 
-__all__ = ["CheckFailed", "Lab", "run"]
+__all__ = ["PATIENT", "CheckFailed", "Lab", "run"]
 
 T = TypeVar("T")
 _PATIENCE_S = 60.0
+PATIENT = {"zookeeper.session.timeout.ms": "40000", "replica.lag.time.max.ms": "60000"}
+"""Settings for labs that let brokers stand still: these are to be thought alive and in sync meanwhile, however slow the
+machine."""
 _USUAL_PORTS = (9092, 9093, 9094, 9095, 9096, 9097, 2181)
 _COLOURED = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from lab import CheckFailed, Lab, run
+from lab import PATIENT, CheckFailed, Lab, run
 
 from barnabas.client import ClientError, Producer
 
@@ -179,4 +179,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["produce"]:
         produce(*sys.argv[2:])
     else:
-        sys.exit(run("What is lost, by acks", body))
+        sys.exit(run("What is lost, by acks", body, settings=PATIENT))

@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from lab import Lab, run
+from lab import PATIENT, Lab, run
 
 
 def body(lab: Lab) -> None:
@@ -116,4 +116,10 @@ def common_prefix(one: bytes, other: bytes) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run("A failed replica rejoins", body, settings={"replica.high.watermark.checkpoint.interval.ms": "500"}))
+    sys.exit(
+        run(
+            "A failed replica rejoins",
+            body,
+            settings=PATIENT | {"replica.high.watermark.checkpoint.interval.ms": "500"},
+        )
+    )
