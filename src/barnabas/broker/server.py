@@ -108,6 +108,8 @@ class BrokerServer:
             send_buffer_bytes=node.settings["socket.send.buffer.bytes"],
             receive_buffer_bytes=node.settings["socket.receive.buffer.bytes"],
         )
+        # Followers take large answers: the system lets their buffers grow as far as they are of use.
+        self._fetch_network = network or SocketNetwork()
         self._addresses = broker_settings.listeners(node.settings)
         self._inter_broker_listener = broker_settings.inter_broker_listener(node.settings)
         self._log_dir_paths = [_absolute(path) for path in broker_settings.log_dirs(node.settings)]
@@ -248,7 +250,7 @@ class BrokerServer:
         self._dispatcher = Dispatcher(node, load_handlers())
         node.api_versions = advertised(self._dispatcher.handlers)
         node.channels.call_self = self._dispatcher.call
-        self._fetchers = ReplicaFetchers(node, self._network, self._inter_broker_listener, syncs)
+        self._fetchers = ReplicaFetchers(node, self._fetch_network, self._inter_broker_listener, syncs)
         self._isr_reports = IsrReports(node)
         self._death_watch = DeathWatch(node, self._network, self._inter_broker_listener)
         node.moves = LogDirMoves(node, self._in_thread, syncs)
