@@ -1,11 +1,13 @@
 """Replicated topics seen by librdkafka and Apache's tools: stops, refusals, and replicas that come back."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from barnabas.base.ids import TopicPartition as Name
 from barnabas.testing import Cluster
@@ -158,6 +160,44 @@ def test_a_group_goes_on_when_its_coordinators_broker_stops(cluster: Cluster) ->
     assert seen == [str(n).encode() for n in range(20)]
     assert reader.committed([TopicPartition("t", 0)], timeout=20)[0].offset == 20
     reader.close()
+
+
+def test_a_throttled_replica_catches_up_no_faster_than_its_rate() -> None:
+    """KIP-73 through librdkafka's admin: lists in the topic, rates of the brokers; without them it goes at once."""
+    size_bytes, rate = 16_000_000, 4_000_000
+    with Cluster(3, settings=SETTINGS) as cluster:
+        cluster.create_topic("moved", 1, 3)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+
+        def alter(kind: ResourceType, name: str, **values: str) -> None:
+            entries = [
+                ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+                for key, value in values.items()
+            ]
+            resource = ConfigResource(kind, name, incremental_configs=entries)
+            for done in admin.incremental_alter_configs([resource]).values():
+                done.result(20)
+
+        alter(
+            ResourceType.TOPIC,
+            "moved",
+            leader_replication_throttled_replicas="*",
+            follower_replication_throttled_replicas="0:0,0:1,0:2",
+        )
+        for broker in range(3):
+            alter(ResourceType.BROKER, str(broker), follower_replication_throttled_rate=str(rate))
+        last = next(number for number in range(3) if number != leader_of(cluster, "moved"))
+        cluster.stop_broker(last)
+        writer = producer(cluster)
+        for _ in range(size_bytes // 100_000):
+            writer.produce("moved", b"x" * 100_000)
+            writer.poll(0)
+        assert writer.flush(60) == 0
+        start = time.monotonic()
+        cluster.start_broker(last)
+        eventually(lambda: in_sync(cluster, "moved", 3), what="it is in sync again", timeout_s=60)
+        assert time.monotonic() - start > size_bytes / rate / 2
+        assert cluster._brokers[last].node.replication_quotas.follower.is_limited
 
 
 @needs_reference
