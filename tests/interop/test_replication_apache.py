@@ -1,57 +1,70 @@
-"""Apache's broker and two of ours replicate to each other, each kind leading some partitions."""
+"""Replicas of both kinds under kills: an idempotent acks=all load goes on while brokers of either kind die and return."""
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
-from support.load import Load, assert_exactly_once_in_order, read_all
-from support.reference import apache_cluster, needs_reference
-from support.servers import up
+from support.load import PARTITIONS, assert_exactly_once_in_order, read_all
+from support.mixed import APACHES, OURS, is_long, mixed_cluster
+from support.reference import needs_reference
+from support.strangers import (
+    JavaMember,
+    LibrdkafkaMember,
+    SteadyLoad,
+    assert_each_once_in_order,
+    await_progress,
+)
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.fault, needs_reference]
-TOPIC = "mixed"
+pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.fault, needs_reference, pytest.mark.timeout(900)]
+ROUNDS = int(os.environ.get("BARNABAS_KILLS", 5 if is_long() else 1))
+SETTINGS = {"zookeeper.session.timeout.ms": "6000"}
 
 
-def replica_bytes(directory: Path, partition: int) -> list[bytes]:
-    """Each replica's segments, joined, wherever it lies."""
-    folders = sorted(path for path in directory.rglob(f"{TOPIC}-{partition}") if path.is_dir())
-    return [b"".join(segment.read_bytes() for segment in sorted(folder.glob("*.log"))) for folder in folders]
-
-
-def test_replicas_of_both_kinds_hold_equal_bytes_and_take_over_from_each_other(tmp_path: Path) -> None:
-    """Three replicas of each partition, one of them Apache's; when its broker is killed, ours lead and have it all."""
-    with (
-        up(tmp_path / "ours", brokers=2) as ours,
-        apache_cluster(tmp_path / "apache", zookeeper=ours.zookeeper, first_id=2) as theirs,
-    ):
-        bootstrap = f"{ours.bootstrap},{theirs.bootstrap}"
-        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-        def partitions() -> list:
-            found = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
-            return [found[index] for index in sorted(found)]
-
-        eventually(lambda: len(admin.list_topics(timeout=10).brokers) == 3)
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        [OURS, OURS, APACHES],
+        pytest.param([APACHES, APACHES, OURS], marks=pytest.mark.skipif(not is_long(), reason="set BARNABAS_LONG=1")),
+    ],
+    ids=["one-of-apaches", "one-of-ours"],
+)
+def test_replicas_of_both_kinds_survive_each_others_kills_with_equal_bytes(tmp_path: Path, kinds: list[str]) -> None:
+    """One broker of each kind is killed with 9 and comes back, in turn; groups see each record once, in order."""
+    with mixed_cluster(tmp_path, kinds, settings=SETTINGS) as cluster:
         assignment = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
-        topic = NewTopic(TOPIC, 3, replica_assignment=assignment, config={"min.insync.replicas": "2"})
-        (made,) = admin.create_topics([topic]).values()
-        made.result(30)
-        load = Load(bootstrap, TOPIC)
-        eventually(lambda: len(load.acknowledged) > 2000, what="the load begins")
-        assert [partition.leader for partition in partitions()] == [0, 1, 2]
-        assert all(len(partition.isrs) == 3 for partition in partitions())
-        load.finish()
-        for partition in range(3):
-            eventually(
-                lambda partition=partition: len(set(replica_bytes(tmp_path, partition))) == 1,
-                what="all replicas have the same bytes",
-            )
-            assert len(replica_bytes(tmp_path, partition)) == 3
-        assert_exactly_once_in_order(load, read_all(bootstrap, TOPIC))
-        os.kill(theirs.pids[0], signal.SIGKILL)
-        eventually(lambda: partitions()[2].leader in (0, 1), what="one of ours leads what Apache's led")
-        assert_exactly_once_in_order(load, read_all(ours.bootstrap, TOPIC))
+        topic = NewTopic("mixed", PARTITIONS, replica_assignment=assignment, config={"min.insync.replicas": "2"})
+        eventually(lambda: len(cluster.admin.list_topics(timeout=30).brokers) == 3, timeout_s=60)
+        for made in cluster.admin.create_topics([topic]).values():
+            made.result(60)
+        load = SteadyLoad(cluster.bootstrap, "mixed")
+        members = [
+            LibrdkafkaMember(cluster.bootstrap, "mixed", "librdkafka"),
+            JavaMember(cluster.bootstrap, "mixed", "java", tmp_path),
+        ]
+        try:
+            await_progress(100, load, *members)
+            for _ in range(ROUNDS):
+                for victim in (2, 0):
+                    cluster.kill(victim)
+                    await_progress(100, load, *members)
+                    cluster.start(victim, kinds[victim])
+                    cluster.await_whole()
+                    await_progress(100, load, *members)
+        finally:
+            load.finish()
+            stored = read_all(cluster.bootstrap, "mixed")
+            for member in members:
+                eventually(lambda member=member: len(member.records) >= len(stored), timeout_s=120)
+                member.finish()
+        assert load.failed == []
+        assert_exactly_once_in_order(load, stored)
+        for member in members:
+            assert_each_once_in_order(member, stored)
+        cluster.await_equal_logs("mixed", PARTITIONS)
+        for partition in range(PARTITIONS):
+            epochs = cluster.epochs("mixed", partition)
+            assert epochs[0] == epochs[1] == epochs[2]
+        assert cluster.dump(0, "mixed", PARTITIONS) == cluster.dump(2, "mixed", PARTITIONS)
