@@ -1,25 +1,19 @@
-"""Producer ids: unique in the cluster, handed out from blocks of a thousand.
-
-A broker claims a block by a conditional write of ``/latest_producer_id_block``, the znode that tells which block was
-given out last and to whom, as Apache Kafka 3.9 does in ZooKeeper mode. A write whose outcome is unknown costs at most
-a block that nobody uses.
-"""
+"""Producer ids: unique in the cluster, handed out from blocks that this broker claims, as Apache Kafka 3.9's do."""
 
 import logging
 from collections import deque
 
 from barnabas.broker.node import Node
-from barnabas.broker.znodes import PRODUCER_IDS, ProducerIdBlock, decode_producer_ids, encode_producer_ids
+from barnabas.broker.producer_id_blocks import BLOCK_IDS, claim_block
+from barnabas.broker.znodes import ProducerIdBlock
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["ProducerIds"]
+__all__ = ["BLOCK_IDS", "ProducerIds"]
 
 logger = logging.getLogger(__name__)
 
-BLOCK_IDS = 1000
-_LAST_ID = (1 << 63) - 1
 _ATTEMPTS = 20
 
 
@@ -56,19 +50,10 @@ class ProducerIds:
 
     async def _claim(self) -> ProducerIdBlock | None:
         """A block of our own; None when it went to somebody else."""
-        client = self._node.coordination
         try:
-            data, stat = await client.get(PRODUCER_IDS)
-            first = decode_producer_ids(data).last + 1 if data else 0
-            if first > _LAST_ID - BLOCK_IDS:
-                logger.error("All producer ids have been used up")
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            block = ProducerIdBlock(self._node.broker_id, first, first + BLOCK_IDS - 1)
-            await client.set_data(PRODUCER_IDS, encode_producer_ids(block), stat.version)
+            return await claim_block(self._node.coordination, self._node.broker_id)
         except KeeperError as error:
-            if error.code not in (KeeperCode.BAD_VERSION, KeeperCode.CONNECTION_LOSS):
-                logger.warning("No producer ids can be had: %s", error)
-                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error
-            # Lost to another, or perhaps done: then nobody uses it.
-            return None
-        return block
+            if error.code is KeeperCode.CONNECTION_LOSS:
+                return None
+            logger.warning("No producer ids can be had: %s", error)
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error

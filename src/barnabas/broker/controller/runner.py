@@ -26,7 +26,6 @@ from barnabas.broker.controller.answers import deletion_errors, role_errors
 from barnabas.broker.controller.candidacy import Candidacy, Term
 from barnabas.broker.controller.events import Decision, Reactions
 from barnabas.broker.controller.outbox import Channels, Outboxes
-from barnabas.broker.controller.producer_id_blocks import allocate_block
 from barnabas.broker.controller.requests import RequestBatch
 from barnabas.broker.controller.state import ControllerState
 from barnabas.broker.controller.steps import (
@@ -38,6 +37,7 @@ from barnabas.broker.controller.steps import (
     Write,
 )
 from barnabas.broker.controller.znode_access import ZnodeAccess
+from barnabas.broker.producer_id_blocks import claim_block
 from barnabas.broker.znodes import BROKER_TOPICS, Assignment, ProducerIdBlock, TopicAssignment, topic_path
 from barnabas.coordination.client import CoordinationClient, SessionEvent
 from barnabas.coordination.client_operations import WatchCallback, WatchEvent, exists
@@ -228,7 +228,10 @@ class Controller:
     async def allocate_producer_ids(self, broker: int) -> ProducerIdBlock:
         """The next block of producer ids for a broker (KIP-730), of which no other broker gets one."""
         self._require_active()
-        return await allocate_block(self._client, broker)
+        while True:
+            block = await claim_block(self._client, broker)
+            if block is not None:
+                return block
 
     def _require_active(self) -> None:
         if not self._active:
