@@ -7,7 +7,7 @@ batch of each producer at least the header stays, for it carries the last sequen
 base and last offset, leader epoch, producer fields, codec and timestamp type; records keep offsets and timestamps.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -29,7 +29,10 @@ from barnabas.wire.kafka.batch import (
 )
 from barnabas.wire.kafka.compression import CompressionType, compress, decompress
 
-__all__ = ["BatchFilter", "LastRecord", "check_whole", "unpack"]
+__all__ = ["STEP_RECORDS", "BatchFilter", "LastRecord", "check_whole", "unpack"]
+
+STEP_RECORDS = 250
+"""So many take about 1 ms, less than the interpreter lets one thread keep others waiting."""
 
 _CRC_START = 21
 _DELETE_HORIZON = 0x40
@@ -76,9 +79,10 @@ class BatchFilter:
         self._now_ms = now_ms
         self._new_horizon_ms = now_ms + delete_retention_ms
 
-    def filter(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
+    def filter(self, batch: memoryview, header: BatchHeader) -> Generator[None, None, Buffer | None]:
         """The batch as it stays: itself, one with fewer records, a header without any, or None.
 
+        Yields after every `STEP_RECORDS` records.
         Raises `CorruptDataError`, and `KafkaError` for an unknown codec.
         """
         check_whole(batch, header)
@@ -89,7 +93,7 @@ class BatchFilter:
         out = None
         if not drop_records and header.record_count:
             marks_empty_transaction = can_discard and header.is_control
-            out = self._keep(batch, header, is_due=is_due, needs_horizon=marks_empty_transaction)
+            out = yield from self._keep(batch, header, is_due=is_due, needs_horizon=marks_empty_transaction)
         if out is None and self._is_last_of_producer(header):
             return _empty(header)
         return out
@@ -103,14 +107,18 @@ class BatchFilter:
         # Only a marker is left of the producer: it has the epoch that fences older ones.
         return header.is_control and header.producer_epoch == last.epoch
 
-    def _keep(self, batch: memoryview, header: BatchHeader, *, is_due: bool, needs_horizon: bool) -> Buffer | None:
+    def _keep(
+        self, batch: memoryview, header: BatchHeader, *, is_due: bool, needs_horizon: bool
+    ) -> Generator[None, None, Buffer | None]:
         data = unpack(batch, header)
         if header.is_control:
             kept = list(scan_records(data, header.record_count))
         else:
             kept = []
             get, latest, base_offset = self._offsets.get, self._offsets.latest_offset, header.base_offset
-            for record in scan_records(data, header.record_count):
+            for number, record in enumerate(scan_records(data, header.record_count), 1):
+                if not number % STEP_RECORDS:
+                    yield
                 offset = base_offset + record.offset_delta
                 if offset <= latest:
                     if record.key is None or offset < get(record.key):

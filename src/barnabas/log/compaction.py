@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
-from barnabas.log.batch_filter import BatchFilter, LastRecord, check_whole, unpack
+from barnabas.log.batch_filter import STEP_RECORDS, BatchFilter, LastRecord, check_whole, unpack
 from barnabas.log.cleaned_segment import CleanedSegment
 from barnabas.log.cleaned_transactions import CleanedTransactions
 from barnabas.log.names import INDEX, TIME_INDEX
@@ -33,9 +33,6 @@ __all__ = ["Compaction", "CompactionLimits"]
 
 _MAX_RELATIVE = (1 << 31) - 1
 _LEAST_CHUNK_BYTES = 4096
-_STEP_RECORDS = 250
-"""So many take about 1 ms, less than the interpreter lets one thread keep others waiting (5 ms)."""
-
 _Batches = list[tuple[memoryview, BatchHeader]]
 
 
@@ -61,7 +58,7 @@ def _in_steps(batches: _Batches) -> Iterator[_Batches]:
     for batch, header in batches:
         step.append((batch, header))
         records += header.record_count
-        if records >= _STEP_RECORDS:
+        if records >= STEP_RECORDS:
             yield step
             step, records = [], 0
     if step:
@@ -200,22 +197,22 @@ class Compaction:
             for batches in self._chunks(segment, position):
                 for batch, header in batches:
                     check_whole(batch, header)
-                    if (
-                        not transactions.can_discard(batch, header)
-                        and not header.is_control
-                        and not self._map_batch(batch, header)
-                    ):
-                        return
+                    if not transactions.can_discard(batch, header) and not header.is_control:
+                        has_room = yield from self._map_batch(batch, header)
+                        if not has_room:
+                            return
                     if header.last_offset >= self._first_dirty_offset:
                         offsets.latest_offset = max(offsets.latest_offset, header.last_offset)
                 yield
             position = 0
             offsets.latest_offset = max(offsets.latest_offset, end_offset - 1)
 
-    def _map_batch(self, batch: memoryview, header: BatchHeader) -> bool:
-        """Whether all of the batch's keys found room."""
+    def _map_batch(self, batch: memoryview, header: BatchHeader) -> Generator[None, None, bool]:
+        """Whether all of the batch's keys found room. A large batch takes several steps."""
         put, base_offset, first_dirty = self._offsets.put, header.base_offset, self._first_dirty_offset
-        for record in scan_records(unpack(batch, header), header.record_count):
+        for number, record in enumerate(scan_records(unpack(batch, header), header.record_count), 1):
+            if not number % STEP_RECORDS:
+                yield
             offset = base_offset + record.offset_delta
             if record.key is not None and offset >= first_dirty and not put(record.key, offset):
                 return False
@@ -267,7 +264,7 @@ class Compaction:
                 kept: list[Buffer] = []
                 headers: list[BatchHeader] = []
                 for batch, header in batches:
-                    stays = batch_filter.filter(batch, header)
+                    stays = yield from batch_filter.filter(batch, header)
                     if stays is not None:
                         kept.append(stays)
                         headers.append(header if stays is batch else read_header(stays))
