@@ -32,9 +32,9 @@ def server(tmp_path: Path) -> Iterator[CoordinationProcess]:
 
 @pytest.fixture
 def clients(server: CoordinationProcess) -> Iterator[list[KazooClient]]:
-    started = [KazooClient(server.address, timeout=4) for _ in range(3)]
+    started = [KazooClient(server.address, timeout=10) for _ in range(3)]
     for client in started:
-        client.start(10)
+        client.start(60)
     yield started
     for client in started:
         client.stop()
@@ -145,7 +145,7 @@ def test_a_double_barrier_counter_party_and_queues(clients: list[KazooClient]) -
     assert taker.consume()
 
     semaphore = clients[0].Semaphore("/semaphore", max_leases=1)
-    assert semaphore.acquire(timeout=5)
+    assert semaphore.acquire(timeout=60)
     assert not clients[1].Semaphore("/semaphore", max_leases=1).acquire(blocking=False)
     semaphore.release()
 
@@ -196,7 +196,7 @@ def test_a_client_that_was_away_for_too_long_loses_its_session(
     gone = threading.Event()
     clients[0].exists("/fleeting", watch=lambda _event: gone.set())
     lost.close()
-    assert gone.wait(10)
+    assert gone.wait(60)
     assert clients[0].exists("/fleeting") is None
     again = RawClient(server.port, session_id=lost.response.session_id, password=lost.response.password or b"")
     assert again.response.timeout_ms == 0
