@@ -26,6 +26,9 @@ APACHES, OURS = "apache", "ours"
 HOST = "127.0.0.1"
 LIMIT_S = 120
 
+SHORT_LIVED = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+"""The environment of Java programs that are stopped before its optimizing compiler has paid for itself."""
+
 # What an administrator finds in the file that comes with Apache's distribution, the addresses aside.
 _APACHES_FILE = """\
 num.network.threads=3
@@ -88,7 +91,7 @@ class MixedCluster:
         command = [str(APACHE), "tool", "kafka.Kafka"] if kind == APACHES else [*BARNABAS, "server-start"]
         with (self.directory / f"{kind}-{broker_id}.log").open("ab") as log:
             member.process = subprocess.Popen(
-                [*command, str(member.properties)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [*command, str(member.properties)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=SHORT_LIVED
             )
         member.kind = kind
 
@@ -279,7 +282,7 @@ class Coordination:
         command = [str(APACHE), "tool", main] if kind == APACHES else [*BARNABAS, "zookeeper-server-start"]
         with (self._directory / f"zookeeper-{kind}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, str(self._config)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [*command, str(self._config)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=SHORT_LIVED
             )
         eventually(lambda: _answers(self._port), timeout_s=LIMIT_S, what="the coordination server answers")
 

@@ -17,6 +17,7 @@ import kafka
 from confluent_kafka import Consumer
 
 from support.load import Load
+from support.mixed import SHORT_LIVED
 from support.reference import APACHE
 from support.waiting import eventually
 
@@ -119,7 +120,7 @@ class JavaTool:
         self._errors = directory / f"{self.name}.log"
         command = [str(APACHE), "tool", "--version", version, f"org.apache.kafka.tools.{main}", *map(str, args)]
         with self._errors.open("ab") as errors:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=SHORT_LIVED)
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
 
