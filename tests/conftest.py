@@ -1,8 +1,13 @@
-"""What holds for all tests that run other people's programs."""
+"""What holds for all tests."""
 
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is the machine's affair: others may be using it.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 OURS_ALONE = {Path(__file__).parent / name for name in ("unit", "fuzz", "simulation")}
 
