@@ -81,13 +81,6 @@ def append_without_truncation() -> None:
     patch(manager, "_divergence", lambda *_: None)
 
 
-def keep_the_epochs_of_cut_records() -> None:
-    """After a truncation the leader epochs of what was cut stay known, and lead the next comparison astray."""
-    from barnabas.log.leader_epochs import LeaderEpochs
-
-    patch(LeaderEpochs, "truncate_from_end", lambda *_: False)
-
-
 def ignore_the_leader_epoch_of_a_fetch() -> None:
     """Requests of followers and clients of another epoch are served."""
     from barnabas.broker.replication.partition import Partition
@@ -154,7 +147,6 @@ REPLICATION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     join_the_isr_without_catching_up: ("kill", "split"),
     truncate_to_the_watermark: ("roll", "leader", "kill"),
     append_without_truncation: ("leader", "partition", "split"),
-    keep_the_epochs_of_cut_records: ("leader", "partition", "split"),
     ignore_the_leader_epoch_of_a_fetch: ("stale orders", "leader", "partition"),
     ignore_the_leader_epoch_of_leader_and_isr: ("stale orders", "leader"),
     forget_to_fence_by_the_broker_epoch: ("stale orders", "kill"),
