@@ -177,7 +177,7 @@ def test_a_full_disk_costs_its_log_dir_and_leaders_move(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_grow_cost_their_log_dir(tmp_path: Path) -> None:
-    """EFBIG, by a limit on the process: it works wherever processes have limits."""
+    """EFBIG, by a limit on the process: it works wherever processes have limits. The last dir costs the broker."""
     with trio(tmp_path, {"log.segment.bytes": 100_000_000}, each=two_dirs(tmp_path)) as cluster:
         cluster.create(TOPIC)
         load = Load(cluster.bootstrap, TOPIC)
@@ -197,6 +197,11 @@ def test_files_that_cannot_grow_cost_their_log_dir(tmp_path: Path) -> None:
         eventually(lambda: is_lost(cluster, 0, lost), timeout_s=60, what="the log dir is offline")
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         check_that_one_dir_was_lost_alone(cluster, load, 0, lost)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        for partition in range(PARTITIONS):
+            bulk.produce(TOPIC, b"0", partition=partition)
+        assert bulk.flush(60) == 0
+        assert cluster.brokers[0].process.wait(60) == 1  # its last log dir is lost
 
 
 def test_a_failing_sync_costs_its_log_dir_and_is_not_repeated(tmp_path: Path) -> None:
