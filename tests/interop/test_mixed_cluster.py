@@ -34,6 +34,7 @@ either_controls = pytest.mark.parametrize("controlling", [OURS, APACHES])
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     settings = {
+        "auto.create.topics.enable": "false",  # a client that still asks for a deleted topic must not make it anew
         "auto.leader.rebalance.enable": "false",
         "log.cleaner.backoff.ms": "500",
         "log.flush.start.offset.checkpoint.interval.ms": "500",

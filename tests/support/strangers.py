@@ -25,11 +25,11 @@ LIMIT_S = 120
 
 
 class SteadyLoad(Load):
-    """An idempotent acks=all producer of librdkafka at some thousand records a second."""
+    """An idempotent acks=all producer of librdkafka at some five hundred records a second."""
 
     def _run(self) -> None:
         while not self._stop.wait(0.02):
-            for _ in range(20):
+            for _ in range(10):
                 self._producer.produce(
                     self.topic, str(self.sent), key=str(self.sent % 101), on_delivery=self._delivered
                 )
@@ -151,7 +151,7 @@ class JavaTool:
 class JavaProducer(JavaTool):
     """VerifiableProducer, idempotent; `acknowledged` is partition and offset of each number."""
 
-    def __init__(self, bootstrap: str, topic: str, directory: Path, *, version: str = "3.9.1", rate: int = 500) -> None:
+    def __init__(self, bootstrap: str, topic: str, directory: Path, *, version: str = "3.9.1", rate: int = 300) -> None:
         self.acknowledged: dict[int, tuple[int, int]] = {}
         self.failed: list[dict[str, Any]] = []
         config = directory / "verifiable-producer.properties"
