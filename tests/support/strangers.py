@@ -44,7 +44,7 @@ class Member:
     bootstrap: str
     topic: str
     group: str
-    records: list[tuple[int, int, int]] = field(default_factory=list)
+    records: list[tuple[int, int, int]] = field(default_factory=list, repr=False)
     failures: list[str] = field(default_factory=list)
     assignments: int = 0
 
@@ -102,7 +102,11 @@ class KafkaPythonMember(Member):
             metadata_max_age_ms=5000,
         )
         while not self._stop.is_set():
-            for messages in consumer.poll(200).values():
+            try:
+                polled = consumer.poll(200)
+            except kafka.errors.KafkaConnectionError:
+                continue  # now and then it raises what a broker's absence makes it log; the next poll goes on
+            for messages in polled.values():
                 self.records += [(message.partition, message.offset, int(message.value)) for message in messages]
         consumer.close()
 
