@@ -181,6 +181,7 @@ class Epochs:
         self.leaders: dict[tuple[int, int], set[int]] = {}
         """The leaders seen, by partition and leader epoch; -1 (nobody) left out."""
         self.faults: list[str] = []
+        self._topic = topic
         self._last: dict[int, tuple[int, int]] = {}
         self._states: dict[int, dict[str, Any]] = {}
         self._client = KazooClient(f"127.0.0.1:{cluster.zk_port}", timeout=30)
@@ -208,7 +209,10 @@ class Epochs:
         return changed
 
     def state(self, partition: int) -> dict[str, Any]:
-        """The znode's "leader", "isr" and epochs."""
+        """The znode's "leader", "isr" and epochs as they are now; the last known while nobody answers."""
+        path = f"/brokers/topics/{self._topic}/partitions/{partition}/state"
+        with contextlib.suppress(KazooException):  # kazoo's own watches may lag behind a server that was away
+            self._states[partition] = json.loads(self._client.get(path)[0])
         return self._states[partition]
 
     def controller(self) -> int:
