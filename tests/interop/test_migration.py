@@ -5,10 +5,12 @@ says with the names of an ordinary installation is done here to the cluster at h
 test performs is a failure.
 """
 
+import gc
 import json
+import logging
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,14 @@ SCRIPTS = {
 }
 STEPS = 200 if is_long() else 100
 """Records that every client must get on by between two steps."""
+
+
+@pytest.fixture(autouse=True)
+def forgotten_sockets() -> Iterator[None]:
+    """Clients that could not connect leave sockets to the garbage collector: let it find them before the test ends."""
+    yield
+    logging.getLogger("kafka").setLevel(logging.NOTSET)
+    gc.collect()
 
 
 def guide() -> dict[str, list[str]]:

@@ -7,6 +7,7 @@ again: that is for the test to see, in `failures`.
 
 import gc
 import json
+import logging
 import subprocess
 import threading
 from dataclasses import dataclass, field
@@ -93,6 +94,8 @@ class KafkaPythonMember(Member):
     """Commits by itself every second."""
 
     def _run(self) -> None:
+        # What it logs has tracebacks, which keep its sockets alive until they complain outside of any test.
+        logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)
         consumer = kafka.KafkaConsumer(
             self.topic,
             bootstrap_servers=self.bootstrap.split(","),
