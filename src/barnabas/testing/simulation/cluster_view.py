@@ -66,6 +66,11 @@ class ClusterView:
             self._decoded[name] = known
         return known[1]
 
+    def leader(self, name: TopicPartition) -> int:
+        """Who leads the partition; -1 for nobody."""
+        state = self.state(name)
+        return -1 if state is None else state.leader_and_isr.leader
+
     def broker(self, broker_id: int) -> Machine:
         """A broker's machine."""
         return self._simulation.machine(broker_name(broker_id))

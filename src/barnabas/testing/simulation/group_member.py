@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.broker.channels import ChannelError
 from barnabas.testing.simulation.clients import ClusterClient
+from barnabas.testing.simulation.simulation import broker_name
 from barnabas.wire.kafka.batch import read_headers
 from barnabas.wire.kafka.consumer_protocol import (
     AssignedPartitions,
@@ -236,12 +237,26 @@ class GroupMember:
                     return ErrorCode.of(partition.error_code)
                 name = TopicPartition(topic.name or names[topic.topic_id], partition.partition_index)
                 self._reconsider()
-                if partition.committed_offset < known.get(name, -1) and losses == facts.losses:
+                is_behind = partition.committed_offset < known.get(name, -1) and losses == facts.losses
+                if is_behind and self._is_coordinated():
                     self._client.history.violation(
                         f"group {self._group} starts {name} at {partition.committed_offset}, {known[name]} was committed"
                     )
                 self._positions[name] = max(partition.committed_offset, 0)
         return ErrorCode.NONE
+
+    def _is_coordinated(self) -> bool:
+        """Whether the coordinator leads a partition of groups. One that was replaced unnoticed (a pause, a cut) tells
+        what it remembers, as Apache's does; it cannot commit anything."""
+        history = self._client.history
+        return any(history.true_leader(name) == self._coordinator for name in self._groups_partition())
+
+    def _groups_partition(self) -> list[TopicPartition]:
+        machine = self._client.simulation.machine(broker_name(self._coordinator))
+        if not machine.is_serving:
+            return []
+        number = machine.server.node.groups.coordinator.partition_for(self._group)
+        return [name for name in self._client.history.groups_partitions if name.partition == number]
 
     def _reconsider(self) -> None:
         """Ask whether records of groups were lost with their disks a moment ago."""

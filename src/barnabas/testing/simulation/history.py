@@ -78,6 +78,8 @@ class History:
         """Producers that may store a record twice: those without idempotence."""
         self.reconsider: Callable[[TopicPartition], None] = lambda _: None
         """Finds out whether a loss that may be forgiven came true a moment ago; asked before anything is a violation."""
+        self.true_leader: Callable[[TopicPartition], int] = lambda _: -1
+        """Who leads a partition by the coordination service, whatever brokers believe."""
         self.on_forgiven: list[Callable[[TopicPartition], None]] = []
 
     def partition(self, name: TopicPartition) -> PartitionHistory:

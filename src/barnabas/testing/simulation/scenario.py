@@ -77,6 +77,7 @@ class Scenario:
         self._observer = ReplicationObserver(simulation, self._view, self._losses)
         self._observer.ignored_topics.update(CHURN)
         self.history.reconsider = self._losses.reconsider
+        self.history.true_leader = self._view.leader
         self.history.on_forgiven.append(self._forgiven)
         replicas = str(plan.replication)
         simulation.broker_settings["offsets.topic.replication.factor"] = replicas
