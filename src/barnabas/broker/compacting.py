@@ -11,25 +11,22 @@ records are served as ever. A disk that fails takes the log dir offline.
 """
 
 import logging
-from collections.abc import Callable
 
 from barnabas.base.clock import Timer
 from barnabas.base.errors import CorruptDataError
+from barnabas.base.threads import InThread
 from barnabas.broker.node import Node
 from barnabas.log.cleaning import Cleanable, cleanable
 from barnabas.log.compaction import Compaction, CompactionLimits
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import KafkaError
 
-__all__ = ["Compactor", "InThread"]
+__all__ = ["Compactor"]
 
 logger = logging.getLogger(__name__)
 
 _MAX_CHUNK_BYTES = 256 * 1024
 _LEAST_PERIOD_MS = 100
-
-InThread = Callable[[Callable[[], None], Callable[[BaseException | None], None]], None]
-"""Takes what to run beside the event loop, and what to call on the loop afterwards, with its exception or None."""
 
 
 class Compactor:

@@ -21,7 +21,7 @@ import logging
 from barnabas.base.clock import Timer
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.compacting import InThread
+from barnabas.base.threads import InThread
 from barnabas.broker.node import Node
 from barnabas.broker.replication.manager import LeadershipOutcome
 from barnabas.broker.replication.truncation import truncation_for

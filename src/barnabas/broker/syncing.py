@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from barnabas.base.clock import Clock
-from barnabas.broker.compacting import InThread
+from barnabas.base.threads import InThread
 from barnabas.log.flushing import FlushTask
 from barnabas.log.partition_log import PartitionLog
 

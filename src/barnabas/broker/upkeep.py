@@ -10,14 +10,15 @@ from collections.abc import Callable
 
 from barnabas.base.clock import Timer
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.compacting import Compactor, InThread
+from barnabas.base.threads import InThread
+from barnabas.broker.compacting import Compactor
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.node import Node
 from barnabas.broker.syncing import Syncs
 from barnabas.log.checkpoints import HIGH_WATERMARKS, write_offsets
 from barnabas.wire.kafka.errors import KafkaError
 
-__all__ = ["InThread", "Upkeep"]
+__all__ = ["Upkeep"]
 
 logger = logging.getLogger(__name__)
 
