@@ -500,15 +500,6 @@ def test_segments_roll_by_size_time_and_full_indexes(tmp_path: Path) -> None:
     assert offsets(by_index) == list(range(8))
 
 
-def test_an_idle_segment_rolls_by_age(tmp_path: Path) -> None:
-    """maybe_roll serves retention of topics that nobody writes to."""
-    log = new_log(tmp_path, segment_ms="1000")
-    append(log)
-    assert not log.maybe_roll(NOW + 1000)
-    assert log.maybe_roll(NOW + 1001)
-    assert not log.maybe_roll(NOW + 9001), "an empty segment stays"
-
-
 def test_retention_deletes_whole_segments_by_size_and_by_time(tmp_path: Path) -> None:
     """Whichever comes first, files renamed at once and removed after the delay."""
     log = new_log(tmp_path, segment_bytes="300", retention_bytes="450", file_delete_delay_ms="1000")

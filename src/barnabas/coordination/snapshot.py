@@ -37,7 +37,6 @@ VERSION = 2
 
 _NODES_IN_A_SLICE = 500
 _COUNT = struct.Struct(">i")
-_SESSION = struct.Struct(">qi")
 _LONG = struct.Struct(">q")
 _DIGEST = struct.Struct(">qiq")
 _NODE_TAIL = struct.Struct(">qqqqqiiiqq")

@@ -30,14 +30,13 @@ _FUTURE_OPEN_FILES = 4
 class LogDir:
     """One log dir."""
 
-    __slots__ = ("error", "high_watermarks", "lock", "path", "was_clean")
+    __slots__ = ("error", "lock", "path", "was_clean")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.lock = ExitStack()
         self.error: str | None = None
         self.was_clean = False
-        self.high_watermarks: dict[TopicPartition, int] = {}
 
 
 class DirState:

@@ -79,6 +79,14 @@ class DirDescription(NamedTuple):
     partitions: list[PartitionSize]
 
 
+class _Checkpoints(NamedTuple):
+    """What was written down about the logs of one dir, by partition."""
+
+    recovery_points: dict[TopicPartition, int]
+    start_offsets: dict[TopicPartition, int]
+    high_watermarks: dict[TopicPartition, int]
+
+
 class LogDirs(DirMoves):
     """See the module. ``directories`` are absolute paths; ``load`` must be called once before anything else.
 
@@ -136,9 +144,9 @@ class LogDirs(DirMoves):
         log_dir.was_clean = epoch is not None
         if epoch is not None:
             self.previous_broker_epoch = max(self.previous_broker_epoch, epoch)
-        recovery_points = self._read_checkpoint(log_dir, RECOVERY_POINTS)
-        start_offsets = self._read_checkpoint(log_dir, LOG_START_OFFSETS)
-        log_dir.high_watermarks = self._read_checkpoint(log_dir, HIGH_WATERMARKS)
+        checkpoints = _Checkpoints(
+            *(self._read_checkpoint(log_dir, name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS))
+        )
         cleaner_offsets = self._read_checkpoint(log_dir, CLEANER_OFFSETS)
         for name in self.files.list(log_dir.path):
             directory = f"{log_dir.path}/{name}"
@@ -169,8 +177,7 @@ class LogDirs(DirMoves):
                 directory,
                 partition,
                 config_of(partition.topic),
-                recovery_points,
-                start_offsets,
+                checkpoints,
                 now_ms,
             )
             if is_future:
@@ -189,8 +196,7 @@ class LogDirs(DirMoves):
         directory: str,
         partition: TopicPartition,
         config: LogConfig,
-        recovery_points: dict[TopicPartition, int],
-        start_offsets: dict[TopicPartition, int],
+        checkpoints: _Checkpoints,
         now_ms: int,
     ) -> PartitionLog:
         try:
@@ -201,9 +207,9 @@ class LogDirs(DirMoves):
                 partition,
                 config,
                 was_clean=log_dir.was_clean,
-                recovery_point=recovery_points.get(partition, 0),
-                log_start_offset=start_offsets.get(partition, 0),
-                high_watermark=log_dir.high_watermarks.get(partition, 0),
+                recovery_point=checkpoints.recovery_points.get(partition, 0),
+                log_start_offset=checkpoints.start_offsets.get(partition, 0),
+                high_watermark=checkpoints.high_watermarks.get(partition, 0),
                 now_ms=now_ms,
                 producer_expiration_ms=self.producer_expiration_ms,
                 rng=self._rng,
@@ -284,7 +290,6 @@ class LogDirs(DirMoves):
             return
         log_dir = self._dir_of(log)
         self._throw_away(log, now_ms, f"{partition} is deleted")
-        log_dir.high_watermarks.pop(partition, None)
         if log.cleaned_to is not None:
             self._write_cleaner_offsets(log_dir)
 
@@ -362,14 +367,10 @@ class LogDirs(DirMoves):
         for log_dir in self._dirs.values():
             self._write_checkpoint(log_dir, RECOVERY_POINTS, lambda log: log.recovery_point)
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Write down the high watermarks, those given or the logs' own."""
+    def checkpoint_high_watermarks(self) -> None:
+        """Write down the high watermarks; `load` takes them up."""
         for log_dir in self._dirs.values():
-            self._write_checkpoint(
-                log_dir,
-                HIGH_WATERMARKS,
-                lambda log: (high_watermarks or {}).get(log.topic_partition, log.high_watermark),
-            )
+            self._write_checkpoint(log_dir, HIGH_WATERMARKS, lambda log: log.high_watermark)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write down the log start offsets that lie inside a segment."""
@@ -380,13 +381,6 @@ class LogDirs(DirMoves):
         """A log was compacted up to an offset: the next compaction begins there."""
         log.cleaned_to = end_offset
         self._write_cleaner_offsets(self._dir_of(log))
-
-    def checkpointed_high_watermark(self, partition: TopicPartition) -> int:
-        """The high watermark that was read at the start, 0 when there is none."""
-        for log_dir in self._dirs.values():
-            if partition in log_dir.high_watermarks:
-                return log_dir.high_watermarks[partition]
-        return 0
 
     # ---- stopping
 

@@ -262,17 +262,6 @@ class LogState:
         with self.disk("rolling"):
             self.roll_at(self.log_end_offset, now_ms)
 
-    def maybe_roll(self, now_ms: int) -> bool:
-        """Begin a new segment if the active one's age asks for it; appends do this by themselves."""
-        active = self.segments[-1]
-        config = self.config
-        if not active.size or not active.must_roll(
-            0, self.log_end_offset, now_ms, now_ms, 1 << 62, config.segment_ms, config.max_index_bytes
-        ):
-            return False
-        self.roll(now_ms)
-        return True
-
     def segment_index(self, offset: int) -> int:
         """Which segment holds an offset."""
         return max(0, bisect_right(self.bases, offset) - 1)

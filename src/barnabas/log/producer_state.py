@@ -45,8 +45,6 @@ class Origin:
     """A producer: sequences are checked, control batches are refused."""
     COORDINATOR = 1
     """This broker's own group or transaction coordinator."""
-    REPLICATION = 2
-    """A follower's fetch: the leader has checked all."""
 
 
 class ProducerBatch(NamedTuple):

@@ -21,7 +21,7 @@ what was asked before such a change is not applied, for each partition remembers
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -577,10 +577,6 @@ class Fetcher:
             return
         self._changed(name)
         self._activate(name, followed)
-
-    def names(self) -> Iterable[TopicPartition]:
-        """Everything that is followed."""
-        return self._followed.keys()
 
 
 def _bytes(records: "Buffer | FileSlice") -> Buffer:

@@ -69,10 +69,6 @@ class Versions(NamedTuple):
         return isinstance(version, int) and self.first <= version <= self.last
 
 
-ALL_VERSIONS = Versions(0, _OPEN_END)
-NO_VERSIONS = Versions(1, 0)
-
-
 class Field:
     """One field's facts. ``kind`` is a key of `FIXED`, or string, bytes, records, array or struct."""
 
