@@ -261,6 +261,8 @@ class Simulation:
             self.trace.note(f"{machine.name} gives up")
             if not machine.disk.errors_met:
                 self.history.violation(f"{machine.name} stopped serving, though its disk never failed")
+            if machine.name != COORDINATION:  # a broker leaves in order, a coordination server ends at once
+                await self._close(machine, process, server)
             self.kill(machine)
             self._start_again(machine, process)
 
@@ -297,6 +299,12 @@ class Simulation:
             return
         self.trace.note(f"stop {machine.name}")
         machine.server = None
+        await self._close(machine, process, server)
+        if machine.process is process:
+            self.kill(machine)
+
+    async def _close(self, machine: Machine, process: Process, server: Any) -> None:
+        """Let a server end in order, for a minute at most."""
         is_done = False
 
         async def close() -> None:
@@ -311,8 +319,6 @@ class Simulation:
         if not is_done and process.is_alive:
             self.history.count("stops that took too long")
             self.trace.note(f"{machine.name} does not stop")
-        if machine.process is process:
-            self.kill(machine)
 
     # Faults
 
