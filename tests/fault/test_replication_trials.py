@@ -36,7 +36,7 @@ def chosen(cluster: Trio, victim: str) -> Server:
 
 
 @pytest.mark.parametrize("run", range(RUNS))
-def test_killed_with_9_they_lose_and_double_nothing_and_the_logs_end_equal(
+def test_servers_killed_with_9_lose_and_double_nothing_and_the_logs_end_equal(
     tmp_path: Path, run: int, record_property
 ) -> None:
     """Whoever is hit: the load goes on, the dead one comes back, catches up and rejoins."""

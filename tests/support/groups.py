@@ -1,6 +1,5 @@
 """Drives a pure `GroupCoordinator`: virtual time, a log in memory, answers that can be looked at."""
 
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -326,6 +325,3 @@ class World:
     def offsets(self, group_id: str = "g") -> dict[tuple[str, int], int]:
         group = self.coordinator.find(group_id)
         return {tuple(tp): value.offset for tp, value in group.offsets.committed.items()} if group else {}
-
-    def stored_keys(self) -> Iterator[bytes]:
-        return (key for _, key, _ in self.log)

@@ -22,7 +22,7 @@ def files() -> SimulatedFiles:
     return files
 
 
-def test_a_first_start_cannot_know(files: SimulatedFiles) -> None:
+def test_a_first_start_is_taken_for_a_loss(files: SimulatedFiles) -> None:
     """An empty disk looks the same as one that was replaced."""
     assert not has_kept_its_pages(files, DIRS)
 
@@ -33,7 +33,7 @@ def test_a_process_that_starts_again_finds_its_own_note(files: SimulatedFiles) -
     assert has_kept_its_pages(files, DIRS)
 
 
-def test_another_boot_is_noticed(files: SimulatedFiles) -> None:
+def test_another_boot_is_taken_for_a_loss_until_it_is_noted(files: SimulatedFiles) -> None:
     """What was not synced is gone."""
     note_boot(files, DIRS)
     files.write_atomically(BOOT_ID, b"two\n")
@@ -42,7 +42,7 @@ def test_another_boot_is_noticed(files: SimulatedFiles) -> None:
     assert has_kept_its_pages(files, DIRS)
 
 
-def test_one_replaced_disk_is_enough(files: SimulatedFiles) -> None:
+def test_one_replaced_disk_of_several_is_taken_for_a_loss(files: SimulatedFiles) -> None:
     """Its replicas are gone, whatever the others kept."""
     note_boot(files, DIRS)
     files.remove_tree("/more")

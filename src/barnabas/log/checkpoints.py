@@ -1,9 +1,10 @@
 """The small text files of a log dir, in Apache Kafka's formats.
 
 ``recovery-point-offset-checkpoint``, ``replication-offset-checkpoint``, ``log-start-offset-checkpoint`` and
-``cleaner-offset-checkpoint``: a version (0), the number of entries, then ``topic partition offset`` a line. ``leader-epoch-checkpoint``, in a partition's folder: the
-same with ``epoch start_offset`` a line. ``partition.metadata``: the topic's id. ``meta.properties``: which broker of
-which cluster a log dir belongs to. ``.kafka_cleanshutdown``: JSON, there while the last stop was clean.
+``cleaner-offset-checkpoint``: a version (0), the number of entries, then ``topic partition offset`` a line.
+``leader-epoch-checkpoint``, in a partition's folder: the same with ``epoch start_offset`` a line.
+``partition.metadata``: the topic's id. ``meta.properties``: which broker of which cluster a log dir belongs to.
+``.kafka_cleanshutdown``: JSON, there while the last stop was clean.
 
 Readers raise `CorruptDataError`; the callers decide what a broken file costs (a checkpoint that cannot be read only
 makes a start slower). Each file is replaced as a whole, so a reader never sees half of one.

@@ -5,10 +5,10 @@ the last compaction ended up to the first segment that must stay, into an `Offse
 full. The second rewrites all segments from the log's beginning to there, in groups that fit one segment, and drops each
 record that the map knows a newer one for.
 
-The work is cut into steps of at most about ``chunk_bytes`` and 250 records. A step may run in another thread than the log's: it reads closed
-segments through files of its own and writes ``.cleaned`` files; what it needs of the log's state was taken when the
-`Compaction` was made. Only `swap`, a few renames, touches the log, and belongs to the log's thread, as does
-`is_possible`, to be asked before each step. Apache's cleaner thread and its locks are this split of ownership here.
+The work is cut into steps of at most about ``chunk_bytes`` and 250 records. A step may run in another thread than the
+log's: it reads closed segments through files of its own and writes ``.cleaned`` files; what it needs of the log's state
+was taken when the `Compaction` was made. Only `swap`, a few renames, touches the log, and belongs to the log's thread, as
+does `is_possible`, to be asked before each step. Apache's cleaner thread and its locks are this split of ownership here.
 
 Offsets never change and no batch is merged with another, so followers and consumers may read on at any offset.
 """

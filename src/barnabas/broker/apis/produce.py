@@ -1,9 +1,10 @@
 """Produce: append batches to partitions that this broker leads.
 
 Versions 3 to 13. acks 0 gets no answer (an error closes the connection, the only sign there is), 1 is answered after
-the append (and its sync, where the topic's settings ask for one), -1 when all in-sync replicas have it or after the request's time-out. Each partition stands for itself:
-errors, offsets and messages are its own. A request carries one batch a partition (KIP-98); record errors and messages
-from 8 on (KIP-467), the new leader in tagged fields from 10 on (KIP-951), topic ids instead of names from 13 on.
+the append (and its sync, where the topic's settings ask for one), -1 when all in-sync replicas have it or after the
+request's time-out. Each partition stands for itself: errors, offsets and messages are its own. A request carries one
+batch a partition (KIP-98); record errors and messages from 8 on (KIP-467), the new leader in tagged fields from 10 on
+(KIP-951), topic ids instead of names from 13 on.
 Transactional batches are turned away: there are no transactions yet, so nobody could end them.
 """
 

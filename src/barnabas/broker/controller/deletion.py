@@ -4,8 +4,8 @@
     the topic:      all replicas deleted -> its znodes go, the order last
 
 While a broker with a replica is away the topic waits: its replicas there are ineligible, and the deletion goes on when
-the broker is back. So it waits while replicas of the topic are being moved, and goes on when the last has arrived. A controller that takes over finds the order in the znode and begins again; deleting twice is
-harmless.
+the broker is back. So it waits while replicas of the topic are being moved, and goes on when the last has arrived. A
+controller that takes over finds the order in the znode and begins again; deleting twice is harmless.
 """
 
 import logging

@@ -1,8 +1,9 @@
 """What clients of a simulated cluster saw: the material of the checks.
 
 Records are values that exist once: a producer makes each a single time, whatever it must send again. A value reads
-``producer:partition:count``, and its key follows from it. What a loss of disks may take is forgiven by `History.forgive`: observations of
-a partition from an offset on, made before that moment (`barnabas.testing.simulation.losses` says when).
+``producer:partition:count``, and its key follows from it. What a loss of disks may take is forgiven by
+`History.forgive`: observations of a partition from an offset on, made before that moment
+(`barnabas.testing.simulation.losses` says when).
 """
 
 import traceback

@@ -10,7 +10,8 @@ Throughout (`ReplicationObserver.look`):
 - the leader in a state znode stands in its in-sync set.
 
 Partitions that allow unclean elections are left out of the first two, and so are those that lost records with their
-disks (`barnabas.testing.simulation.losses`): who had them may have them for a while. At the end (`check_replicas_agree`): all replicas are back in sync, and equal.
+disks (`barnabas.testing.simulation.losses`): who had them may have them for a while. At the end
+(`check_replicas_agree`): all replicas are back in sync, and equal.
 """
 
 from collections.abc import Iterator
