@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis import ApiHandler
+from barnabas.broker.metadata import INTERNAL_TOPICS
 from barnabas.broker.node import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -17,8 +18,6 @@ from barnabas.wire.kafka.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-
-_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
 def handle(node: Node, request: Request) -> None:
@@ -32,7 +31,7 @@ def handle(node: Node, request: Request) -> None:
             name = TopicPartition(topic.name, wanted.partition_index)
             result = DeleteRecordsPartitionResult(partition_index=name.partition, low_watermark=-1)
             try:
-                if name.topic in _INTERNAL_TOPICS:
+                if name.topic in INTERNAL_TOPICS:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 pending[name] = result, node.replicas.delete_records(name, wanted.offset)
             except KafkaError as error:

@@ -15,6 +15,7 @@ from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.leaders import LeaderHints
+from barnabas.broker.metadata import INTERNAL_TOPICS
 from barnabas.broker.node import Node, Request
 from barnabas.log.conversion import RejectedRecordsError
 from barnabas.wire.kafka.api import ApiKey
@@ -39,7 +40,6 @@ _HEADER_BYTES = 61
 _MAGIC = 2
 _BATCH = struct.Struct(">i4xb4xh")  # batch length, magic, attributes; from byte 8 of a batch
 _ADMIN_CLIENT = "__admin_client"
-_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -104,7 +104,7 @@ def _checked(request: Request, topic: str, acks: int, records: Records) -> Buffe
     """The records, unless something is wrong with the request for this partition (the log checks more)."""
     if not -1 <= acks <= 1:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    if topic in _INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT:
+    if topic in INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
     if records is None or isinstance(records, FileSlice):
         records = b""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["FAULTS"]
 
 _BOOT_S = (7.0, 12.0)
+_CUT_S = (0.2, 12.0)
 
 
 def _kill(scenario: "Scenario") -> bool:
@@ -75,18 +76,11 @@ def _partition(scenario: "Scenario") -> bool:
     machine = scenario.server()
     if machine is None:
         return False
-    simulation, rng = scenario.simulation, scenario.rng
-    others = [name for name in simulation.machines if name != machine.name]
+    rng = scenario.rng
+    others = [name for name in scenario.simulation.machines if name != machine.name]
     cut = rng.choice((others, [rng.choice(others)], [COORDINATION]))
     inward, outward = rng.choice(((True, True), (True, False), (False, True)))
-    simulation.isolate(machine, cut, inward=inward, outward=outward)
-
-    def mend() -> None:
-        for name in cut:
-            simulation.fabric.unblock(machine.name, name)
-            simulation.fabric.unblock(name, machine.name)
-
-    scenario.later(0.2, 12.0, mend)
+    _cut_off(scenario, [machine.name], cut, _CUT_S, inward=inward, outward=outward)
     return True
 
 
@@ -99,16 +93,7 @@ def _split(scenario: "Scenario") -> bool:
     part = rng.sample(names, rng.randint(1, len(names) - 1))
     other = [name for name in names if name not in part]
     rng.choice((part, other)).append(COORDINATION)
-    for one in part:
-        simulation.isolate(simulation.machine(one), other, inward=True, outward=True)
-
-    def mend() -> None:
-        for one in part:
-            for another in other:
-                simulation.fabric.unblock(one, another)
-                simulation.fabric.unblock(another, one)
-
-    scenario.later(0.2, 12.0, mend)
+    _cut_off(scenario, part, other, _CUT_S)
     return True
 
 
@@ -145,13 +130,30 @@ def _hit(scenario: "Scenario", machine: Machine) -> None:
         simulation.pause(machine)
         scenario.later(6.5, 10.0, lambda: simulation.resume(machine))
     else:
-        simulation.isolate(machine, [COORDINATION], inward=True, outward=True)
+        _cut_off(scenario, [machine.name], [COORDINATION], (4.0, 10.0))
 
-        def mend() -> None:
-            simulation.fabric.unblock(machine.name, COORDINATION)
-            simulation.fabric.unblock(COORDINATION, machine.name)
 
-        scenario.later(4.0, 10.0, mend)
+def _cut_off(
+    scenario: "Scenario",
+    names: list[str],
+    others: list[str],
+    span_s: tuple[float, float],
+    *,
+    inward: bool = True,
+    outward: bool = True,
+) -> None:
+    """Cut machines off from others, for some time."""
+    simulation = scenario.simulation
+    for name in names:
+        simulation.isolate(simulation.machine(name), others, inward=inward, outward=outward)
+
+    def mend() -> None:
+        for name in names:
+            for other in others:
+                simulation.fabric.unblock(name, other)
+                simulation.fabric.unblock(other, name)
+
+    scenario.later(*span_s, mend)
 
 
 def _wipe(scenario: "Scenario") -> bool:
