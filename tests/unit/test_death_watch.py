@@ -1,12 +1,13 @@
 """The notice of death: refused ports, znodes that go, and a broker that lives after all."""
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
 
-from barnabas.broker.death_watch import watched
+from barnabas.broker.death_watch import DeathWatch, watched
 from barnabas.broker.znodes import broker_path
 from barnabas.coordination.client_operations import delete
 from barnabas.testing import Cluster
@@ -95,3 +96,31 @@ def test_the_office_of_a_dead_controller_goes_with_its_registration(cluster: Clu
     eventually(
         lambda: controller.controller.epoch == 2 or other.controller.epoch == 2, timeout_s=5, what="a new controller"
     )
+
+
+def test_a_broker_that_has_all_the_connections_it_may_have_is_left_in_peace(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a connection and closes it at once: it lives, and is tried again after pauses that grow."""
+    controller, other = controller_and_other(cluster)
+    eventually(lambda: knows(controller, other))
+    looks: list[float] = []
+    look = DeathWatch.registration
+
+    async def noted(self: DeathWatch, broker_id: int) -> int | None:
+        if self._node is controller:
+            looks.append(time.monotonic())
+        return await look(self, broker_id)
+
+    async def turn_away() -> None:
+        other.connection_caps = {"127.0.0.1": 0}
+        for connection in tuple(cluster._brokers[other.broker_id]._dispatcher.connections):
+            connection.close()
+
+    monkeypatch.setattr(DeathWatch, "registration", noted)
+    before = other.broker_epoch
+    run(cluster, turn_away())
+    eventually(lambda: len(looks) >= 6, what="it is looked at six times")
+    other.connection_caps = {}
+    assert looks[5] - looks[0] > 1
+    assert other.broker_epoch == before

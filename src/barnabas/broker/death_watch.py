@@ -144,6 +144,8 @@ class _Line:
             self._connection.close()
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        pause_s = 0.0
         while True:
             try:
                 epoch = await self._watch.registration(self._broker_id)
@@ -159,8 +161,13 @@ class _Line:
             if self._connection is None:
                 await asyncio.sleep(_AGAIN_S)
             else:
+                began_s = loop.time()
                 await self._broken.wait()
                 self._connection = None
+                # One that is closed right after it was taken was turned away: the broker has all that it may have.
+                is_short = loop.time() - began_s < _AGAIN_S
+                pause_s = min(max(2 * pause_s, _BETWEEN_REFUSALS_S), _AGAIN_S) if is_short else 0.0
+                await asyncio.sleep(pause_s)
 
     async def _is_dead(self) -> bool:
         """Connect; True when the port refused again and again. Raises OSError for what proves nothing."""
