@@ -178,6 +178,15 @@ def test_an_impossible_list_of_replicas_is_refused(target: list[int]) -> None:
     assert (cluster.assignment(P0), cluster.assignment(P1).adding) == (Assignment((0, 1)), (2,))
 
 
+def test_an_endless_list_of_replicas_is_refused_in_linear_time_and_a_short_message() -> None:
+    """A client may send millions of broker ids; looked up one in another, they would stop the broker for minutes."""
+    cluster = cluster_of((0, 1))
+    refusal = cluster.reassign({P0: list(range(300_000))})[P0]
+    assert refusal is not None
+    assert refusal.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert len(str(refusal)) < 1000
+
+
 def test_partitions_that_are_not_there_or_being_deleted_are_unknown() -> None:
     """As for every other request."""
     cluster = cluster_of((0, 1))

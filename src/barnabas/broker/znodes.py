@@ -180,8 +180,9 @@ class Assignment(NamedTuple):
 
     def reassigned(self, target: Iterable[int]) -> "Assignment":
         """The assignment on its way to ``target``, whatever way it was on before."""
-        wanted, origin = tuple(target), self.origin
-        replicas = tuple(dict.fromkeys((*wanted, *origin)))
+        # Dicts, not tuples, to look into: what is wanted may come from any client, and be long.
+        wanted, origin = dict.fromkeys(target), dict.fromkeys(self.origin)
+        replicas = tuple(wanted | origin)
         return Assignment(
             replicas,
             tuple(replica for replica in replicas if replica not in origin),

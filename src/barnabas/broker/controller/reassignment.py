@@ -60,6 +60,7 @@ Targets = Mapping[TopicPartition, Sequence[int] | None]
 Answers = dict[TopicPartition, KafkaError | None]
 
 _MAX_ROUNDS = 10  # of read and conditional write, when someone else writes the same znode
+_MOST_NAMED = 20
 
 
 # Asked for
@@ -138,14 +139,19 @@ def _plan(
     if not target:
         why = "The list of replicas is empty."
     elif len(set(target)) != len(target):
-        why = f"A replica is named twice: {list(target)}"
+        why = f"A replica is named twice: {_some(target)}"
     elif min(target) < 0:
-        why = f"Broker ids are not negative: {list(target)}"
+        why = f"Broker ids are not negative: {_some(target)}"
     elif must_live and (away := [broker for broker in planned.adding if not state.is_live(broker)]):
-        why = f"Brokers that are to get a replica are not alive: {away}; those alive: {state.broker_ids()}"
+        why = f"Brokers that are to get a replica are not alive: {_some(away)}; those alive: {state.broker_ids()}"
     if why is not None:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
     return planned
+
+
+def _some(brokers: Sequence[int]) -> str:
+    """The first of them as text: clients take no message of more than 32,767 bytes."""
+    return ", ".join(map(str, brokers[:_MOST_NAMED])) + (", ..." if len(brokers) > _MOST_NAMED else "")
 
 
 def _begin(state: ControllerState, batch: RequestBatch, wanted: Mapping[TopicPartition, Assignment]) -> Steps[Answers]:
