@@ -309,6 +309,30 @@ def test_a_leader_changes_its_isr_under_its_epochs() -> None:
     assert isr_change(cluster, isr=(1, 9)) is ErrorCode.INELIGIBLE_REPLICA
 
 
+@pytest.mark.parametrize("isr", [(), (2, 0), (1, 1), (1,) * 1000], ids=["none", "others", "twice", "long"])
+def test_an_isr_without_its_leader_or_with_a_member_twice_is_refused(isr: tuple[int, ...]) -> None:
+    """It would be written for good: nobody could lead the partition after this leader."""
+    cluster = Cluster(0, 1, 2)
+    cluster.topic("t", {0: (1, 2, 0)})
+    cluster.topics_changed()
+    assert isr_change(cluster, isr=isr) is ErrorCode.INVALID_REQUEST
+    assert cluster.partition()["isr"] == [1, 2, 0]
+
+
+def test_a_replica_that_was_started_anew_since_it_fetched_does_not_join() -> None:
+    """It may have lost what it told of in its earlier life (KIP-903); who is in the set, or tells no epoch, is not asked."""
+    cluster = Cluster(0, 1, 2)
+    cluster.topic("t", {0: (1, 2, 0)})
+    cluster.topics_changed()
+    epochs = {broker: info.epoch for broker, info in cluster.state.brokers.items()}
+    isr_change(cluster, isr=(1, 2))
+    earlier = (epochs[1], epochs[2], epochs[0] - 1)
+    assert isr_change(cluster, isr=(1, 2, 0), broker_epochs=earlier) is ErrorCode.INELIGIBLE_REPLICA
+    assert isr_change(cluster, isr=(1,), broker_epochs=(epochs[1] - 1,)).isr == (1,)
+    assert isr_change(cluster, isr=(1, 2), broker_epochs=(-1, -1)).isr == (1, 2)
+    assert isr_change(cluster, isr=(1, 2, 0), broker_epochs=(epochs[1], epochs[2], epochs[0])).isr == (1, 2, 0)
+
+
 def test_an_isr_that_was_written_elsewhere_meanwhile_is_not_overwritten() -> None:
     """The znode's version decides, not the cache."""
     cluster = Cluster(0, 1)

@@ -44,8 +44,10 @@ async def _alter(node: Node, request: Request, message: AlterPartitionRequest) -
         if name is None:
             continue
         for entry in topic.partitions:
+            broker_epochs: tuple[int, ...] = ()
             if request.version >= _EPOCHS_FROM_VERSION:
                 isr = tuple(member.broker_id for member in entry.new_isr_with_epochs)
+                broker_epochs = tuple(member.broker_epoch for member in entry.new_isr_with_epochs)
             else:
                 isr = tuple(entry.new_isr)
             changes.append(
@@ -55,6 +57,7 @@ async def _alter(node: Node, request: Request, message: AlterPartitionRequest) -
                     isr,
                     entry.leader_recovery_state,
                     entry.partition_epoch,
+                    broker_epochs,
                 )
             )
     answers = await node.controller.alter_isr(message.broker_id, message.broker_epoch, changes)

@@ -17,6 +17,8 @@ __all__ = ["IsrChange", "alter_isr", "isr_changed"]
 
 log = logging.getLogger(__name__)
 
+_UNKNOWN_EPOCH = -1
+
 
 class IsrChange(NamedTuple):
     """What a leader asks for in AlterPartition."""
@@ -26,6 +28,8 @@ class IsrChange(NamedTuple):
     isr: tuple[int, ...]
     recovery_state: int
     partition_epoch: int
+    broker_epochs: tuple[int, ...] = ()
+    """Of the members, in their order (KIP-903): under which registration each fetched; -1, and none at all: unknown."""
 
 
 def alter_isr(
@@ -78,11 +82,17 @@ def _judge_isr(state: ControllerState, broker: int, change: IsrChange) -> Leader
         return ErrorCode.INVALID_UPDATE_VERSION
     if broker != current.leader:
         return ErrorCode.INVALID_REQUEST
+    if broker not in change.isr or len(set(change.isr)) != len(change.isr):
+        return ErrorCode.INVALID_REQUEST  # a partition without its leader, or without anyone, could never be led again
     recovering = change.recovery_state != 0
     if recovering and (len(change.isr) > 1 or current.recovery_state == 0):
         return ErrorCode.INVALID_REQUEST
     if any(not state.is_live(member) for member in change.isr):
         return ErrorCode.INELIGIBLE_REPLICA
+    # One that was started anew since it fetched may have lost what it had then.
+    for member, epoch in zip(change.isr, change.broker_epochs, strict=False):
+        if member not in current.isr and epoch not in (_UNKNOWN_EPOCH, state.brokers[member].epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
     return None
 
 
