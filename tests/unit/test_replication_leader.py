@@ -129,6 +129,35 @@ def test_an_error_for_a_partition_ends_the_change_or_repeats_it(
     assert broker.node.replicas.isr_changes.waiting is again
 
 
+def test_a_follower_that_is_refused_and_goes_silent_holds_no_producer_up(broker: DataPath) -> None:
+    """It had all when it asked to join; nothing but time, and the look at who lags, happens after that."""
+    partition = lead(broker, isr=(0,))
+    fetched(broker, 1, 0)
+    write(broker, b"a")
+    assert partition.log.high_watermark == 0
+    answer(broker, ErrorCode.INELIGIBLE_REPLICA)
+    assert partition.log.high_watermark == 0, "it may be let in at its next fetch"
+    waiting: list[ErrorCode] = []
+    assert broker.node.replicas.wait_for_commit(T0, 0, waiting.append, timeout_ms=10 * LAG_MS) is not None
+    broker.clock.now_ms += LAG_MS + 1
+    broker.node.replicas.shrink_isrs(broker.clock.wall_ms())
+    broker.node.parked.settle()
+    assert waiting == [ErrorCode.NONE]
+
+
+def test_a_refused_join_of_a_dead_follower_lets_the_watermark_go_on_at_once(tmp_path: Path) -> None:
+    """The set that was asked for binds us only until the answer."""
+    alive = {0, 1, 2}
+    broker = DataPath(tmp_path, is_alive=alive.__contains__)
+    partition = lead(broker, isr=(0,))
+    fetched(broker, 1, 0)
+    alive.remove(1)
+    write(broker, b"a")
+    assert partition.log.high_watermark == 0
+    answer(broker, ErrorCode.INELIGIBLE_REPLICA)
+    assert partition.log.high_watermark == 1
+
+
 def test_a_request_that_failed_as_a_whole_is_asked_again_with_what_came_meanwhile(broker: DataPath) -> None:
     """NOT_CONTROLLER, a lost connection: nothing is known, so all of it is asked anew."""
     lead(broker, isr=(0,))

@@ -112,13 +112,13 @@ class IsrChanges:
         return -1 if progress is None else progress.broker_epoch
 
     def answered(self, response: AlterPartitionResponse, version: int) -> list[Partition] | None:
-        """The partitions whose set is confirmed; None when the request as a whole failed and is asked again."""
+        """The partitions whose set is settled, changed or not; None when the whole request failed and is asked again."""
         if response.error_code:
             self.failed()
             return None
         self.must_pause = False
         names = {change.partition.topic_id: name.topic for name, change in self._under_way.items()}
-        confirmed = []
+        settled = []
         for topic in response.topics:
             topic_name = names.get(topic.topic_id) if version >= _TOPIC_IDS_VERSION else topic.topic_name
             if topic_name is None:
@@ -133,15 +133,16 @@ class IsrChanges:
                         role = partition.leading()
                         role.isr, role.pending_isr = frozenset(entry.isr), None
                         partition.partition_epoch = entry.partition_epoch
-                        confirmed.append(partition)
+                        settled.append(partition)
                 elif entry.error_code in _NOT_DONE:
                     partition.leading().pending_isr = None
+                    settled.append(partition)
                 elif entry.error_code not in _OVERTAKEN:
                     self._asked.setdefault(partition.name, change)
                     self.must_pause = True
         self._asked = self._under_way | self._asked  # what the answer left out
         self._under_way = {}
-        return confirmed
+        return settled
 
     def failed(self) -> None:
         """No answer, or none that says anything about the partitions: all of it is asked again."""

@@ -335,13 +335,19 @@ class ReplicaManager:
         return partition.advance_high_watermark(now_ms, self._lag_time_max_ms, self._is_alive)
 
     def shrink_isrs(self, now_ms: int) -> None:
-        """Ask to leave out followers that were not caught up for replica.lag.time.max.ms; call it every half of that."""
+        """Ask to leave out followers that were not caught up for replica.lag.time.max.ms; call it every half of that.
+
+        One that is not in the set, but was as good as in it until it went silent, holds the high watermark up no longer.
+        """
         for partition in self._partitions.values():
             role = partition.role
-            if type(role) is Leader and len(role.isr) > 1 and role.pending_isr is None and not partition.offline:
-                lagging = role.lagging(
-                    partition.log.log_end_offset, now_ms, self._lag_time_max_ms, self._lag_max_messages
-                )
+            if type(role) is not Leader or not role.followers or partition.offline:
+                continue
+            log = partition.log
+            if log.high_watermark < log.log_end_offset and self._advance(partition, now_ms):
+                self._parked.changed(partition.name)
+            if len(role.isr) > 1 and role.pending_isr is None:
+                lagging = role.lagging(log.log_end_offset, now_ms, self._lag_time_max_ms, self._lag_max_messages)
                 if lagging:
                     logger.info(
                         "Shrinking ISR of %s from %s to %s",
@@ -353,10 +359,10 @@ class ReplicaManager:
 
     def isr_answered(self, response: AlterPartitionResponse, version: int, now_ms: int) -> bool:
         """The controller answered what `isr_changes` asked; False when it must be asked again after a pause."""
-        confirmed = self.isr_changes.answered(response, version)
-        if confirmed is None:
+        settled = self.isr_changes.answered(response, version)
+        if settled is None:
             return False
-        for partition in confirmed:
+        for partition in settled:
             self._advance(partition, now_ms)
             self._parked.changed(partition.name)
         return not self.isr_changes.must_pause
