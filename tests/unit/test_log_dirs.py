@@ -112,6 +112,23 @@ def test_a_folder_of_another_topic_with_the_same_name_is_not_taken(tmp_path: Pat
     assert read_topic_id(OsFiles(), str(tmp_path / "old-0" / "partition.metadata")) == TOPIC_ID
 
 
+@pytest.mark.parametrize(
+    ("topic", "partition"),
+    [("../outside", 0), ("a/b", 0), ("", 0), (".", 0), ("..", 0), ("a b", 0), ("a\nb", 0), ("a\0", 0), ("t", -1),
+     ("x" * 250, 0), ("x" * 249, 100_000)],
+)  # fmt: skip
+def test_a_name_that_is_no_folders_is_refused_and_costs_nothing(tmp_path: Path, topic: str, partition: int) -> None:
+    """A controller, or who plays one, says it: nothing is made elsewhere, and the dir stays online."""
+    directory = tmp_path / "dir"
+    dirs = open_dirs(directory)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(KafkaError) as refused:
+        put(dirs, TopicPartition(topic, partition))
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert (sorted(tmp_path.rglob("*")), dirs.online) == (before, [str(directory)])
+    dirs.close(clean=False, broker_epoch=1)
+
+
 def test_a_deleted_partition_is_renamed_first_and_removed_after_its_delay(tmp_path: Path) -> None:
     """A topic of the same name can be created at once; a restart removes what waits."""
     dirs = open_dirs(tmp_path)

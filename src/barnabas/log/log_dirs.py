@@ -35,7 +35,7 @@ from barnabas.log.checkpoints import (
 from barnabas.log.dir_moves import DirMoves
 from barnabas.log.dir_state import LogDir, nobody, start_inside_segment
 from barnabas.log.handles import OpenFiles
-from barnabas.log.names import partition_of_folder, partition_of_special_folder
+from barnabas.log.names import partition_folder, partition_of_folder, partition_of_special_folder
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.recovery import load_log
 from barnabas.log.settings import LogConfig
@@ -238,7 +238,8 @@ class LogDirs(DirMoves):
         """The log of a partition; a new one goes to the dir chosen with `prefer`, else to that with the fewest.
 
         A replica that is not ``is_new`` may lie in a dir that is offline: no other is made in its place then. Raises
-        `KafkaError`: INCONSISTENT_TOPIC_ID when the folder is another topic's of that name, KAFKA_STORAGE_ERROR.
+        `KafkaError`: INCONSISTENT_TOPIC_ID when the folder is another topic's of that name, INVALID_TOPIC_EXCEPTION when
+        no folder can have the name, KAFKA_STORAGE_ERROR.
         """
         log = self._logs.get(partition)
         if log is not None:
@@ -254,9 +255,12 @@ class LogDirs(DirMoves):
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"Can not create log for {partition} because log directories {','.join(self.offline)} are offline",
             )
+        folder = partition_folder(partition)
+        if folder is None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{str(partition)!r} cannot be the name of a folder")
         reason = "No log dir is online"
         for log_dir in self._candidates(partition):
-            directory = f"{log_dir.path}/{partition}"
+            directory = f"{log_dir.path}/{folder}"
             try:
                 log = self._create(log_dir, self.handles, directory, partition, topic_id, config, now_ms)
             except OSError as error:

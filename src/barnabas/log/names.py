@@ -23,6 +23,7 @@ __all__ = [
     "delete_folder",
     "file_name",
     "future_folder",
+    "partition_folder",
     "partition_of_folder",
     "partition_of_special_folder",
 ]
@@ -63,6 +64,12 @@ def future_folder(partition: TopicPartition, unique: bytes) -> str | None:
     """The folder's name while a replica is copied into it; None where it would be too long for a name."""
     name = f"{partition}.{unique.hex()}-future"
     return name if len(name) <= _MAX_NAME else None
+
+
+def partition_folder(partition: TopicPartition) -> str | None:
+    """The name of a partition's folder; None for what no start would find again, or what would lie elsewhere."""
+    name = str(partition)
+    return name if len(name) <= _MAX_NAME and partition_of_folder(name) == partition else None
 
 
 def partition_of_special_folder(name: str) -> tuple[TopicPartition, str] | None:
