@@ -26,6 +26,8 @@ EDGES = (
     "coordination/server.py",
     "coordination/client.py",
     "broker/server.py",
+    "broker/joining.py",
+    "broker/leaving.py",
     "broker/upkeep.py",
     "broker/channels.py",
     "broker/death_watch.py",

@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping
+from enum import IntEnum
 from typing import Any
 
 from barnabas.base.clock import Clock, SystemClock, Timer
@@ -26,7 +27,6 @@ from barnabas.broker import settings as broker_settings
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised
 from barnabas.broker.apis.fetch_sessions import FetchSessions
-from barnabas.broker.boot import has_kept_its_pages, note_boot
 from barnabas.broker.channels import Channels
 from barnabas.broker.configs import Configs
 from barnabas.broker.controller.runner import Controller, ControllerSettings
@@ -35,12 +35,14 @@ from barnabas.broker.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.fetching import ReplicaFetchers
 from barnabas.broker.groups.service import OFFSETS_TOPIC, GroupService
 from barnabas.broker.isr_reports import IsrReports
+from barnabas.broker.joining import Joining
+from barnabas.broker.leaving import leave_cluster
 from barnabas.broker.metadata import MetadataCache
 from barnabas.broker.moving import LogDirMoves
 from barnabas.broker.node import Node
 from barnabas.broker.parked import Parked
 from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.registration import Registration, ensure_cluster_id, ensure_top_level_paths
+from barnabas.broker.registration import ensure_cluster_id, ensure_top_level_paths
 from barnabas.broker.replication.manager import ReplicaManager
 from barnabas.broker.replication.quotas import ReplicationQuotas
 from barnabas.broker.replication.selection import replica_selector
@@ -53,33 +55,38 @@ from barnabas.broker.znodes import (
     LOG_DIR_EVENTS,
     BrokerInfo,
     Endpoint,
-    broker_path,
     decode_topic,
     encode_log_dir_event,
     topic_path,
 )
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client_operations import WatchEvent, create
+from barnabas.coordination.client_operations import create
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
 from barnabas.log.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
-from barnabas.wire.jute.opcodes import CreateMode, EventType
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
-from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownRequest
+from barnabas.wire.jute.opcodes import CreateMode
 
 __all__ = ["BrokerServer"]
 
 logger = logging.getLogger(__name__)
 
-_METADATA_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 5
 _TELL_PAUSE_S = 1
-_PREDECESSOR_PAUSE_S = 0.5
-_MAX_BROKER_EPOCH = (1 << 63) - 1
-_COORDINATION_AWAY_MS = 2000
+
+
+class _Stage(IntEnum):
+    """How far a start has come, and thus what a stop has to stop."""
+
+    NOTHING = 0
+    COORDINATION = 1
+    LOG_DIRS = 2
+    PARTS = 3
+    """All that `_make_parts` makes."""
+    CONTROLLER = 4
+    ALL = 5
 
 
 class BrokerServer:
@@ -116,7 +123,7 @@ class BrokerServer:
         self._open: list[tuple[ListenerAddress, Listener]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._blocking: set[asyncio.Future[None]] = set()
-        self._started = False
+        self._reached = _Stage.NOTHING
         self._closing = False
         self._takes_work = True
         self.failed: asyncio.Event = asyncio.Event()
@@ -154,7 +161,7 @@ class BrokerServer:
         await self._join_cluster()
         self._upkeep.start()
         self._isr_reports.start()
-        self._started = True
+        self._reached = _Stage.ALL
         logger.info("[KafkaServer id=%d] started", self.node.broker_id)
 
     def _report_settings(self) -> None:
@@ -174,6 +181,7 @@ class BrokerServer:
         node.coordination = CoordinationClient(
             self._network, address, rng=node.rng, session_timeout_ms=session_timeout_ms
         )
+        self._reached = _Stage.COORDINATION
         timeout_ms = settings["zookeeper.connection.timeout.ms"] or session_timeout_ms
         try:
             await node.coordination.start(timeout_ms)
@@ -225,6 +233,7 @@ class BrokerServer:
             on_offline=self._log_dir_lost,
             producer_expiration_ms=settings["producer.id.expiration.ms"],
         )
+        self._reached = _Stage.LOG_DIRS
         syncs = Syncs(node.clock, self._in_thread, lambda log: node.replicas.synced(log, node.clock.wall_ms()))
         node.replicas = ReplicaManager(
             node.broker_id,
@@ -255,6 +264,7 @@ class BrokerServer:
         self._death_watch = DeathWatch(node, self._network, self._inter_broker_listener)
         node.moves = LogDirMoves(node, self._in_thread, syncs)
         self._upkeep = Upkeep(node, self._dispatcher, self._in_thread, syncs)
+        self._reached = _Stage.PARTS
 
     def _make_quotas(self) -> None:
         """Replication throttles, kept to the configuration of the broker and of its topics."""
@@ -304,63 +314,22 @@ class BrokerServer:
         info = BrokerInfo(
             node.broker_id, tuple(Endpoint(end.host, end.port, end.name, end.protocol) for end in told), node.rack
         )
-        registration = Registration(node.coordination, info, node.clock)
-
-        has_kept_all = has_kept_its_pages(node.files, node.log_dirs.online)
-
-        async def register() -> int:
-            nonlocal has_kept_all
-            if not has_kept_all:
-                node.broker_epoch = _MAX_BROKER_EPOCH  # what the controller tells the earlier life is not for us
-                await _end_of(registration)
-                node.broker_epoch = -1
-            node.broker_epoch = await registration.register()
-            if not has_kept_all:
-                has_kept_all = True
-                note_boot(node.files, node.log_dirs.online)
-            await node.coordination.exists(broker_path(node.broker_id), registration_changed)
-            return node.broker_epoch
-
-        def registration_changed(event: WatchEvent) -> None:
-            if self._closing:
-                return
-            if event.type is EventType.NODE_DELETED:
-                logger.warning("Broker %d was taken for dead and registers anew", node.broker_id)
-                node.controller.register_again()
-            else:
-                self._spawn(watch_registration())
-
-        async def watch_registration() -> None:
-            await node.coordination.exists(broker_path(node.broker_id), registration_changed)
-
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def updated(*_: Any) -> None:
-            if not ready.done() and node.metadata.alive_broker(node.broker_id) is not None:
-                ready.set_result(None)
-
-        node.metadata.on_update(updated)
+        joining = Joining(node, info, is_closing=lambda: self._closing)
         node.controller = Controller(
             node.broker_id,
             node.coordination,
             node.channels,
-            register,
+            joining.register,
             clock=node.clock,
             rng=node.rng,
             settings=self._controller_settings,
         )
+        self._reached = _Stage.CONTROLLER
         node.metadata.on_update(self._follow_brokers)
         node.topics = Topics(node)
         node.groups.start(await self._count_offsets_partitions())
         await node.controller.start()
-        try:
-            async with asyncio.timeout(_METADATA_TIMEOUT_S):
-                await ready
-        except TimeoutError:
-            raise BarnabasError(
-                f"The controller (broker {node.controller.controller_id}) sent no metadata within "
-                f"{_METADATA_TIMEOUT_S} s: look whether it can reach this broker's listener {self._inter_broker_listener}"
-            ) from None
+        await joining.first_news(self._inter_broker_listener)
 
     def _follow_brokers(self, *_: Any) -> None:
         """Know where the other brokers are; the controller, who knows it first, tells its channels itself."""
@@ -459,36 +428,35 @@ class BrokerServer:
     async def close(self) -> None:
         """Stop in order; nothing of the broker is left on the loop."""
         if not self._closing:
-            await self._stop(clean=self._started)
+            await self._stop(clean=self._reached is _Stage.ALL)
 
     async def _stop(self, *, clean: bool) -> None:
         self._closing = True
         node = self.node
         if clean:
             logger.info("[KafkaServer id=%d] shutting down", node.broker_id)
-            await self._leave_cluster()
+            await leave_cluster(node)
         self._takes_work = False
         for _, listener in self._open:
             await listener.close()
-        if hasattr(self, "_dispatcher"):
+        if self._reached >= _Stage.PARTS:
             for connection in tuple(self._dispatcher.connections):
                 connection.close()
             self._upkeep.stop()
             node.moves.stop()
             await self._death_watch.close()
             await self._fetchers.close()
-        for name in ("groups", "controller", "channels"):
-            part = getattr(node, name, None)
-            if part is not None:
-                done = part.stop() if name == "groups" else part.close()
-                if done is not None:
-                    await done
+            node.groups.stop()
+        if self._reached >= _Stage.CONTROLLER:
+            await node.controller.close()
+        if self._reached >= _Stage.PARTS:
+            node.channels.close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._blocking, return_exceptions=True)
-        if hasattr(node, "log_dirs"):
+        if self._reached >= _Stage.LOG_DIRS:
             await self._close_log_dirs(clean)
-        if hasattr(node, "coordination"):
+        if self._reached >= _Stage.COORDINATION:
             with contextlib.suppress(KeeperError, TimeoutError):
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
                     await node.coordination.close()
@@ -505,81 +473,9 @@ class BrokerServer:
             errors = await asyncio.gather(*(loop.run_in_executor(None, work) for work in works), return_exceptions=True)
         log_dirs.close(clean, self.node.broker_epoch, errors=errors)
 
-    async def _leave_cluster(self) -> None:
-        """Hand leadership over, if there is anyone to take it and a controller to arrange it."""
-        node = self.node
-        settings = node.settings
-        if not settings["controlled.shutdown.enable"] or len(tuple(node.metadata.alive_brokers())) < 2:
-            return
-        for attempt in range(max(settings["controlled.shutdown.max.retries"], 1)):
-            asked = self._known_controllers()
-            leaving = asyncio.ensure_future(self._ask_to_leave())
-            cut_off = asyncio.ensure_future(self._cut_off())
-            timeout_s = settings["controller.socket.timeout.ms"] / 1000
-            await asyncio.wait((leaving, cut_off), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if leaving.done() and leaving.exception() is None:
-                cut_off.cancel()
-                if remaining := leaving.result():
-                    logger.info("No other broker can lead %d of our partitions", remaining)
-                return
-            if cut_off.done():
-                leaving.cancel()
-                logger.warning("Stopping without controlled shutdown: there is no coordination service")
-                return
-            cut_off.cancel()
-            error = leaving.exception() if leaving.done() else f"no answer within {timeout_s} s"
-            leaving.cancel()
-            logger.warning("Controlled shutdown, attempt %d: %s", attempt + 1, error)
-            await self._another_controller(asked)
-
-    async def _ask_to_leave(self) -> int:
-        """Have the controller, this broker or another, move our leaders; how many partitions stay with us."""
-        node = self.node
-        controller = node.controller
-        if controller.is_active:
-            return len(await controller.shut_down_broker(node.broker_id, node.broker_epoch))
-        request = ControlledShutdownRequest(broker_id=node.broker_id, broker_epoch=node.broker_epoch)
-        known = controller.controller_id if controller.controller_id >= 0 else node.metadata.controller_id
-        response = await node.channels.send(known, request)
-        if response.error_code:
-            raise KafkaError(ErrorCode(response.error_code))
-        return len(response.remaining_partitions)
-
-    def _known_controllers(self) -> tuple[int, int]:
-        """Who holds the office, and who spoke last as its holder."""
-        return self.node.controller.controller_id, self.node.metadata.controller_id
-
-    async def _another_controller(self, than: tuple[int, int]) -> None:
-        """Wait for one to take over, when brokers stop together: a first attempt may fail because it stops too."""
-        news = asyncio.Event()
-        self.node.metadata.on_update(lambda *_: news.set())
-        backoff_ms = self.node.settings["controlled.shutdown.retry.backoff.ms"]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(backoff_ms / 1000):
-                while self._known_controllers() == than:
-                    news.clear()
-                    await news.wait()
-
-    async def _cut_off(self) -> None:
-        """Return when the coordination service is away for good, and with it everyone who could arrange anything."""
-        with contextlib.suppress(KeeperError):
-            while True:
-                await self.node.coordination.wait_connected(_COORDINATION_AWAY_MS)
-                await asyncio.sleep(_COORDINATION_AWAY_MS / 1000)
-
 
 def _timer(loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], object]) -> Timer:
     return loop.call_later(delay_ms / 1000, callback)
-
-
-async def _end_of(registration: Registration) -> None:
-    """Wait until an earlier life's registration is over, and a moment more, in which the controller acts on that."""
-    if not await registration.is_there():
-        return
-    logger.info("Waiting for the end of the registration that this broker left before its machine was started anew")
-    while await registration.is_there():  # noqa: ASYNC110  # the coordination service is asked, nobody sets an event
-        await asyncio.sleep(_PREDECESSOR_PAUSE_S)
-    await asyncio.sleep(_PREDECESSOR_PAUSE_S)
 
 
 def _absolute(path: str) -> str:
