@@ -15,7 +15,13 @@ from barnabas.broker.replication.partition import FollowerProgress, Leader, Pres
 from barnabas.broker.replication.selection import ReplicaView, rack_aware, replica_selector
 from barnabas.broker.znodes import Endpoint
 from barnabas.wire.kafka.errors import ErrorCode
-from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from barnabas.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+)
 from support.broker import START_MS, DataPath, Wire, batch
 
 VERSION = 11
@@ -180,6 +186,33 @@ def test_a_resting_partitions_follower_counts_as_caught_up_as_long_as_it_fetches
     broker.clock.now_ms += 3_600_000
     replicas.shrink_isrs(broker.clock.wall_ms())
     assert partition.role.pending_isr == {0}
+
+
+@pytest.mark.parametrize("how", ["forgets", "is refused"])
+def test_a_follower_that_gives_one_partition_up_lags_there_though_it_fetches_others(tmp_path: Path, how: str) -> None:
+    """It cannot append what it got, say, and goes on without that partition: it leaves the set, and producers go on."""
+    broker = DataPath(tmp_path)
+    partition = broker.lead("t", replicas=(0, 1))
+    for other in range(1, PARTITIONS):
+        broker.lead("t", other, replicas=(0, 1))
+    reader = Reader(broker, 1, 1 << 20)
+    reader.turn(1)
+    reader.turn(1)
+    replicas = broker.node.replicas
+    replicas.append(name(0), batch(b"x"), acks=1, now_ms=broker.clock.wall_ms())
+    broker.clock.now_ms += 1000
+    gone = [ForgottenTopic(topic="t", partitions=[0])] if how == "forgets" else []
+    asked = [] if how == "forgets" else [wanted(0, 99)]
+    reader.wire.ask(fetch(asked, reader.session, replica_id=1, forgotten_topics_data=gone), VERSION)
+    reader.session = (reader.session[0], reader.session[1] + 1)
+    for _ in range(4):
+        broker.clock.now_ms += 10_000
+        reader.turn(len(batch(b"x")))
+    replicas.shrink_isrs(broker.clock.wall_ms())
+    assert isinstance(partition.role, Leader)
+    assert partition.role.pending_isr == {0}
+    others = [replicas.partition(name(other)).role for other in range(1, PARTITIONS)]
+    assert all(isinstance(role, Leader) and role.pending_isr is None for role in others)
 
 
 def test_a_session_that_goes_on_under_another_replica_id_vouches_for_nobody(tmp_path: Path) -> None:

@@ -150,6 +150,8 @@ class _Fetch:
         else:
             self._isolation = READ_COMMITTED if message.isolation_level == READ_COMMITTED else READ_UNCOMMITTED
         self._presence = context.belongs_to((replica_id, self._replica_epoch)) if follower else None
+        for left in context.forgotten:
+            self._is_absent_from(left)
         self._answers: list[_Answer] = []
         self._offsets: dict[TopicPartition | None, PartitionFetch] = {}
         self._failed = False
@@ -166,6 +168,7 @@ class _Fetch:
                 found = self._read_partition(wanted, min(wanted.max_bytes, room), min_one_batch)
                 urgent = urgent or found.is_urgent
             except KafkaError as error:
+                self._is_absent_from(wanted)
                 found = _Answer(wanted, _refusal(wanted, error.code))
                 urgent = self._failed = True
             if found.size_bytes:
@@ -224,6 +227,7 @@ class _Fetch:
                 for aborted in found.aborted_transactions
             ]
         if found.diverging_epoch is not None:
+            self._is_absent_from(wanted)
             answer.diverging_epoch = EpochEndOffset(epoch=found.diverging_epoch[0], end_offset=found.diverging_epoch[1])
             return _Answer(wanted, answer, is_urgent=True)
         if not self._follower:
@@ -245,6 +249,11 @@ class _Fetch:
         # the passing of time alone may commit it.
         can_rest = is_in_sync and answer.high_watermark == found.log_end_offset == wanted.fetch_offset
         return _Answer(wanted, answer, found.size_bytes, can_rest, is_throttled=is_throttled)
+
+    def _is_absent_from(self, wanted: PartitionFetch) -> None:
+        """A follower no longer fetches a partition, or cannot: that it goes on with others says nothing about this one."""
+        if self._presence is not None and wanted.name is not None:
+            self._node.replicas.follower_left(wanted.name, self._replica_id, self._presence)
 
     def _nearer_replica(
         self, selector: ReplicaSelector, name: TopicPartition, wanted: PartitionFetch

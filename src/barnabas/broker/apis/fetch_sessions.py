@@ -18,7 +18,7 @@ used for two minutes, or, when all are in use, one that is older than that and s
 counts as larger than any consumer's).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition, Uuid
@@ -140,9 +140,9 @@ class _Session:
 
 
 class FetchContext:
-    """One request's view: the partitions to look at, and whether the answer is incremental."""
+    """One request's view: the partitions to look at, those that left, and whether the answer is incremental."""
 
-    __slots__ = ("_parked", "_partitions", "_session", "incremental", "session_id")
+    __slots__ = ("_parked", "_partitions", "_session", "forgotten", "incremental", "session_id")
 
     def __init__(
         self,
@@ -151,7 +151,9 @@ class FetchContext:
         session: _Session | None = None,
         *,
         incremental: bool = False,
+        forgotten: Sequence[PartitionFetch] = (),
     ) -> None:
+        self.forgotten = forgotten
         self._partitions = partitions
         self._parked = parked
         self._session = session
@@ -270,18 +272,20 @@ class FetchSessions:
             else:
                 known.ask(partition)
             session.news[partition.key] = known
+        left = []
         for key in forgotten:
             dropped = session.partitions.pop(key, None)
             if dropped is not None:
                 session.news.pop(key, None)
                 self._drop(dropped)
+                left.append(dropped)
         del self._sessions[session.id]
         if not session.partitions:
             return FetchContext({}, self._parked)
         self._sessions[session.id] = session
         session.last_used_ms = now_ms
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
-        return FetchContext(session.partitions, self._parked, session, incremental=True)
+        return FetchContext(session.partitions, self._parked, session, incremental=True, forgotten=left)
 
     def _end(self, session: _Session) -> None:
         for partition in session.partitions.values():

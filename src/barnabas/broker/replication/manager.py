@@ -331,6 +331,15 @@ class ReplicaManager:
         if self._advance(partition, now_ms) or news:
             self._parked.changed(name)
 
+    def follower_left(self, name: TopicPartition, replica_id: int, presence: Presence) -> None:
+        """A follower does not fetch a partition any more in the session of this ``presence``, though others perhaps."""
+        partition = self._partitions.get(name)
+        if partition is not None and type(partition.role) is Leader:
+            follower = partition.role.followers.get(replica_id)
+            if follower is not None and follower.presence is presence:
+                follower.last_caught_up_ms = follower.caught_up_ms
+                follower.presence = None
+
     def _advance(self, partition: Partition, now_ms: int) -> bool:
         return partition.advance_high_watermark(now_ms, self._lag_time_max_ms, self._is_alive)
 
