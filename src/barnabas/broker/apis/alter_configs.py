@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.describe_configs import BROKER, TOPIC, broker_of
@@ -17,7 +17,9 @@ from barnabas.wire.kafka.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-__all__ = ["API", "alter_all"]
+__all__ = ["API", "alter_all", "resource_results"]
+
+Result = TypeVar("Result")
 
 Change = Callable[[Any], Callable[[Mapping[str, str]], dict[str, str]]]
 """Makes, of a request's resource, what turns its old texts into new ones; raises `KafkaError`."""
@@ -29,20 +31,8 @@ def _handle(node: Node, request: Request) -> None:
 
 async def _alter(node: Node, request: Request, message: AlterConfigsRequest) -> None:
     failures = await alter_all(node, message.resources, _replacement, validate_only=message.validate_only)
-    reply_once(
-        request,
-        AlterConfigsResponse(
-            responses=[
-                AlterConfigsResourceResponse(
-                    error_code=failure.code if failure else ErrorCode.NONE,
-                    error_message=failure.message if failure else None,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-                for resource, failure in zip(message.resources, failures, strict=True)
-            ]
-        ),
-    )
+    results = resource_results(AlterConfigsResourceResponse, message.resources, failures)
+    reply_once(request, AlterConfigsResponse(responses=results))
 
 
 def _replacement(resource: Any) -> Callable[[Mapping[str, str]], dict[str, str]]:
@@ -75,6 +65,21 @@ async def alter_all(
     return failures
 
 
+def resource_results(
+    result_type: Callable[..., Result], resources: Sequence[Any], failures: Sequence[KafkaError | None]
+) -> list[Result]:
+    """What a response says of each resource; ``result_type`` is the struct that its API has for that."""
+    return [
+        result_type(
+            error_code=failure.code if failure else ErrorCode.NONE,
+            error_message=failure.message if failure else None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, failure in zip(resources, failures, strict=True)
+    ]
+
+
 def _is_null(config: Any) -> bool:
     """Null is for deletion alone (operation 1)."""
     return config.value is None and getattr(config, "config_operation", 0) != 1
@@ -102,17 +107,8 @@ async def _alter_one(
 
 
 def _fail(message: AlterConfigsRequest, _version: int, code: ErrorCode) -> AlterConfigsResponse:
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=code.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in message.resources
-        ]
-    )
+    failures = [KafkaError(code)] * len(message.resources)
+    return AlterConfigsResponse(responses=resource_results(AlterConfigsResourceResponse, message.resources, failures))
 
 
 API = ApiHandler(ApiKey.ALTER_CONFIGS, 0, 2, _handle, _fail)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from barnabas.broker.apis import ApiHandler
-from barnabas.broker.apis.alter_configs import alter_all
+from barnabas.broker.apis.alter_configs import alter_all, resource_results
 from barnabas.broker.apis.describe_configs import TOPIC
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.configs import change_texts
@@ -12,7 +12,7 @@ from barnabas.broker.node import Node, Request
 from barnabas.broker.settings import DEFINITIONS
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -28,20 +28,8 @@ def _handle(node: Node, request: Request) -> None:
 
 async def _alter(node: Node, request: Request, message: IncrementalAlterConfigsRequest) -> None:
     failures = await alter_all(node, message.resources, _operations, validate_only=message.validate_only)
-    reply_once(
-        request,
-        IncrementalAlterConfigsResponse(
-            responses=[
-                AlterConfigsResourceResponse(
-                    error_code=failure.code if failure else ErrorCode.NONE,
-                    error_message=failure.message if failure else None,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-                for resource, failure in zip(message.resources, failures, strict=True)
-            ]
-        ),
-    )
+    results = resource_results(AlterConfigsResourceResponse, message.resources, failures)
+    reply_once(request, IncrementalAlterConfigsResponse(responses=results))
 
 
 def _operations(resource: Any) -> Callable[[Mapping[str, str]], dict[str, str]]:
@@ -51,16 +39,9 @@ def _operations(resource: Any) -> Callable[[Mapping[str, str]], dict[str, str]]:
 
 
 def _fail(message: IncrementalAlterConfigsRequest, _version: int, code: ErrorCode) -> IncrementalAlterConfigsResponse:
+    failures = [KafkaError(code)] * len(message.resources)
     return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=code.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in message.resources
-        ]
+        responses=resource_results(AlterConfigsResourceResponse, message.resources, failures)
     )
 
 
