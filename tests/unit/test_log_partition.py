@@ -438,6 +438,23 @@ def test_a_follower_takes_a_leaders_batches_byte_for_byte(tmp_path: Path) -> Non
         follower.append_as_follower(corrupted(bytearray(data), 90, 1), now_ms=NOW)
 
 
+def test_an_empty_log_that_begins_inside_a_batch_takes_it_whole(tmp_path: Path) -> None:
+    """A leader's start may be moved into a batch; what lies wholly before it is still refused."""
+    leader = new_log(tmp_path / "leader")
+    for epoch in (0, 2):
+        append(leader, batch(3), leader_epoch=epoch)
+    data = leaders_batches(leader, 3)
+    follower = new_log(tmp_path / "follower")
+    follower.truncate_fully_and_start_at(6)
+    with pytest.raises(UnexpectedOffsetError):
+        follower.append_as_follower(data, now_ms=NOW)
+    follower.truncate_fully_and_start_at(4)
+    info = follower.append_as_follower(data, now_ms=NOW)
+    assert (info.first_offset, info.last_offset) == (3, 5)
+    assert (follower.log_start_offset, follower.high_watermark, follower.log_end_offset) == (3, 3, 6)
+    assert leaders_batches(follower, 3) == data
+
+
 def test_epochs_tell_where_logs_part(tmp_path: Path) -> None:
     """OffsetForLeaderEpoch: the end of the largest epoch at or below the one asked for."""
     log = new_log(tmp_path)

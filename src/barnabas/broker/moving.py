@@ -321,15 +321,9 @@ def _read(log: PartitionLog, records: FileSlice | bytes) -> bytes:
 
 def _append(future: PartitionLog, records: bytes, start_offset: int, now_ms: int) -> None:
     """Append a slice of the current log, whose start may lie inside the first batch."""
-    try:
-        future.append_as_follower(records, now_ms=now_ms)
-    except UnexpectedOffsetError as error:
-        if future.log_start_offset != future.log_end_offset or not (
-            error.first_offset < future.log_end_offset <= error.last_offset
-        ):
-            raise
-        future.truncate_fully_and_start_at(error.first_offset)
-        future.append_as_follower(records, now_ms=now_ms)
+    began = future.log_start_offset
+    future.append_as_follower(records, now_ms=now_ms)
+    if future.log_start_offset < began:  # it took the batch whole
         future.update_high_watermark(start_offset)
         future.raise_start(start_offset)
 

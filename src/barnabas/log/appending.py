@@ -8,6 +8,7 @@ from barnabas.log.append_checks import check_batch, check_replicated, clear_log_
 from barnabas.log.conversion import convert_batch, must_look_inside
 from barnabas.log.log_state import LogState
 from barnabas.log.producer_state import AbortedTransaction, CompletedTransaction, Origin
+from barnabas.log.retention import truncate_fully
 from barnabas.log.segment import Segment
 from barnabas.wire.kafka.batch import (
     CONTROL,
@@ -29,11 +30,6 @@ __all__ = ["AppendInfo", "Appends", "UnexpectedOffsetError"]
 
 class UnexpectedOffsetError(BarnabasError):
     """A follower was given batches that do not continue its log."""
-
-    def __init__(self, message: str, first_offset: int, last_offset: int) -> None:
-        super().__init__(message)
-        self.first_offset = first_offset
-        self.last_offset = last_offset
 
 
 class AppendInfo(NamedTuple):
@@ -200,6 +196,9 @@ class Appends(LogState):
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendInfo:
         """Append a leader's batches as they are: offsets, epochs and timestamps are kept, a cut last batch is left out.
 
+        An empty log may have to begin inside a batch, where the leader's start was moved to: it takes the batch whole,
+        so its start goes back to the batch's first offset.
+
         Raises `UnexpectedOffsetError` when they do not continue the log, `KafkaError` CORRUPT_MESSAGE.
         """
         self.check_online()
@@ -212,12 +211,7 @@ class Appends(LogState):
                 break
             check_replicated(view[position : position + fields.size_bytes], fields)
             if fields.base_offset < expected:
-                raise UnexpectedOffsetError(
-                    f"{self.topic_partition}: batch with offsets {fields.base_offset} to {fields.last_offset} "
-                    f"does not continue a log that ends at {expected}",
-                    fields.base_offset,
-                    fields.last_offset,
-                )
+                self._begin_at(fields)
             self._append_replicated(view[position : position + fields.size_bytes], fields, now_ms)
             if first_offset < 0:
                 first_offset = fields.base_offset
@@ -235,6 +229,17 @@ class Appends(LogState):
         with self.disk("rolling"):
             self.log_end_offset = offset
             self.roll_at(offset, now_ms)
+
+    def _begin_at(self, fields: BatchHeader) -> None:
+        """Let an empty log begin with a batch that its end lies in."""
+        end_offset = self.log_end_offset
+        if self.log_start_offset != end_offset or fields.last_offset < end_offset:
+            raise UnexpectedOffsetError(
+                f"{self.topic_partition}: batch with offsets {fields.base_offset} to {fields.last_offset} "
+                f"does not continue a log that ends at {end_offset}"
+            )
+        with self.disk("truncating"):
+            truncate_fully(self, fields.base_offset)
 
     def _append_replicated(self, batch: memoryview, fields: BatchHeader, now_ms: int) -> None:
         last_offset = fields.last_offset

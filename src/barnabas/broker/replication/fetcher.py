@@ -586,17 +586,7 @@ def _bytes(records: "Buffer | FileSlice") -> Buffer:
 def _append(partition: Partition, records: Buffer, wall_ms: int) -> int:
     """Append a leader's batches; returns the epoch of the last. Raises `KafkaError`, `UnexpectedOffsetError`."""
     log = partition.log
-    try:
-        info = log.append_as_follower(records, now_ms=wall_ms)
-    except UnexpectedOffsetError as error:
-        # An empty log may have to begin inside a batch, where the leader's start was moved to: it takes the batch whole.
-        if (
-            log.log_start_offset != log.log_end_offset
-            or not error.first_offset < log.log_end_offset <= error.last_offset
-        ):
-            raise
-        log.truncate_fully_and_start_at(error.first_offset)
-        info = log.append_as_follower(records, now_ms=wall_ms)
+    info = log.append_as_follower(records, now_ms=wall_ms)
     if info.last_offset < info.first_offset or info.first_offset < 0:
         return log.latest_epoch
     return info.leader_epoch
