@@ -178,6 +178,17 @@ def test_what_cannot_be_moved_is_answered_with_kafkas_errors(tmp_path: Path) -> 
     assert mover.node.log_dirs.dir_of(partition.log) == source
 
 
+def test_a_long_wrong_path_for_many_replicas_fills_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What a client sends once must not be written a thousand times."""
+    mover = Mover(tmp_path)
+    topic = AlterReplicaLogDirTopic(name="t", partitions=list(range(1000)))
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="x" * 10_000, topics=[topic])])
+    response = mover.broker.connect().ask(request, 2)
+    codes = [partition.error_code for partition in response.results[0].partitions]
+    assert codes == [ErrorCode.LOG_DIR_NOT_FOUND] * 1000
+    assert 0 < len(caplog.text) < 2000
+
+
 def test_moving_back_cancels_and_the_copy_goes(tmp_path: Path) -> None:
     """Even in the middle of a slice."""
     mover = Mover(tmp_path)

@@ -32,21 +32,27 @@ def handle(node: Node, request: Request) -> None:
         for index in topic.partitions
     }
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    logged: set[tuple[str, ErrorCode]] = set()
     for name, path in wanted.items():
         topic = results.get(name.topic)
         if topic is None:
             topic = results[name.topic] = AlterReplicaLogDirTopicResult(topic_name=name.topic, partitions=[])
         topic.partitions.append(
-            AlterReplicaLogDirPartitionResult(partition_index=name.partition, error_code=_alter(node, name, path))
+            AlterReplicaLogDirPartitionResult(
+                partition_index=name.partition, error_code=_alter(node, name, path, logged)
+            )
         )
     request.reply(AlterReplicaLogDirsResponse(results=list(results.values())))
 
 
-def _alter(node: Node, name: TopicPartition, path: str) -> ErrorCode:
+def _alter(node: Node, name: TopicPartition, path: str, logged: set[tuple[str, ErrorCode]]) -> ErrorCode:
+    """``logged`` keeps a request that names one wrong dir for many replicas to one line."""
     try:
         node.moves.move(name, path)
     except KafkaError as error:
-        logger.warning("%s does not move to %s: %s", name, path, error)
+        if (path, error.code) not in logged:
+            logged.add((path, error.code))
+            logger.warning("%s does not move to %.256s (nor do others with this error): %.256s", name, path, error)
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         return error.code
