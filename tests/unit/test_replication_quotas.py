@@ -170,3 +170,22 @@ def test_a_follower_over_its_quota_asks_for_what_is_in_sync_only(tmp_path: Path)
     assert pair.fetcher.wake(pair.now_ms) is None
     pair.turn()
     assert behind.log_end_offset == reached + 1
+
+
+def test_an_election_under_a_throttle_pushes_nobody_out_of_the_in_sync_set(tmp_path: Path) -> None:
+    """In a new epoch a follower does not know yet whether it is in sync: one answer tells, whatever the rate."""
+    quota = ReplicationQuota(11, 1000)
+    pair = Pair(tmp_path, quota, limits=replace(LIMITS, partition_bytes=1))
+    quota.throttle("t", None)
+    quota.limit(1)
+    quota.record(1 << 20, pair.now_ms)
+    for name, isr in ((T0, (0,)), (T1, (0, 1))):
+        pair.lead(0, name, isr=isr)
+        for _ in range(3):
+            pair.append(name, b"x")
+        pair.follow(0, name)
+    for _ in range(4):
+        pair.fetcher.wake(pair.now_ms)
+        pair.turn()
+    assert pair.follower_log(T1).log_end_offset == 3
+    assert pair.follower_log(T0).log_end_offset <= 1

@@ -122,8 +122,9 @@ class _Followed:
         """The epoch whose end the source was asked for, while we are aligning."""
         self.is_aligned = False
         """Whether our log is known to agree with an old source's, as far as it goes."""
-        self.is_in_sync = False
-        """Whether the last answer left us at the high watermark."""
+        self.is_in_sync = True
+        """Whether the last answer left us at the high watermark. Until the first answer we may be there: a throttle that
+        kept us from asking would push members out of the in-sync set after an election."""
         self.leader_start = _NOTHING
         """Where the leader's log begins, while we are locating."""
 
