@@ -1,7 +1,6 @@
 """The demo's cluster: three brokers as processes, on the usual ports where these are free."""
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -12,8 +11,7 @@ from barnabas.testing import ProcessCluster
 __all__ = ["BARNABAS", "Cluster", "wait_until"]
 
 BARNABAS = [sys.executable, "-m", "barnabas"]
-_PORTS = (9092, 9093, 9094)
-_ZK_PORT = 2181
+_BROKERS = 3
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
@@ -30,7 +28,7 @@ class Cluster(ProcessCluster):
 
     def __init__(self, folder: Path) -> None:
         port, zk_port = _ports()
-        super().__init__(3, data_dir=folder / "cluster", port=port, zk_port=zk_port)
+        super().__init__(_BROKERS, data_dir=folder / "cluster", port=port, zk_port=zk_port)
 
     def memory_mb(self) -> dict[str, int]:
         """Resident memory of each process."""
@@ -41,18 +39,7 @@ def _ports() -> tuple[int, int]:
     """The usual ports if they are free, else any; PORT and ZK_PORT choose others."""
     if "PORT" in os.environ:
         return int(os.environ["PORT"]), int(os.environ.get("ZK_PORT", "0"))
-    usual = all(_free(port) for port in (*_PORTS, _ZK_PORT))
-    return (_PORTS[0], _ZK_PORT) if usual else (0, 0)
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
+    return ProcessCluster.usual_ports(_BROKERS)
 
 
 def _resident_mb(pid: int) -> int:

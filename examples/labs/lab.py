@@ -8,7 +8,6 @@ next ones when they are free, else any; ``PORT=0`` always takes any.
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -31,7 +30,8 @@ _PATIENCE_S = 60.0
 PATIENT = {"zookeeper.session.timeout.ms": "40000", "replica.lag.time.max.ms": "60000"}
 """Settings for labs that let brokers stand still: these are to be thought alive and in sync meanwhile, however slow the
 machine."""
-_USUAL_PORTS = (9092, 9093, 9094, 9095, 9096, 9097, 2181)
+_MOST_BROKERS = 6
+"""Of all labs: whether they run on the usual ports does not hang on which one it is."""
 _COLOURED = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
@@ -255,17 +255,7 @@ class Lab:
 def _ports() -> tuple[int, int]:
     if "PORT" in os.environ:
         return int(os.environ["PORT"]), int(os.environ.get("ZK_PORT", "0"))
-    return (_USUAL_PORTS[0], _USUAL_PORTS[-1]) if all(map(_is_free, _USUAL_PORTS)) else (0, 0)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    return ProcessCluster.usual_ports(_MOST_BROKERS)
 
 
 def _styled(text: str, code: str) -> str:

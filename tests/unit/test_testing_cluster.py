@@ -1,5 +1,6 @@
 """The cluster inside a test's process, and its pytest fixtures."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 from barnabas.base.errors import BarnabasError
 from barnabas.client.admin import AdminConnection
 from barnabas.client.topics import describe_topics
-from barnabas.testing import Cluster
+from barnabas.testing import Cluster, ProcessCluster, processes
 
 
 def produce(cluster: Cluster, topic: str, *values: str) -> None:
@@ -104,3 +105,15 @@ def test_shared(barnabas_session_cluster):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_usual_ports_are_taken_all_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any ports will do, for all servers, where one of the usual ones belongs to somebody else."""
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        ports = first.getsockname()[1], second.getsockname()[1]
+        monkeypatch.setattr(processes, "_USUAL_PORT", ports[0])
+        monkeypatch.setattr(processes, "_USUAL_ZK_PORT", ports[1])
+        first.close()
+        assert ProcessCluster.usual_ports(1) == (0, 0)
+        second.close()
+        assert ProcessCluster.usual_ports(1) == ports

@@ -9,6 +9,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,13 +26,15 @@ _COMMAND = [sys.executable, "-m", "barnabas"]
 _READY = re.compile(r"ready (?P<bootstrap>\S+) zk=(?P<zookeeper>\S+) pids=(?P<pids>\S+)\n")
 _TIMEOUT_S = 60.0
 _POLL_S = 0.02
+_USUAL_PORT = 9092
+_USUAL_ZK_PORT = 2181
 
 
 class ProcessCluster:
     """Brokers 0 to N-1 and their coordination server; a context manager.
 
     ``settings``, ``data_dir`` and ``racks`` are as for `Cluster`. ``port`` is the first broker's, the others follow; 0
-    takes any that are free, and so does ``zk_port``. Needs POSIX signals.
+    takes any that are free, and so does ``zk_port``; `usual_ports` gives both. Needs POSIX signals.
     """
 
     def __init__(
@@ -62,6 +65,12 @@ class ProcessCluster:
         """``host:port`` of the coordination server."""
         self.pids: dict[str, int] = {}
         """The process of each server: "zookeeper", "0", "1" ..."""
+
+    @staticmethod
+    def usual_ports(brokers: int) -> tuple[int, int]:
+        """``port`` and ``zk_port`` as the documentation has them, 9092 and 2181, or 0 and 0 unless all of them are free."""
+        wanted = (*range(_USUAL_PORT, _USUAL_PORT + brokers), _USUAL_ZK_PORT)
+        return (_USUAL_PORT, _USUAL_ZK_PORT) if all(map(_is_free, wanted)) else (0, 0)
 
     # Life
 
@@ -169,6 +178,16 @@ class ProcessCluster:
     def broker_log(self, broker_id: int) -> Path:
         """What the broker says."""
         return self.data_dir / "logs" / f"broker-{broker_id}.log"
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def _spawn(command: list[str], out: IO[bytes], err: IO[bytes]) -> "subprocess.Popen[bytes]":
