@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.moving import LogDirMoves
+from barnabas.broker.replication.manager import LeadershipOutcome
 from barnabas.broker.syncing import Syncs
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.batch import read_headers
@@ -205,6 +206,28 @@ def test_moving_back_cancels_and_the_copy_goes(tmp_path: Path) -> None:
     assert mover.node.log_dirs.dir_of(mover.log) == source
     assert T0 not in mover.node.moves
     mover.append(b"goes on")
+
+
+def test_a_replica_stopped_and_led_anew_in_the_middle_of_a_slice_is_copied_by_one_thread(tmp_path: Path) -> None:
+    """The move begins again after the slice of the one before, not beside it."""
+    mover = Mover(tmp_path)
+    mover.broker.lead("t")
+    for _ in range(6):
+        mover.append(b"x", size=300_000)
+    target = mover.other_dir()
+    mover.move(target)
+    mover.broker.timers.advance(0)
+    assert len(mover.threads.begun) == 1
+    replicas, outcome = mover.node.replicas, LeadershipOutcome()
+    replicas.stop(T0, -1, 0, delete=False, outcome=outcome)
+    replicas.announce(outcome)
+    replicas.announce(LeadershipOutcome(gained=[replicas.partition(T0)]))
+    mover.broker.timers.advance(1000)
+    assert len(mover.threads.begun) == 1, "the future log has one writer"
+    before = contents(mover.log)
+    mover.settle()
+    assert mover.node.log_dirs.dir_of(mover.log) == target
+    assert contents(mover.log) == before
 
 
 def test_a_copy_follows_the_start_and_the_cuts_of_its_log(tmp_path: Path) -> None:

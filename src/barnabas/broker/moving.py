@@ -70,6 +70,8 @@ class LogDirMoves:
         self._syncs = syncs
         self._waiting: dict[TopicPartition, None] = {}
         self._running: dict[TopicPartition, _Move] = {}
+        self._written: set[PartitionLog] = set()
+        """Future logs that a thread is at, be its move over or not."""
         self._is_stopped = False
         node.replicas.on_roles(self._roles_changed)
 
@@ -142,10 +144,13 @@ class LogDirMoves:
     def _begin_waiting(self) -> None:
         settings = self._node.settings
         most = settings["num.replica.alter.log.dirs.threads"] or len(self._node.log_dirs.online)
-        while self._waiting and len(self._running) < most:
-            name = min(self._waiting)
-            del self._waiting[name]
+        for name in sorted(self._waiting) if len(self._running) < most else ():
+            if len(self._running) >= most:
+                break
             partition, future = self._node.replicas.get(name), self._node.log_dirs.future(name)
+            if future in self._written:
+                continue  # its last move was given up in the middle of a slice, and it is our turn after that
+            del self._waiting[name]
             if partition is None or partition.offline or future is None:
                 continue
             logger.info("%s moves from %s to %s", name, partition.log.directory, future.directory)
@@ -210,7 +215,9 @@ class LogDirMoves:
                 future.flush(now_ms, include_active=False)
 
         def done(error: BaseException | None) -> None:
+            self._written.discard(future)
             if move.is_over:
+                self._begin_waiting()
                 return
             if log.cuts != cuts:
                 # What was read may be part what was there before, part what came after: none of it counts.
@@ -226,6 +233,7 @@ class LogDirMoves:
                 move.slice_bytes = _next_slice(move.slice_bytes, took_ms)
                 self._rest(move, size_bytes, started_ms, took_ms)
 
+        self._written.add(future)
         self._in_thread(work, done)
 
     def _rest(self, move: _Move, size_bytes: int, started_ms: int, least_ms: int) -> None:
