@@ -4,7 +4,14 @@ import re
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.znodes import BROKER_TOPICS, PartitionState, decode_partition_state, partition_state_path
+from barnabas.broker.znodes import (
+    BROKER_TOPICS,
+    PartitionState,
+    decode_partition_state,
+    decode_topic,
+    partition_state_path,
+    topic_path,
+)
 from barnabas.coordination.tree import Tree
 from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation, broker_name
 
@@ -70,6 +77,15 @@ class ClusterView:
         """Who leads the partition; -1 for nobody."""
         state = self.state(name)
         return -1 if state is None else state.leader_and_isr.leader
+
+    def replicas(self, name: TopicPartition) -> tuple[int, ...]:
+        """Where the partition's replicas shall be; nowhere for a topic that is gone."""
+        tree = self.tree()
+        node = None if tree is None else tree.nodes.get(topic_path(name.topic))
+        if node is None:
+            return ()
+        assignment = decode_topic(name.topic, node.data).partitions.get(name.partition)
+        return () if assignment is None else assignment.replicas
 
     def broker(self, broker_id: int) -> Machine:
         """A broker's machine."""

@@ -220,12 +220,15 @@ class ReplicationObserver:
         return behind
 
     def _replicas(self, name: TopicPartition) -> list[tuple[int, PartitionLog]]:
+        """Those that are wanted: a broker that could not be reached while its replica moved away may have one still,
+        as with Apache's controllers, which forget it too."""
         found = []
+        wanted = self._view.replicas(name)
         for machine in self._simulation.brokers:
-            if machine.is_serving:
+            if machine.is_serving and machine.server.node.broker_id in wanted:
                 node = machine.server.node
                 partition = node.replicas.get(name)
-                if partition is not None and node.broker_id in partition.replicas:
+                if partition is not None:
                     found.append((node.broker_id, partition.log))
         return found
 
