@@ -226,6 +226,9 @@ def _is_running(pid: int) -> bool:
     if sys.platform != "linux":
         return True
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
+    # Killed, a first thread may be gone before the others, which keep the files and the ports open until they are too.
+    fields = stat.rpartition(")")[2].split()  # from field 3 of proc(5) on: the state, and field 20: num_threads
+    return fields[0] != "Z" or int(fields[17]) > 1
