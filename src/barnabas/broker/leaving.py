@@ -23,27 +23,34 @@ _COORDINATION_AWAY_MS = 2000
 
 async def leave_cluster(node: Node) -> None:
     """Hand leadership over, if there is anyone to take it and a controller to arrange it."""
-    settings = node.settings
-    if not settings["controlled.shutdown.enable"] or len(tuple(node.metadata.alive_brokers())) < 2:
+    if not node.settings["controlled.shutdown.enable"] or len(tuple(node.metadata.alive_brokers())) < 2:
         return
-    for attempt in range(max(settings["controlled.shutdown.max.retries"], 1)):
+    leaving, cut_off = (asyncio.ensure_future(work) for work in (_leave(node), _cut_off(node)))
+    await asyncio.wait((leaving, cut_off), return_when=asyncio.FIRST_COMPLETED)
+    if leaving.done():
+        leaving.result()
+    else:
+        logger.warning("Stopping without controlled shutdown: there is no coordination service")
+    leaving.cancel()
+    cut_off.cancel()
+    await asyncio.wait((leaving, cut_off))
+
+
+async def _leave(node: Node) -> None:
+    """Ask controllers until one has moved our leaders, or as often as the settings say."""
+    timeout_s = node.settings["controller.socket.timeout.ms"] / 1000
+    for attempt in range(max(node.settings["controlled.shutdown.max.retries"], 1)):
         asked = _known_controllers(node)
-        leaving = asyncio.ensure_future(_ask_to_leave(node))
-        cut_off = asyncio.ensure_future(_cut_off(node))
-        timeout_s = settings["controller.socket.timeout.ms"] / 1000
-        await asyncio.wait((leaving, cut_off), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if leaving.done() and leaving.exception() is None:
-            cut_off.cancel()
-            if remaining := leaving.result():
+        asking = asyncio.ensure_future(_ask_to_leave(node))
+        try:
+            await asyncio.wait((asking,), timeout=timeout_s)
+            error = asking.exception() if asking.done() else f"no answer within {timeout_s} s"
+        finally:
+            asking.cancel()
+        if error is None:
+            if remaining := asking.result():
                 logger.info("No other broker can lead %d of our partitions", remaining)
             return
-        if cut_off.done():
-            leaving.cancel()
-            logger.warning("Stopping without controlled shutdown: there is no coordination service")
-            return
-        cut_off.cancel()
-        error = leaving.exception() if leaving.done() else f"no answer within {timeout_s} s"
-        leaving.cancel()
         logger.warning("Controlled shutdown, attempt %d: %s", attempt + 1, error)
         await _another_controller(node, asked)
 
