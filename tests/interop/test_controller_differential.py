@@ -65,6 +65,9 @@ class Wire:
         self.socket.close()
 
 
+OUR_OWN_CONFIGS = {"flush.before.ack"}
+
+
 def creatable(name: str, partitions: int = 1, factor: int = 1, **configs: str | None) -> CreatableTopic:
     entries = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, configs=entries)
@@ -147,10 +150,12 @@ def requests(version: int) -> list[tuple[Any, type, int]]:
 
 
 def normal(wire: Wire, answer: Any) -> str:
+    """Without what Apache's brokers choose by themselves, and without what ours have beside Kafka's."""
     for topic in getattr(answer, "topics", None) or ():
         for part in ("configs", "partitions"):
             items = getattr(topic, part, None)
             if items:
+                items[:] = [item for item in items if getattr(item, "name", None) not in OUR_OWN_CONFIGS]
                 items.sort(key=lambda item: getattr(item, "name", None) or getattr(item, "partition_index", 0))
     return wire.shown(answer)
 
