@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from barnabas.base.settings import Definitions, Setting
-from barnabas.broker import settings as broker_settings
 from barnabas.broker.apis import load_handlers
+from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.cli.main import COMMANDS
 from barnabas.coordination.settings import DEFINITIONS as COORDINATION
 from barnabas.log.settings import TOPIC_SETTINGS

@@ -134,7 +134,7 @@ def keep_the_torn_tail() -> None:
 
 def obey_a_stale_controller() -> None:
     """A broker listens to a controller of an earlier epoch."""
-    from barnabas.broker.replication.manager import ReplicaManager
+    from barnabas.broker.replication.replica_manager import ReplicaManager
 
     def accept(self: ReplicaManager, epoch: int) -> bool:
         self.controller_epoch = epoch

@@ -10,14 +10,14 @@ from mutation import patch, rewrite
 
 def acknowledge_before_the_isr_has_it() -> None:
     """acks=all is answered when the leader alone has the record."""
-    from barnabas.broker.replication.manager import ReplicaManager
+    from barnabas.broker.replication.replica_manager import ReplicaManager
 
     rewrite(ReplicaManager, "commit_error", "log.high_watermark <= last_offset or ", "")
 
 
 def acknowledge_what_a_lost_leadership_left() -> None:
     """Who waits for the commit hears of success when another broker became leader."""
-    from barnabas.broker.replication.manager import ReplicaManager
+    from barnabas.broker.replication.replica_manager import ReplicaManager
 
     old = "if type(role) is not Leader:\n        return ErrorCode.NOT_LEADER_OR_FOLLOWER"
     rewrite(ReplicaManager, "commit_error", old, old.replace("NOT_LEADER_OR_FOLLOWER", "NONE"))
@@ -49,7 +49,7 @@ def forget_the_set_asked_for() -> None:
 
 def drop_from_the_isr_without_the_znode() -> None:
     """A follower that lags leaves the set in the leader's memory alone."""
-    from barnabas.broker.replication.manager import ReplicaManager
+    from barnabas.broker.replication.replica_manager import ReplicaManager
 
     rewrite(
         ReplicaManager, "shrink_isrs", "self.isr_changes.ask(partition, role.isr - lagging)",
@@ -76,7 +76,7 @@ def truncate_to_the_watermark() -> None:
 
 def append_without_truncation() -> None:
     """The leader does not say where a follower's log left its own, and the follower goes on behind it."""
-    from barnabas.broker.replication import manager
+    from barnabas.broker.replication import replica_manager as manager
 
     patch(manager, "_divergence", lambda *_: None)
 
@@ -90,8 +90,8 @@ def ignore_the_leader_epoch_of_a_fetch() -> None:
 
 def ignore_the_leader_epoch_of_leader_and_isr() -> None:
     """A role of an earlier leader epoch is taken all the same."""
-    from barnabas.broker.replication.manager import ReplicaManager
     from barnabas.broker.replication.partition import Partition
+    from barnabas.broker.replication.replica_manager import ReplicaManager
 
     rewrite(
         ReplicaManager, "_check_change", "if change.leader_epoch > partition.leader_epoch:\n        return None",
@@ -103,7 +103,7 @@ def ignore_the_leader_epoch_of_leader_and_isr() -> None:
 
 def forget_to_fence_by_the_broker_epoch() -> None:
     """What was meant for an earlier life of a broker counts."""
-    from barnabas.broker.node import Node
+    from barnabas.broker.requests.request import Node
 
     rewrite(Node, "check_controller", "broker_epoch != -1 and broker_epoch < self.broker_epoch", "False")
 
@@ -123,7 +123,7 @@ def elect_from_outside_the_isr() -> None:
 
 def keep_the_leader_epoch_at_an_election() -> None:
     """A new leader goes on in the epoch of the last one."""
-    from barnabas.broker.znodes import LeaderAndIsr
+    from barnabas.broker.cluster.znodes import LeaderAndIsr
 
     rewrite(LeaderAndIsr, "with_leader", "leader_epoch=self.leader_epoch + 1", "leader_epoch=self.leader_epoch")
 

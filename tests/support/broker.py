@@ -7,17 +7,17 @@ from typing import Any
 
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.broker import settings as broker_settings
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised
-from barnabas.broker.apis.fetch_sessions import FetchSessions
-from barnabas.broker.dispatch import ClientConnection, Dispatcher
-from barnabas.broker.metadata import MetadataCache
-from barnabas.broker.node import Node
-from barnabas.broker.parked import Parked
-from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.replication.manager import LeadershipOutcome, ReplicaManager
+from barnabas.broker.configuration import definitions as broker_settings
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.partition import Partition, StateChange
+from barnabas.broker.replication.replica_manager import LeadershipOutcome, ReplicaManager
+from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
+from barnabas.broker.requests.purgatory import Parked
+from barnabas.broker.requests.request import Node
+from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.log.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.api import api

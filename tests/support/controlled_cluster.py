@@ -5,10 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.controller import decisions, isr_changes, reassignment
-from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.state import ControllerState
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     Assignment,
     BrokerInfo,
     Endpoint,
@@ -20,6 +17,9 @@ from barnabas.broker.znodes import (
     partition_state_path,
     topic_path,
 )
+from barnabas.broker.controller import decisions, isr_changes, reassignment
+from barnabas.broker.controller.context import ControllerState
+from barnabas.broker.controller.requests import RequestBatch
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaRequest

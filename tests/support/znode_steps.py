@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from barnabas.broker.cluster.znodes import TOP_LEVEL_PATHS
 from barnabas.broker.controller.steps import (
     Children,
     ControllerMovedError,
@@ -15,7 +16,6 @@ from barnabas.broker.controller.steps import (
     Written,
     Znode,
 )
-from barnabas.broker.znodes import TOP_LEVEL_PATHS
 
 
 class Znodes:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.base.network import Connection
-from barnabas.broker.channels import ChannelError, Channels
+from barnabas.broker.cluster.channels import ChannelError, Channels
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.kafka.api import api
 from barnabas.wire.kafka.codec import decode

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.broker.apis import load_handlers
-from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.wire.kafka.messages.metadata import MetadataRequest
 from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataBroker,

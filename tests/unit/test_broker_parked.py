@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 
-from barnabas.broker.parked import Parked
+from barnabas.broker.requests.purgatory import Parked
 
 
 class ManualTimers:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.node import Node
-from barnabas.broker.producer_ids import BLOCK_IDS, ProducerIds
-from barnabas.broker.znodes import PRODUCER_IDS, ProducerIdBlock, decode_producer_ids, encode_producer_ids
+from barnabas.broker.cluster.znodes import PRODUCER_IDS, ProducerIdBlock, decode_producer_ids, encode_producer_ids
+from barnabas.broker.requests.request import Node
+from barnabas.broker.transactions.producer_ids import BLOCK_IDS, ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from support.coordination_in_process import running_server, session

@@ -4,8 +4,8 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
-from barnabas.broker import settings
-from barnabas.broker.settings import DEFINITIONS, UPDATE_MODES, WITHOUT_EFFECT, ListenerAddress
+from barnabas.broker.configuration import definitions as settings
+from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES, WITHOUT_EFFECT, ListenerAddress
 
 
 def values(**texts: str) -> Values:

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.replication.fetcher import Fetcher, FetchLimits
-from barnabas.broker.syncing import Syncs
+from barnabas.log.group_sync import Syncs
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

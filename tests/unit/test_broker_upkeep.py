@@ -5,9 +5,9 @@ from pathlib import Path
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.syncing import Syncs
-from barnabas.broker.upkeep import Upkeep
+from barnabas.broker.storage.service import Upkeep
 from barnabas.log.checkpoints import HIGH_WATERMARKS, read_offsets
+from barnabas.log.group_sync import Syncs
 from barnabas.log.settings import LogConfig
 from support.broker import DataPath, batch
 

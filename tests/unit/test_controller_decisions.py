@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid, uuid_text
-from barnabas.broker.controller import decisions, isr_changes, leaders
-from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.state import ControllerState, Partition, Replica
-from barnabas.broker.controller.steps import ControllerMovedError
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     Assignment,
     BrokerInfo,
     Endpoint,
@@ -25,6 +21,10 @@ from barnabas.broker.znodes import (
     partition_state_path,
     topic_path,
 )
+from barnabas.broker.controller import decisions, isr_changes, leaders
+from barnabas.broker.controller.context import ControllerState, Partition, Replica
+from barnabas.broker.controller.requests import RequestBatch
+from barnabas.broker.controller.steps import ControllerMovedError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaRequest

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.broker.cluster.znodes import LeaderAndIsr
 from barnabas.broker.controller.elections import (
     elect_for_reassignment,
     elect_for_shutdown,
     elect_offline,
     elect_preferred,
 )
-from barnabas.broker.znodes import LeaderAndIsr
 
 STATE = LeaderAndIsr(leader=0, leader_epoch=7, isr=(0, 1, 2), version=3)
 

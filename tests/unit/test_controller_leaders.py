@@ -3,14 +3,14 @@
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.controller import decisions, leaders
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     PREFERRED_ELECTION,
     delete_topic_path,
     encode_log_dir_event,
     encode_partitions,
     partition_state_path,
 )
+from barnabas.broker.controller import decisions, leaders
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest

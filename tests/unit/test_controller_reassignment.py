@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.controller import decisions, reassignment
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     REASSIGN_PARTITIONS,
     Assignment,
     ZnodeFormatError,
@@ -15,6 +14,7 @@ from barnabas.broker.znodes import (
     encode_reassignments,
     topic_path,
 )
+from barnabas.broker.controller import decisions, reassignment
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaRequest

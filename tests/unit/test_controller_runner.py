@@ -13,16 +13,7 @@ import pytest
 from barnabas.base.clock import SystemClock
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import random_uuid
-from barnabas.broker.controller.isr_changes import IsrChange
-from barnabas.broker.controller.runner import Controller, ControllerSettings
-from barnabas.broker.metadata import MetadataCache
-from barnabas.broker.registration import (
-    BrokerIdTakenError,
-    Registration,
-    ensure_cluster_id,
-    ensure_top_level_paths,
-)
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     REASSIGN_PARTITIONS,
@@ -35,6 +26,15 @@ from barnabas.broker.znodes import (
     encode_topic,
     topic_path,
 )
+from barnabas.broker.controller.isr_changes import IsrChange
+from barnabas.broker.controller.service import Controller, ControllerSettings
+from barnabas.broker.membership.registration import (
+    BrokerIdTakenError,
+    Registration,
+    ensure_cluster_id,
+    ensure_top_level_paths,
+)
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.coordination.client import CoordinationClient
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

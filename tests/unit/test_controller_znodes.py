@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     Assignment,
     BrokerInfo,
     Endpoint,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.death_watch import DeathWatch, watched
-from barnabas.broker.znodes import broker_path
+from barnabas.broker.cluster.znodes import broker_path
+from barnabas.broker.membership.death_watch import DeathWatch, watched
 from barnabas.coordination.client_operations import delete
 from barnabas.testing import Cluster
 from support.waiting import eventually

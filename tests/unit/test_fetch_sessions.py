@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
-from barnabas.broker.apis.fetch_sessions import EVICTION_AGE_MS, FetchContext, FetchSessions, PartitionFetch
-from barnabas.broker.parked import Parked
+from barnabas.broker.replication.fetch_sessions import EVICTION_AGE_MS, FetchContext, FetchSessions, PartitionFetch
+from barnabas.broker.requests.purgatory import Parked
 from barnabas.wire.kafka.errors import ErrorCode
 from support.broker import ManualClock, ManualTimers
 

@@ -9,8 +9,8 @@ import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.apis import load_handlers
-from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.groups.service import OFFSETS_TOPIC, GroupService
+from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.wire.kafka.errors import ErrorCode as E
 from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest

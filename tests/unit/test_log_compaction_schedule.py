@@ -7,7 +7,7 @@ import pytest
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.compacting import Compactor
+from barnabas.broker.storage.log_cleaner import Compactor
 from barnabas.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig

@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.moving import LogDirMoves
-from barnabas.broker.replication.manager import LeadershipOutcome
-from barnabas.broker.syncing import Syncs
+from barnabas.broker.replication.replica_manager import LeadershipOutcome
+from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
+from barnabas.log.group_sync import Syncs
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.batch import read_headers
 from barnabas.wire.kafka.errors import ErrorCode

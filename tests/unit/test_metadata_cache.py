@@ -3,7 +3,7 @@
 from typing import Any
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.metadata import MetadataCache
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.wire.kafka.codec import decode, encode
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.metadata import MetadataResponse

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.broker.controller.placement import assign_replicas, rack_alternated
+from barnabas.broker.topics.placement import assign_replicas, rack_alternated
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 TWO_RACKS = {0: "R1", 1: "R1", 2: "R1", 3: "R2", 4: "R2", 5: "R2"}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.replication.fetch_session import FollowerSession
+from barnabas.broker.replication.fetch_session_handler import FollowerSession
 from barnabas.broker.replication.fetcher import Replicating
 from barnabas.broker.replication.truncation import Truncation, truncation_for
 from barnabas.log.partition_log import PartitionLog

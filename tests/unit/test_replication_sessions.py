@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.metadata import AliveBroker
+from barnabas.broker.cluster.znodes import Endpoint
+from barnabas.broker.metadata.cache import AliveBroker
 from barnabas.broker.replication.partition import FollowerProgress, Leader, Presence
 from barnabas.broker.replication.selection import ReplicaView, rack_aware, replica_selector
-from barnabas.broker.znodes import Endpoint
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.fetch import (
     FetchPartition,

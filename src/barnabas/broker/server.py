@@ -23,34 +23,10 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
-from barnabas.broker import settings as broker_settings
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised
-from barnabas.broker.apis.fetch_sessions import FetchSessions
-from barnabas.broker.channels import Channels
-from barnabas.broker.configs import Configs
-from barnabas.broker.controller.runner import Controller, ControllerSettings
-from barnabas.broker.death_watch import DeathWatch
-from barnabas.broker.dispatch import ClientConnection, Dispatcher
-from barnabas.broker.fetching import ReplicaFetchers
-from barnabas.broker.groups.service import OFFSETS_TOPIC, GroupService
-from barnabas.broker.isr_reports import IsrReports
-from barnabas.broker.joining import Joining
-from barnabas.broker.leaving import leave_cluster
-from barnabas.broker.metadata import MetadataCache
-from barnabas.broker.moving import LogDirMoves
-from barnabas.broker.node import Node
-from barnabas.broker.parked import Parked
-from barnabas.broker.producer_ids import ProducerIds
-from barnabas.broker.registration import ensure_cluster_id, ensure_top_level_paths
-from barnabas.broker.replication.manager import ReplicaManager
-from barnabas.broker.replication.quotas import ReplicationQuotas
-from barnabas.broker.replication.selection import replica_selector
-from barnabas.broker.settings import ListenerAddress
-from barnabas.broker.syncing import Syncs
-from barnabas.broker.topics import Topics
-from barnabas.broker.upkeep import Upkeep
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.channels import Channels
+from barnabas.broker.cluster.znodes import (
     BROKER_SEQUENCE,
     LOG_DIR_EVENTS,
     BrokerInfo,
@@ -59,9 +35,33 @@ from barnabas.broker.znodes import (
     encode_log_dir_event,
     topic_path,
 )
+from barnabas.broker.configuration import definitions as broker_settings
+from barnabas.broker.configuration.definitions import ListenerAddress
+from barnabas.broker.configuration.service import Configs
+from barnabas.broker.controller.service import Controller, ControllerSettings
+from barnabas.broker.groups.service import OFFSETS_TOPIC, GroupService
+from barnabas.broker.membership.controlled_shutdown import leave_cluster
+from barnabas.broker.membership.death_watch import DeathWatch
+from barnabas.broker.membership.joining import Joining
+from barnabas.broker.membership.registration import ensure_cluster_id, ensure_top_level_paths
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.replication.alter_partition_manager import IsrReports
+from barnabas.broker.replication.fetch_sessions import FetchSessions
+from barnabas.broker.replication.quotas import ReplicationQuotas
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.selection import replica_selector
+from barnabas.broker.replication.service import ReplicaFetchers
+from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
+from barnabas.broker.requests.purgatory import Parked
+from barnabas.broker.requests.request import Node
+from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
+from barnabas.broker.storage.service import Upkeep
+from barnabas.broker.topics.service import Topics
+from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client_operations import create
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
+from barnabas.log.group_sync import Syncs
 from barnabas.log.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.net.sockets import SocketNetwork

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.controller.placement import Choices, assign_replicas
+from barnabas.broker.topics.placement import Choices, assign_replicas
 from barnabas.cli.json_files import compact, duplicates, items, text, topic_partition
 from barnabas.client.admin import Broker
 from barnabas.client.log_dirs import Replica

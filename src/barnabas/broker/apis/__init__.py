@@ -4,16 +4,11 @@
 is neither served nor advertised.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
 
-from barnabas.broker.node import Node, Request
-from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.broker.requests.api_handler import ApiHandler
 
-__all__ = ["MODULES", "ApiHandler", "load_handlers"]
+__all__ = ["MODULES", "load_handlers"]
 
 MODULES = (
     "allocate_producer_ids",
@@ -56,23 +51,6 @@ MODULES = (
     "update_metadata",
 )
 """Modules of this package with an ``API``, in alphabetical order."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApiHandler:
-    """An API key, the versions served, and the function that serves them."""
-
-    key: ApiKey
-    min_version: int
-    max_version: int
-    handle: Callable[[Node, Request], None]
-    fail: Callable[[Any, int, ErrorCode], Any] | None = None
-    """Makes the response that carries an error, from the request's message, its version and the code.
-
-    None for APIs whose response has a field ``error_code`` of its own: that is then all that is set.
-    """
-    inter_broker: bool = False
-    """Whether only brokers may ask (it needs ClusterAction once there is an authorizer)."""
 
 
 def load_handlers(modules: tuple[str, ...] = MODULES) -> dict[int, ApiHandler]:

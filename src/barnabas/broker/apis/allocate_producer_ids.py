@@ -3,9 +3,9 @@
 Our own brokers claim their blocks themselves; Apache's brokers beside them ask.
 """
 
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse

@@ -6,11 +6,11 @@ Versions 0 to 3, by topic id from 2 on. The controller writes each change under 
 from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.cluster.znodes import LeaderAndIsr
 from barnabas.broker.controller.isr_changes import IsrChange
-from barnabas.broker.node import Node, Request
-from barnabas.broker.znodes import LeaderAndIsr
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_partition import (

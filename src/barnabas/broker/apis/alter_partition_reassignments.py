@@ -7,9 +7,9 @@ moves go on after that, and ListPartitionReassignments shows them.
 from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_partition_reassignments import (

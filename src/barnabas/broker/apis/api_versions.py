@@ -8,8 +8,8 @@ the lowest version as a sign of which codecs a broker knows. There are no finali
 import re
 from collections.abc import Mapping
 
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

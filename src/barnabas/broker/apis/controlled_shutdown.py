@@ -3,8 +3,8 @@
 Versions 1 to 3. The answer lists the partitions that no other broker can lead; the broker stops all the same.
 """
 
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import (

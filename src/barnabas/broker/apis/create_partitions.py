@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

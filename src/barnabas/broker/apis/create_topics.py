@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.describe_configs import topic_entries
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.node import Node, Request
-from barnabas.broker.topics import CreationPlan
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.topics.service import CreationPlan
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import (

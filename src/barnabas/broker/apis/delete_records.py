@@ -7,9 +7,9 @@ there, or for the request's time-out, and tells the low watermark: the least log
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.metadata import INTERNAL_TOPICS
-from barnabas.broker.node import Node, Request
+from barnabas.broker.metadata.cache import INTERNAL_TOPICS
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.delete_records import (

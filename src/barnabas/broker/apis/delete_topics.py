@@ -1,9 +1,9 @@
 """DeleteTopics (API key 20): the controller orders the deletion, and answers when the topics are gone."""
 
 from barnabas.base.ids import ZERO_UUID
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.delete_topics import (

@@ -1,8 +1,8 @@
 """DescribeCluster (API key 60, KIP-700): cluster id, controller and live brokers."""
 
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.metadata import CLUSTER_OPERATIONS
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.describe_cluster import (

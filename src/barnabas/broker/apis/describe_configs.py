@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.node import Node, Request
-from barnabas.broker.settings import DEFINITIONS, UPDATE_MODES
-from barnabas.broker.topics import validate_topic_name
+from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.topics.service import validate_topic_name
 from barnabas.log.settings import BROKER_SYNONYMS, TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

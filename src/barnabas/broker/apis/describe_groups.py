@@ -1,9 +1,9 @@
 """DescribeGroups (key 15): groups with their members and assignments."""
 
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.groups.group import GroupState
 from barnabas.broker.groups.queries import describe_group
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.describe_groups import (

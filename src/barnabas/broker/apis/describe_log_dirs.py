@@ -6,8 +6,8 @@ up answers KAFKA_STORAGE_ERROR.
 """
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.describe_log_dirs import (

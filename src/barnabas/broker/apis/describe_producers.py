@@ -5,9 +5,9 @@ Without an open transaction the offset at which it began is -1.
 """
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
-from barnabas.broker.topics import validate_topic_name
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.topics.service import validate_topic_name
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_producers import (

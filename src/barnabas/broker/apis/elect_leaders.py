@@ -8,9 +8,9 @@ others. Asked for all partitions, it leaves out those that need no election.
 from collections.abc import Iterable, Mapping
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.elect_leaders import (

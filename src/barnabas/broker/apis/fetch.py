@@ -23,13 +23,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.apis.fetch_sessions import FetchContext, PartitionFetch
-from barnabas.broker.apis.leaders import LeaderHints
-from barnabas.broker.node import Node, Request
-from barnabas.broker.replication.manager import LOG_END, NO_EPOCH, READ_COMMITTED, READ_UNCOMMITTED
+from barnabas.broker.metadata.leader_hints import LeaderHints
+from barnabas.broker.replication.fetch_sessions import FetchContext, PartitionFetch
 from barnabas.broker.replication.partition import Leader
+from barnabas.broker.replication.replica_manager import LOG_END, NO_EPOCH, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.broker.replication.selection import ReplicaSelector, ReplicaView
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import (

@@ -6,10 +6,10 @@ the cluster has ``__transaction_state``: then an Apache broker made it, and lead
 """
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.service import OFFSETS_TOPIC
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.find_coordinator import (

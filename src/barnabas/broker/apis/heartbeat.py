@@ -1,7 +1,7 @@
 """Heartbeat (key 12): a member is alive; it learns whether it must rejoin."""
 
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatResponse
 

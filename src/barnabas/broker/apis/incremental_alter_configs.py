@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.alter_configs import alter_all, resource_results
 from barnabas.broker.apis.describe_configs import TOPIC
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.configs import change_texts
-from barnabas.broker.node import Node, Request
-from barnabas.broker.settings import DEFINITIONS
+from barnabas.broker.configuration.definitions import DEFINITIONS
+from barnabas.broker.configuration.service import change_texts
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

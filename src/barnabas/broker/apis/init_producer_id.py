@@ -5,8 +5,8 @@ Versions 0 to 5. Every request without a transactional id gets a fresh id with e
 producers report as fatal.
 """
 
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

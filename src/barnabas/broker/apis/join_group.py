@@ -1,7 +1,7 @@
 """JoinGroup (key 11): become or stay a member of a group; answered when the generation begins."""
 
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.join_group import JoinGroupResponse
 

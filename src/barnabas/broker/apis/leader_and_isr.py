@@ -5,10 +5,10 @@ broker, is refused as a whole; each partition is checked against the leader epoc
 """
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
-from barnabas.broker.replication.manager import LeadershipOutcome
 from barnabas.broker.replication.partition import StateChange
+from barnabas.broker.replication.replica_manager import LeadershipOutcome
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.leader_and_isr import (

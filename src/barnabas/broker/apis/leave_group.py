@@ -1,7 +1,7 @@
 """LeaveGroup (key 13): members leave, or an administrator removes them (several at once since v3, KIP-345)."""
 
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity
 

@@ -1,8 +1,8 @@
 """ListGroups (key 16): the groups that this broker coordinates, by state (KIP-518) and type (KIP-848)."""
 
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.groups.queries import list_groups
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.list_groups import ListGroupsResponse

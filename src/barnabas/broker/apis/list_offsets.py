@@ -10,9 +10,9 @@ OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before 5).
 from collections import Counter
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
 from barnabas.broker.replication.partition import Leader
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.list_offsets import (

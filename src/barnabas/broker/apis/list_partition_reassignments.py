@@ -1,9 +1,9 @@
 """ListPartitionReassignments (API key 46, KIP-455): which partitions' replicas are being moved, and how."""
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.list_partition_reassignments import (

@@ -8,10 +8,10 @@ operations, where asked for, are all of them.
 from collections.abc import Iterable
 
 from barnabas.base.ids import ZERO_UUID
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.metadata import INTERNAL_TOPICS
-from barnabas.broker.node import Node, Request
-from barnabas.broker.topics import validate_topic_name
+from barnabas.broker.metadata.cache import INTERNAL_TOPICS
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.topics.service import validate_topic_name
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic

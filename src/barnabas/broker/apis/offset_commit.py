@@ -1,7 +1,7 @@
 """OffsetCommit (key 8): store a group's offsets; answered when they are committed. Topics go by id since v10."""
 
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.offset_commit import (

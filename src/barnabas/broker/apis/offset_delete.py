@@ -1,7 +1,7 @@
 """OffsetDelete (key 47): forget offsets of a group that nobody in it subscribes to (KIP-496)."""
 
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from barnabas.base.ids import ZERO_UUID
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.groups.queries import fetch_offsets
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.offset_fetch import (

@@ -5,8 +5,8 @@ offset; -1 and -1 when the log knows none.
 """
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.offset_for_leader_epoch import (

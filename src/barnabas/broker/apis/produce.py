@@ -13,10 +13,10 @@ from typing import Any
 
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.apis.leaders import LeaderHints
-from barnabas.broker.metadata import INTERNAL_TOPICS
-from barnabas.broker.node import Node, Request
+from barnabas.broker.metadata.cache import INTERNAL_TOPICS
+from barnabas.broker.metadata.leader_hints import LeaderHints
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.log.conversion import RejectedRecordsError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

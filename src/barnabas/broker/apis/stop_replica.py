@@ -7,9 +7,9 @@ Versions 1 to 4: one choice for the whole request before 3, leader epochs and a 
 from collections.abc import Iterator
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.apis import ApiHandler
-from barnabas.broker.node import Node, Request
-from barnabas.broker.replication.manager import LeadershipOutcome
+from barnabas.broker.replication.replica_manager import LeadershipOutcome
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 

@@ -1,8 +1,8 @@
 """SyncGroup (key 14): the leader hands in the assignment, every member gets its own."""
 
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.groups.membership import sync_error
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 

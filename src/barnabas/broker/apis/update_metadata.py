@@ -3,9 +3,9 @@
 Versions 5 to 8. This is all that a broker knows of the cluster, so all answers of Metadata and the like rest on it.
 """
 
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.metadata import FIRST_NEWS
-from barnabas.broker.node import Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 

@@ -1,7 +1,7 @@
 """The controller: the broker that decides who leads which partition, creates and deletes topics, and tells the others.
 
-`state` is what it knows, `elections` and `placement` are its choices, `transitions`, `deletion` and `decisions` turn
-events into steps, and `runner` performs the steps: znode reads and writes, and requests to brokers.
+`context` is what it knows, `elections` are its choices, `transitions`, `topic_deletion` and `decisions` turn
+events into steps, and `service` performs the steps: znode reads and writes, and requests to brokers.
 
 A step is a generator. It changes the `state.ControllerState` it was given, yields what must be read or written
 (`steps.Step`), is resumed with the outcome, and puts requests for brokers into a `requests.RequestBatch`. So all

@@ -8,21 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.controller import deletion, leaders, reassignment
-from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.state import ControllerState, Partition, Replica, TopicReplica
-from barnabas.broker.controller.steps import Children, Create, Delete, Read, Send, SetData, Steps, Write, Znode
-from barnabas.broker.controller.transitions import (
-    bring_online,
-    elect,
-    move_partitions,
-    move_replicas,
-    offline_election,
-    read_leadership,
-    shutdown_election,
-    trigger_online,
-)
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     ADMIN_DELETE_TOPICS,
     BROKER_IDS,
     BROKER_TOPICS,
@@ -41,6 +27,20 @@ from barnabas.broker.znodes import (
     encode_feature,
     encode_topic,
     topic_path,
+)
+from barnabas.broker.controller import leaders, reassignment, topic_deletion
+from barnabas.broker.controller.context import ControllerState, Partition, Replica, TopicReplica
+from barnabas.broker.controller.requests import RequestBatch
+from barnabas.broker.controller.steps import Children, Create, Delete, Read, Send, SetData, Steps, Write, Znode
+from barnabas.broker.controller.transitions import (
+    bring_online,
+    elect,
+    move_partitions,
+    move_replicas,
+    offline_election,
+    read_leadership,
+    shutdown_election,
+    trigger_online,
 )
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -172,7 +172,7 @@ def _brokers_came(state: ControllerState, batch: RequestBatch, brokers: Sequence
     yield from reassignment.resume_on_brokers(state, batch, brokers)
     deleting = {replica.partition.topic for replica in theirs if state.is_deleting(replica.partition.topic)}
     if deleting:
-        yield from deletion.resume(state, batch, deleting)
+        yield from topic_deletion.resume(state, batch, deleting)
 
 
 def _brokers_went(state: ControllerState, batch: RequestBatch, brokers: Sequence[int]) -> Steps[None]:
@@ -192,7 +192,7 @@ def _replicas_went(state: ControllerState, batch: RequestBatch, replicas: Sequen
     if not kept and not elected:
         batch.add_update_metadata([])  # otherwise nobody would hear who is gone
     yield Send(batch.take())
-    yield from deletion.fail_replicas(
+    yield from topic_deletion.fail_replicas(
         state, batch, [replica for replica in replicas if state.is_deleting(replica.partition.topic)]
     )
 
@@ -395,7 +395,7 @@ def delete_topics(state: ControllerState, batch: RequestBatch) -> Steps[None]:
         log.warning("Topics that do not exist or may not be deleted: %s", ", ".join(sorted(struck)))
         yield Write([Delete(delete_topic_path(topic)) for topic in struck])
     if state.delete_topic_enabled and known:
-        yield from deletion.enqueue(state, batch, known)
+        yield from topic_deletion.enqueue(state, batch, known)
 
 
 def stop_replica_answered(
@@ -413,6 +413,6 @@ def stop_replica_answered(
     failed = [replica for replica in relevant if errors[replica.partition] != ErrorCode.NONE]
     deleted = [replica for replica in relevant if errors[replica.partition] == ErrorCode.NONE]
     if failed:
-        yield from deletion.fail_replicas(state, batch, failed)
+        yield from topic_deletion.fail_replicas(state, batch, failed)
     if deleted:
-        yield from deletion.finish_replicas(state, batch, deleted)
+        yield from topic_deletion.finish_replicas(state, batch, deleted)

@@ -7,7 +7,7 @@ order wins, for the first replica is the preferred leader.
 
 from collections.abc import Collection, Sequence
 
-from barnabas.broker.znodes import LeaderAndIsr
+from barnabas.broker.cluster.znodes import LeaderAndIsr
 
 __all__ = ["elect_for_reassignment", "elect_for_shutdown", "elect_offline", "elect_preferred"]
 

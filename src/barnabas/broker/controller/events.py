@@ -4,12 +4,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, NamedTuple
 
-from barnabas.broker.controller import decisions, isr_changes, leaders, reassignment
-from barnabas.broker.controller.decisions import NewTopicId
-from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.state import ControllerState
-from barnabas.broker.controller.steps import Steps
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     ADMIN_DELETE_TOPICS,
     BROKER_IDS,
     BROKER_TOPICS,
@@ -18,6 +13,11 @@ from barnabas.broker.znodes import (
     PREFERRED_ELECTION,
     REASSIGN_PARTITIONS,
 )
+from barnabas.broker.controller import decisions, isr_changes, leaders, reassignment
+from barnabas.broker.controller.context import ControllerState
+from barnabas.broker.controller.decisions import NewTopicId
+from barnabas.broker.controller.requests import RequestBatch
+from barnabas.broker.controller.steps import Steps
 
 __all__ = ["Decision", "Reaction", "Reactions"]
 

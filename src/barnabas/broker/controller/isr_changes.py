@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.znodes import ISR_CHANGES, LeaderAndIsr, ZnodeFormatError, decode_partitions
 from barnabas.broker.controller import reassignment
+from barnabas.broker.controller.context import ControllerState
 from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.state import ControllerState
 from barnabas.broker.controller.steps import Children, Delete, Read, Send, Steps, Write, Znode
 from barnabas.broker.controller.transitions import read_leadership, update_leadership
-from barnabas.broker.znodes import ISR_CHANGES, LeaderAndIsr, ZnodeFormatError, decode_partitions
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["IsrChange", "alter_isr", "isr_changed"]

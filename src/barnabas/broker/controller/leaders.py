@@ -4,8 +4,9 @@ import logging
 from collections.abc import Iterable
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.znodes import PREFERRED_ELECTION, ZnodeFormatError, decode_partitions
+from barnabas.broker.controller.context import ControllerState
 from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.state import ControllerState
 from barnabas.broker.controller.steps import Delete, Read, Send, Steps, Write, Znode
 from barnabas.broker.controller.transitions import (
     Election,
@@ -13,7 +14,6 @@ from barnabas.broker.controller.transitions import (
     preferred_election,
     unclean_election,
 )
-from barnabas.broker.znodes import PREFERRED_ELECTION, ZnodeFormatError, decode_partitions
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["balance_leaders", "elect_leaders", "prefer_leaders"]

@@ -24,20 +24,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.controller import deletion
-from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.state import ControllerState, Partition, Replica, TopicReplica
-from barnabas.broker.controller.steps import Delete, Read, Send, SetData, Steps, Write, WriteResult, Written, Znode
-from barnabas.broker.controller.transitions import (
-    bring_online,
-    elect,
-    epoch_only,
-    move_replicas,
-    offline_election,
-    read_leadership,
-    reassignment_election,
-)
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     REASSIGN_PARTITIONS,
     Assignment,
     LeaderAndIsr,
@@ -47,6 +34,19 @@ from barnabas.broker.znodes import (
     encode_reassignments,
     encode_topic,
     topic_path,
+)
+from barnabas.broker.controller import topic_deletion
+from barnabas.broker.controller.context import ControllerState, Partition, Replica, TopicReplica
+from barnabas.broker.controller.requests import RequestBatch
+from barnabas.broker.controller.steps import Delete, Read, Send, SetData, Steps, Write, WriteResult, Written, Znode
+from barnabas.broker.controller.transitions import (
+    bring_online,
+    elect,
+    epoch_only,
+    move_replicas,
+    offline_election,
+    read_leadership,
+    reassignment_election,
 )
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -282,7 +282,7 @@ def _end(
         log.info("Partition %s is reassigned to %s", partition, state.assignment(partition).replicas)
     topics = {partition.topic for partition in ended if state.is_deleting(partition.topic)}
     if topics:
-        yield from deletion.resume(state, batch, topics)
+        yield from topic_deletion.resume(state, batch, topics)
     return ended
 
 

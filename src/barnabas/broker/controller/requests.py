@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.controller.state import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, ControllerState
-from barnabas.broker.znodes import BrokerInfo
+from barnabas.broker.cluster.znodes import BrokerInfo
+from barnabas.broker.controller.context import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, ControllerState
 from barnabas.wire.kafka.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,

@@ -9,23 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.controller.elections import (
-    elect_for_reassignment,
-    elect_for_shutdown,
-    elect_offline,
-    elect_preferred,
-)
-from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.state import (
-    PARTITION_SOURCES,
-    REPLICA_SOURCES,
-    ControllerState,
-    Partition,
-    Replica,
-    TopicReplica,
-)
-from barnabas.broker.controller.steps import Create, Read, SetData, Steps, Write, WriteResult, Written, Znode
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     NO_LEADER,
     LeaderAndIsr,
     PartitionState,
@@ -38,6 +22,22 @@ from barnabas.broker.znodes import (
     partition_state_path,
     partitions_path,
 )
+from barnabas.broker.controller.context import (
+    PARTITION_SOURCES,
+    REPLICA_SOURCES,
+    ControllerState,
+    Partition,
+    Replica,
+    TopicReplica,
+)
+from barnabas.broker.controller.elections import (
+    elect_for_reassignment,
+    elect_for_shutdown,
+    elect_offline,
+    elect_preferred,
+)
+from barnabas.broker.controller.requests import RequestBatch
+from barnabas.broker.controller.steps import Create, Read, SetData, Steps, Write, WriteResult, Written, Znode
 
 __all__ = [
     "Election",

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN_PARTITIONS
 from barnabas.broker.controller.steps import (
     ControllerMovedError,
     Create,
@@ -14,7 +15,6 @@ from barnabas.broker.controller.steps import (
     Written,
     Znode,
 )
-from barnabas.broker.znodes import CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN_PARTITIONS
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client_operations import (
     MultiError,

@@ -20,9 +20,9 @@ from barnabas.broker.groups.deletion import delete_groups, delete_offsets
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Now, Reply
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.records import encode_batch
-from barnabas.broker.node import Node
-from barnabas.broker.replication.manager import LOG_END
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.replica_manager import LOG_END
+from barnabas.broker.requests.request import Node
 from barnabas.log.partition_log import AppendInfo, Origin
 from barnabas.wire.kafka.compression import CompressionType
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

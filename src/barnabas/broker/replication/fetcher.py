@@ -27,7 +27,7 @@ from enum import Enum
 
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.broker.replication.fetch_session import FollowerSession
+from barnabas.broker.replication.fetch_session_handler import FollowerSession
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.truncation import truncation_for

@@ -7,7 +7,7 @@ the cluster in order, so an action that fails is not tried again, and its outcom
 import asyncio
 
 from barnabas.base.randomness import Random
-from barnabas.broker.channels import ChannelError
+from barnabas.broker.cluster.channels import ChannelError
 from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.plan import TopicPlan
 from barnabas.wire.kafka.errors import ErrorCode

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.broker.channels import ChannelError, Channels
+from barnabas.broker.cluster.channels import ChannelError, Channels
 from barnabas.testing.simulation.simulation import BROKER_PORT, Machine, Simulation, broker_name
 from barnabas.wire.kafka.batch import check_batch, read_records
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

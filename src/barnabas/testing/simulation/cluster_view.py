@@ -4,7 +4,7 @@ import re
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     BROKER_TOPICS,
     PartitionState,
     decode_partition_state,

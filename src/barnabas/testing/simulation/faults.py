@@ -9,7 +9,7 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from barnabas.broker.channels import ChannelError
+from barnabas.broker.cluster.channels import ChannelError
 from barnabas.broker.replication.partition import Partition
 from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.disk import DiskFault

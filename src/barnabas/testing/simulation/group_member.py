@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
-from barnabas.broker.channels import ChannelError
+from barnabas.broker.cluster.channels import ChannelError
 from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.simulation import broker_name
 from barnabas.wire.kafka.batch import read_headers

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Connection
-from barnabas.broker.channels import ChannelError
+from barnabas.broker.cluster.channels import ChannelError
 from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.history import key_of
 from barnabas.testing.simulation.simulation import BROKER_PORT, broker_name

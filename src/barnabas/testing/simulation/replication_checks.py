@@ -18,8 +18,8 @@ from collections.abc import Iterator
 
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH, NO_LEADER, LeaderAndIsr, partition_state_path
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.znodes import CONTROLLER_EPOCH, NO_LEADER, LeaderAndIsr, partition_state_path
 from barnabas.log.partition_log import PartitionLog
 from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.history import History

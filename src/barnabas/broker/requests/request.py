@@ -17,18 +17,18 @@ from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from barnabas.broker.apis.fetch_sessions import FetchSessions
-    from barnabas.broker.channels import Channels
-    from barnabas.broker.configs import Configs
-    from barnabas.broker.controller.runner import Controller
+    from barnabas.broker.cluster.channels import Channels
+    from barnabas.broker.configuration.service import Configs
+    from barnabas.broker.controller.service import Controller
     from barnabas.broker.groups.service import GroupService
-    from barnabas.broker.metadata import MetadataCache
-    from barnabas.broker.moving import LogDirMoves
-    from barnabas.broker.parked import Parked, Waiter
-    from barnabas.broker.producer_ids import ProducerIds
-    from barnabas.broker.replication.manager import ReplicaManager
+    from barnabas.broker.metadata.cache import MetadataCache
+    from barnabas.broker.replication.fetch_sessions import FetchSessions
+    from barnabas.broker.replication.replica_manager import ReplicaManager
     from barnabas.broker.replication.selection import ReplicaSelector
-    from barnabas.broker.topics import Topics
+    from barnabas.broker.requests.purgatory import Parked, Waiter
+    from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
+    from barnabas.broker.topics.service import Topics
+    from barnabas.broker.transactions.producer_ids import ProducerIds
     from barnabas.coordination.client import CoordinationClient
     from barnabas.log.log_dirs import LogDirs
     from barnabas.wire.kafka.messages.api_versions import ApiVersion

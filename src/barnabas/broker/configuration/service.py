@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Values
-from barnabas.broker.node import Node
-from barnabas.broker.settings import DEFINITIONS, UPDATE_MODES, UpdateMode
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     CONFIG_CHANGE_PREFIX,
     CONFIG_CHANGES,
     DEFAULT_ENTITY,
@@ -27,6 +25,8 @@ from barnabas.broker.znodes import (
     encode_config,
     encode_config_change,
 )
+from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES, UpdateMode
+from barnabas.broker.requests.request import Node
 from barnabas.coordination.client import SessionEvent
 from barnabas.coordination.client_operations import WatchEvent, create, delete, get, get_children, set_data
 from barnabas.log.settings import TOPIC_SETTINGS, LogConfig, defaults_from_broker

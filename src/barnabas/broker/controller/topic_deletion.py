@@ -12,11 +12,7 @@ import logging
 from collections.abc import Iterable
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.state import ControllerState, Partition, Replica, TopicReplica
-from barnabas.broker.controller.steps import Children, Delete, Send, Steps, Write
-from barnabas.broker.controller.transitions import move_partitions, move_replicas
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     config_path,
     delete_topic_path,
     partition_path,
@@ -24,6 +20,10 @@ from barnabas.broker.znodes import (
     partitions_path,
     topic_path,
 )
+from barnabas.broker.controller.context import ControllerState, Partition, Replica, TopicReplica
+from barnabas.broker.controller.requests import RequestBatch
+from barnabas.broker.controller.steps import Children, Delete, Send, Steps, Write
+from barnabas.broker.controller.transitions import move_partitions, move_replicas
 
 __all__ = ["enqueue", "fail_replicas", "finish_replicas", "resume"]
 

@@ -1,7 +1,7 @@
 """What the controller knows of the cluster, and the tables of states that partitions and replicas may be in.
 
 `ControllerState` is a cache: the znodes are the truth, and a new controller builds it from them alone. It holds no
-decisions; those are in `transitions`, `deletion`, `reassignment`, `leaders`, `isr_changes` and `decisions`.
+decisions; those are in `transitions`, `topic_deletion`, `reassignment`, `leaders`, `isr_changes` and `decisions`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.broker.znodes import Assignment, BrokerInfo, PartitionState
+from barnabas.broker.cluster.znodes import Assignment, BrokerInfo, PartitionState
 
 __all__ = [
     "EPOCH_DURING_DELETE",

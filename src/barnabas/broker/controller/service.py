@@ -21,13 +21,14 @@ from typing import Any, TypeVar
 from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_BROKER, TopicPartition
 from barnabas.base.randomness import Random, random_uuid
+from barnabas.broker.cluster.znodes import BROKER_TOPICS, Assignment, ProducerIdBlock, TopicAssignment, topic_path
 from barnabas.broker.controller import decisions, isr_changes, leaders, reassignment
 from barnabas.broker.controller.answers import deletion_errors, role_errors
-from barnabas.broker.controller.candidacy import Candidacy, Term
+from barnabas.broker.controller.channel_manager import Channels, Outboxes
+from barnabas.broker.controller.context import ControllerState
+from barnabas.broker.controller.election import Candidacy, Term
 from barnabas.broker.controller.events import Decision, Reactions
-from barnabas.broker.controller.outbox import Channels, Outboxes
 from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.state import ControllerState
 from barnabas.broker.controller.steps import (
     Children,
     ControllerMovedError,
@@ -37,8 +38,7 @@ from barnabas.broker.controller.steps import (
     Write,
 )
 from barnabas.broker.controller.znode_access import ZnodeAccess
-from barnabas.broker.producer_id_blocks import claim_block
-from barnabas.broker.znodes import BROKER_TOPICS, Assignment, ProducerIdBlock, TopicAssignment, topic_path
+from barnabas.broker.transactions.producer_id_blocks import claim_block
 from barnabas.coordination.client import CoordinationClient, SessionEvent
 from barnabas.coordination.client_operations import WatchCallback, WatchEvent, exists
 from barnabas.wire.jute.errors import ErrorCode as Keeper

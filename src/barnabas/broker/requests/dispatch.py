@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from barnabas.base.network import Connection
-from barnabas.broker.apis import ApiHandler
 from barnabas.broker.apis.api_versions import unsupported_version
-from barnabas.broker.node import ClientFacts, Node, Request
+from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.requests.request import ClientFacts, Node, Request
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import reader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError

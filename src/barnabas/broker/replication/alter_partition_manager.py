@@ -2,8 +2,8 @@
 
 import logging
 
-from barnabas.broker.channels import ChannelError
-from barnabas.broker.node import Node
+from barnabas.broker.cluster.channels import ChannelError
+from barnabas.broker.requests.request import Node
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 

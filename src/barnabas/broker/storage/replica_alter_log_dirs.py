@@ -22,10 +22,10 @@ from barnabas.base.clock import Timer
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.base.threads import InThread
-from barnabas.broker.node import Node
-from barnabas.broker.replication.manager import LeadershipOutcome
+from barnabas.broker.replication.replica_manager import LeadershipOutcome
 from barnabas.broker.replication.truncation import truncation_for
-from barnabas.broker.syncing import Syncs
+from barnabas.broker.requests.request import Node
+from barnabas.log.group_sync import Syncs
 from barnabas.log.names import future_folder
 from barnabas.log.partition_log import PartitionLog, UnexpectedOffsetError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

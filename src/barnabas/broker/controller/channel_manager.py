@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from barnabas.broker.controller.state import ControllerState
+from barnabas.broker.controller.context import ControllerState
 
 __all__ = ["Channels", "Outboxes"]
 

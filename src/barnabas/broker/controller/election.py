@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_BROKER
-from barnabas.broker.controller.steps import ControllerMovedError
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     ZnodeFormatError,
@@ -15,6 +14,7 @@ from barnabas.broker.znodes import (
     encode_controller,
     encode_controller_epoch,
 )
+from barnabas.broker.controller.steps import ControllerMovedError
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client_operations import (
     WatchCallback,

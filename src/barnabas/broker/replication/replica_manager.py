@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.broker.parked import Parked, Waiter
 from barnabas.broker.replication.isr import IsrChanges
 from barnabas.broker.replication.partition import Leader, Partition, Presence, StateChange, anyone
+from barnabas.broker.requests.purgatory import Parked, Waiter
 from barnabas.log.log_dirs import LogDirs
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
 from barnabas.log.producer_state import AbortedTransaction

@@ -6,7 +6,7 @@ conditional write of it; a write whose outcome is unknown costs at most a block 
 
 import logging
 
-from barnabas.broker.znodes import PRODUCER_IDS, ProducerIdBlock, decode_producer_ids, encode_producer_ids
+from barnabas.broker.cluster.znodes import PRODUCER_IDS, ProducerIdBlock, decode_producer_ids, encode_producer_ids
 from barnabas.coordination.client import CoordinationClient
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
-from barnabas.broker.boot import has_kept_its_pages, note_boot
-from barnabas.broker.node import Node
-from barnabas.broker.registration import Registration
-from barnabas.broker.znodes import BrokerInfo, broker_path
+from barnabas.broker.cluster.znodes import BrokerInfo, broker_path
+from barnabas.broker.membership.boot import has_kept_its_pages, note_boot
+from barnabas.broker.membership.registration import Registration
+from barnabas.broker.requests.request import Node
 from barnabas.coordination.client_operations import WatchEvent
 from barnabas.wire.jute.opcodes import EventType
 

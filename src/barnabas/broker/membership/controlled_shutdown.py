@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 
-from barnabas.broker.node import Node
+from barnabas.broker.requests.request import Node
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownRequest

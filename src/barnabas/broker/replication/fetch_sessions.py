@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
-from barnabas.broker.parked import Parked
 from barnabas.broker.replication.partition import Presence
+from barnabas.broker.requests.purgatory import Parked
 from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["FetchContext", "FetchSessions", "PartitionFetch"]

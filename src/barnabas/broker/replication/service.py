@@ -20,12 +20,12 @@ from functools import partial
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Network
-from barnabas.broker.channels import BrokenConnectionError, ChannelError, Channels
-from barnabas.broker.node import Node
+from barnabas.broker.cluster.channels import BrokenConnectionError, ChannelError, Channels
 from barnabas.broker.replication.fetcher import EARLIEST, LATEST, TOPIC_IDS_VERSION, Fetcher, FetchLimits
-from barnabas.broker.replication.manager import LeadershipOutcome
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.syncing import Syncs
+from barnabas.broker.replication.replica_manager import LeadershipOutcome
+from barnabas.broker.requests.request import Node
+from barnabas.log.group_sync import Syncs
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import KafkaError
 

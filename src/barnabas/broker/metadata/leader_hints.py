@@ -1,7 +1,7 @@
 """Where a partition went: what Produce and Fetch tell a client that asked the wrong broker (KIP-951)."""
 
 from barnabas.base.ids import NO_BROKER, TopicPartition
-from barnabas.broker.node import Node
+from barnabas.broker.requests.request import Node
 
 __all__ = ["LeaderHints"]
 

@@ -14,10 +14,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
-from barnabas.broker.controller.placement import assign_replicas
-from barnabas.broker.metadata import INTERNAL_TOPICS
-from barnabas.broker.node import Node
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     Assignment,
     TopicAssignment,
     ZnodeFormatError,
@@ -28,6 +25,9 @@ from barnabas.broker.znodes import (
     encode_topic,
     topic_path,
 )
+from barnabas.broker.metadata.cache import INTERNAL_TOPICS
+from barnabas.broker.requests.request import Node
+from barnabas.broker.topics.placement import assign_replicas
 from barnabas.coordination.client_operations import MultiError, create, multi, multi_create, multi_set
 from barnabas.log.settings import LogConfig
 from barnabas.wire.jute.errors import ErrorCode as Keeper

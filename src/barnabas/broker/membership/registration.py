@@ -15,7 +15,7 @@ from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import uuid_text
 from barnabas.base.randomness import Random, random_uuid
-from barnabas.broker.znodes import (
+from barnabas.broker.cluster.znodes import (
     CLUSTER_ID,
     CONTROLLER,
     TOP_LEVEL_PATHS,

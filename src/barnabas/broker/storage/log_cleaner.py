@@ -15,7 +15,7 @@ import logging
 from barnabas.base.clock import Timer
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.threads import InThread
-from barnabas.broker.node import Node
+from barnabas.broker.requests.request import Node
 from barnabas.log.cleaning import Cleanable, cleanable
 from barnabas.log.compaction import Compaction, CompactionLimits
 from barnabas.log.partition_log import PartitionLog

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from barnabas.base.clock import Timer
 from barnabas.base.ids import TopicPartition
 from barnabas.base.threads import InThread
-from barnabas.broker.compacting import Compactor
-from barnabas.broker.dispatch import Dispatcher
-from barnabas.broker.node import Node
-from barnabas.broker.syncing import Syncs
+from barnabas.broker.requests.dispatch import Dispatcher
+from barnabas.broker.requests.request import Node
+from barnabas.broker.storage.log_cleaner import Compactor
 from barnabas.log.checkpoints import HIGH_WATERMARKS, write_offsets
+from barnabas.log.group_sync import Syncs
 from barnabas.wire.kafka.errors import KafkaError
 
 __all__ = ["Upkeep"]

@@ -3,9 +3,9 @@
 import logging
 from collections import deque
 
-from barnabas.broker.node import Node
-from barnabas.broker.producer_id_blocks import BLOCK_IDS, claim_block
-from barnabas.broker.znodes import ProducerIdBlock
+from barnabas.broker.cluster.znodes import ProducerIdBlock
+from barnabas.broker.requests.request import Node
+from barnabas.broker.transactions.producer_id_blocks import BLOCK_IDS, claim_block
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

@@ -1,0 +1,1 @@
+"""Static and dynamic configuration of brokers and topics (Kafka's `KafkaConfig` and `DynamicBrokerConfig`)."""

@@ -1,0 +1,1 @@
+"""Creation, growth and deletion of topics (Kafka's `ZkAdminManager` and `AdminZkClient`)."""

@@ -1,0 +1,1 @@
+"""Producer ids in blocks of a thousand (Kafka's `ProducerIdManager`)."""
