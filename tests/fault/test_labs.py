@@ -63,7 +63,7 @@ def stopped(text: str) -> None:
 
 
 def controller(text: str) -> None:
-    ids = re.findall(r'"brokerid":(\d)', text)
+    ids = re.findall(r'"brokerid":(\d)', text)  # before, after, and with the old one back
     assert ids[0] != ids[1] == ids[2]
     epochs = re.findall(r"/controller_epoch\n  (\d+)", text)
     assert int(epochs[1]) == int(epochs[0]) + 1
@@ -95,6 +95,10 @@ def majority(text: str) -> None:
     rows = re.findall(r"^(\w+ lives?) +(\w+) +(\w+)", text, re.MULTILINE)
     assert [row[1:] for row in rows] == [("acknowledged",) * 2, ("acknowledged",) * 2, ("acknowledged", "refused")]
     assert "Leader: none" in text
+    prices = {row[0]: row[1:] for row in re.findall(r"^(first|next) +(?:([\d.]+) s)? +([\d.]+) s$", text, re.MULTILINE)}
+    (on_two, first), (_, after) = prices["first"], prices["next"]
+    assert float(on_two) < float(first)
+    assert float(after) < float(first) / 2
 
 
 def lost(text: str) -> None:

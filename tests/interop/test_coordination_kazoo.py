@@ -1,7 +1,8 @@
 """kazoo and its recipes on the coordination server, across restarts of the server."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,8 @@ def clients(server: CoordinationProcess) -> Iterator[list[KazooClient]]:
         client.close()
 
 
-def test_nodes_errors_and_stats(clients: list[KazooClient]) -> None:
-    """The plain operations raise and return what kazoo's users know."""
+def test_plain_operations_return_and_raise_what_kazoo_users_expect(clients: list[KazooClient]) -> None:
+    """Creation, sequences, versions, ephemerals and ACLs, with kazoo's exceptions."""
     client = clients[0]
     assert client.server_version()[:2] == (3, 8)
     assert client.create("/a", b"1") == "/a"
@@ -68,60 +69,70 @@ def test_nodes_errors_and_stats(clients: list[KazooClient]) -> None:
     assert client.exists("/a") is None
 
 
-def test_a_lock_is_held_by_one_at_a_time_and_passes_on(clients: list[KazooClient]) -> None:
-    """Three contenders, a counter that would show an overlap."""
-    inside = 0
-    most = 0
-    rounds = 0
+def run_each(clients: list[KazooClient], work: Callable[[KazooClient], None]) -> None:
+    """Run ``work`` for all clients at the same time; raises what one of them raised."""
+    with ThreadPoolExecutor(len(clients)) as pool:
+        for running in [pool.submit(work, client) for client in clients]:
+            running.result(60)
+
+
+def read_then_write(client: KazooClient) -> None:
+    """Add one to a counter without a version check: two that overlap count once."""
+    value = int(client.get("/counter")[0])
+    client.get_children("/")  # time for another to read the same value
+    client.set("/counter", b"%d" % (value + 1))
+
+
+def test_a_lock_keeps_updates_of_three_clients_apart(clients: list[KazooClient]) -> None:
+    """Each reads and writes a counter in two steps, ten times under the lock: no update is lost."""
+    clients[0].create("/counter", b"0")
 
     def contend(client: KazooClient) -> None:
-        nonlocal inside, most, rounds
-        for _ in range(5):
+        for _ in range(10):
             with client.Lock("/lock", str(client.client_id)):
-                inside += 1
-                most = max(most, inside)
-                rounds += 1
-                inside -= 1
+                read_then_write(client)
 
-    threads = [threading.Thread(target=contend, args=(client,)) for client in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert (most, rounds) == (1, 15)
+    run_each(clients, contend)
+    assert clients[0].get("/counter")[0] == b"30"
 
 
 def test_an_election_goes_to_the_next_when_the_leader_goes(clients: list[KazooClient]) -> None:
-    """Each leads once, in turn."""
-    led: list[int] = []
-    threads = [
-        threading.Thread(target=client.Election("/election", str(number)).run, args=(led.append, number))
-        for number, client in enumerate(clients)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert sorted(led) == [0, 1, 2]
+    """Each leads once; while it does, it alone changes the counter."""
+    clients[0].create("/counter", b"0")
+    led: list[KazooClient] = []
+
+    def lead(client: KazooClient) -> None:
+        for _ in range(10):
+            read_then_write(client)
+        led.append(client)
+
+    run_each(clients, lambda client: client.Election("/election", str(client.client_id)).run(lead, client))
+    assert {id(client) for client in led} == {id(client) for client in clients}
+    assert len(led) == 3
+    assert clients[0].get("/counter")[0] == b"30"
 
 
-def test_a_double_barrier_counter_party_and_queues(clients: list[KazooClient]) -> None:
-    """The other recipes, as their documentation uses them."""
-    entered: list[int] = []
+def test_a_double_barrier_lets_three_in_and_out_together(clients: list[KazooClient]) -> None:
+    """The first is inside when the last has come, and outside when the last has done its work."""
+    come: list[KazooClient] = []
+    done: list[KazooClient] = []
+    seen: list[tuple[int, int]] = []
 
-    def pass_through(number: int) -> None:
-        barrier = clients[number].DoubleBarrier("/barrier", 3)
+    def pass_through(client: KazooClient) -> None:
+        barrier = client.DoubleBarrier("/barrier", 3)
+        come.append(client)
         barrier.enter()
-        entered.append(number)
+        all_that_came = len(come)
+        done.append(client)
         barrier.leave()
+        seen.append((all_that_came, len(done)))
 
-    threads = [threading.Thread(target=pass_through, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert sorted(entered) == [0, 1, 2]
+    run_each(clients, pass_through)
+    assert seen == [(3, 3)] * 3
 
+
+def test_counter_party_queues_and_semaphore_work_across_clients(clients: list[KazooClient]) -> None:
+    """The other recipes, as their documentation uses them."""
     for client in clients:
         counter = client.Counter("/counter")
         for _ in range(10):
@@ -190,7 +201,7 @@ def test_a_session_and_its_watches_outlive_a_killed_server(
 def test_a_client_that_was_away_for_too_long_loses_its_session(
     server: CoordinationProcess, clients: list[KazooClient]
 ) -> None:
-    """Its ephemerals go, others hear of it, and the server tells it so when it is back."""
+    """Its ephemerals go, watches of others fire, and the server refuses its old session."""
     lost = RawClient(server.port, timeout_ms=1000)
     lost.call(OpCode.CREATE, CreateRequest("/fleeting", b"", list(OPEN_ACL), 1))
     gone = threading.Event()
