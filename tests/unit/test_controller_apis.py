@@ -26,6 +26,7 @@ from barnabas.wire.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from support.knowing import members_known, topic_known
 from support.waiting import eventually
 
@@ -79,8 +80,10 @@ def test_every_version_elects_the_preferred_replica(connection: AdminConnection,
     asked = [TopicPartitions(topic=topic, partitions=[0, 0, 5])]
     response = elect(connection, topic_partitions=asked, max_version=version)
     assert codes(response) == {(topic, 0): 0, (topic, 5): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    leaders = [one.leader_id for one in connection.metadata([topic]).topics[0].partitions]
-    assert leaders == [1], "it is answered when the broker has heard of the leader"
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    metadata = connection.send(request, MetadataResponse, connection.describe_cluster().controller_id)
+    leaders = [one.leader_id for one in metadata.topics[0].partitions]
+    assert leaders == [1], "the broker that answers has the new leader in its metadata"
 
 
 def test_all_partitions_are_elected_and_only_those_that_needed_it_told(connection: AdminConnection) -> None:
