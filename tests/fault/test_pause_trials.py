@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.wire.kafka.batch import Record, build_batch
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.frames import decode_response_header, encode_request
 from barnabas.wire.kafka.messages.produce import (
@@ -28,6 +27,7 @@ from barnabas.wire.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from barnabas.wire.kafka.records.records import Record, build_batch
 from support.load import PARTITIONS, Load, Reader, assert_exactly_once_in_order, read_all
 from support.servers import Server
 from support.trio import SESSION_MS, Epochs, Trio, trio

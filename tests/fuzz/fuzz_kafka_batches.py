@@ -12,16 +12,6 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.wire.kafka.batch import (
-    Record,
-    build_batch,
-    check_batch,
-    check_records,
-    read_header,
-    read_headers,
-    read_records,
-)
-from barnabas.wire.kafka.compression import CompressionType, decompress
 from barnabas.wire.kafka.consumer_protocol import decode_assignment, decode_subscription
 from barnabas.wire.kafka.coordinator_records import (
     GroupMetadataKey,
@@ -32,6 +22,9 @@ from barnabas.wire.kafka.coordinator_records import (
     decode_value,
 )
 from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.records.batch_header import check_batch, read_header, read_headers
+from barnabas.wire.kafka.records.compression import CompressionType, decompress
+from barnabas.wire.kafka.records.records import Record, build_batch, check_records, read_records
 from support.mutations import forever, mutated
 
 LIMIT_BYTES = 1 << 20

@@ -15,14 +15,15 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.log.index import OffsetIndex, TimeIndex
-from barnabas.log.log_dirs import LogDirs
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.producer_state import decode_snapshot
+from barnabas.log.segment.offset_index import OffsetIndex
+from barnabas.log.segment.time_index import TimeIndex
+from barnabas.log.segment.transaction_index import decode_transactions
 from barnabas.log.settings import LogConfig
-from barnabas.log.transaction_index import decode_transactions
-from barnabas.wire.kafka.batch import Record, build_batch
-from barnabas.wire.kafka.compression import CompressionType
 from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.records import Record, build_batch
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)

@@ -11,7 +11,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.records import decode_record, encode_record
-from barnabas.wire.kafka.batch import read_headers, read_records
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.consumer_protocol import Subscription, encode_subscription
 from barnabas.wire.kafka.frames import decode_response_header, encode_request
@@ -28,6 +27,8 @@ from barnabas.wire.kafka.messages import (
     offset_fetch,
     sync_group,
 )
+from barnabas.wire.kafka.records.batch_header import read_headers
+from barnabas.wire.kafka.records.records import read_records
 from barnabas.wire.kafka.schema import Message, Struct
 from support.reference import apache_cluster, needs_reference
 from support.servers import up

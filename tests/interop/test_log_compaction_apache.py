@@ -17,13 +17,14 @@ from kazoo.client import KazooClient
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.cli import dump_log
-from barnabas.log.cleaning import cleanable
-from barnabas.log.compaction import Compaction, CompactionLimits
-from barnabas.log.log_dirs import LogDirs
+from barnabas.log.compaction.cleanable import cleanable
+from barnabas.log.compaction.compaction import Compaction, CompactionLimits
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import EndMarker, Record, build_batch, build_end_marker
-from barnabas.wire.kafka.compression import CompressionType
+from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
+from barnabas.wire.kafka.records.records import Record, build_batch
 from support.reference import Reference, apache_cluster, apache_tool, needs_reference
 from support.servers import up
 from support.waiting import eventually

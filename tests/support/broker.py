@@ -18,12 +18,12 @@ from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.requests.purgatory import Parked
 from barnabas.broker.requests.request import Node
 from barnabas.broker.transactions.producer_ids import ProducerIds
-from barnabas.log.log_dirs import LogDirs
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.api import api
-from barnabas.wire.kafka.batch import Record, build_batch
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.frames import decode_response_header, encode_request
+from barnabas.wire.kafka.records.records import Record, build_batch
 
 DATA_PATH_APIS = (
     "alter_replica_log_dirs",

@@ -7,7 +7,7 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.broker.replication.fetcher import EARLIEST, LATEST, Fetcher, FetchLimits
 from barnabas.broker.replication.partition import Partition, StateChange
 from barnabas.broker.replication.quotas import ReplicationQuota
-from barnabas.log.log_dirs import LogDirs
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from support.broker import START_MS, DataPath, batch

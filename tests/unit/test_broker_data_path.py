@@ -6,7 +6,6 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import Record, build_batch, read_records
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.kafka.messages.delete_records import (
@@ -29,6 +28,7 @@ from barnabas.wire.kafka.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from barnabas.wire.kafka.records.records import Record, build_batch, read_records
 from support.broker import START_MS, DataPath, Wire, batch
 
 

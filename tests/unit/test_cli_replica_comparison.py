@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.replica_comparison import Comparison, Fetched
-from barnabas.wire.kafka.batch import Record, build_batch
+from barnabas.wire.kafka.records.records import Record, build_batch
 
 PARTITION = TopicPartition("t", 0)
 

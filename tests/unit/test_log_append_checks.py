@@ -5,8 +5,8 @@ import pytest
 from barnabas.log.append_checks import check_batch
 from barnabas.log.producer_state import Origin
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import Record, build_batch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.records import Record, build_batch
 
 NOW = 1_700_000_000_000
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offsets
-from barnabas.log.log_dirs import LogDirs
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import Record, build_batch
+from barnabas.wire.kafka.records.records import Record, build_batch
 
 NOW = 1_700_000_000_000
 

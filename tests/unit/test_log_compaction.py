@@ -16,22 +16,16 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.log.checkpoints import CLEANER_OFFSETS
-from barnabas.log.cleaning import cleanable
-from barnabas.log.compaction import Compaction, CompactionLimits
-from barnabas.log.log_dirs import LogDirs
-from barnabas.log.offset_map import OffsetMap
+from barnabas.log.compaction.cleanable import cleanable
+from barnabas.log.compaction.compaction import Compaction, CompactionLimits
+from barnabas.log.compaction.offset_map import OffsetMap
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import (
-    BatchHeader,
-    EndMarker,
-    Record,
-    build_batch,
-    build_end_marker,
-    read_headers,
-    read_records,
-)
-from barnabas.wire.kafka.compression import CompressionType
+from barnabas.wire.kafka.records.batch_header import BatchHeader, read_headers
+from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
+from barnabas.wire.kafka.records.records import Record, build_batch, read_records
 
 TP = TopicPartition("t", 0)
 NOW = 1_700_000_000_000

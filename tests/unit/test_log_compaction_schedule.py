@@ -11,7 +11,7 @@ from barnabas.broker.storage.log_cleaner import Compactor
 from barnabas.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import Record, build_batch
+from barnabas.wire.kafka.records.records import Record, build_batch
 from support.broker import START_MS, DataPath
 
 COMPACT = LogConfig({"cleanup.policy": "compact"})

@@ -15,7 +15,6 @@ from barnabas.broker.replication.replica_manager import LeadershipOutcome
 from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
 from barnabas.log.group_sync import Syncs
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import read_headers
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -23,6 +22,7 @@ from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from barnabas.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
+from barnabas.wire.kafka.records.batch_header import read_headers
 from support.broker import DataPath, batch
 
 T0 = TopicPartition("t", 0)

@@ -9,14 +9,15 @@ from barnabas.base.errors import BarnabasError, ConfigError, CorruptDataError
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid, uuid_text
 from barnabas.log.checkpoints import read_epochs, read_offsets, read_topic_id
-from barnabas.log.index import OffsetIndex, TimeIndex
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.leader_epochs import LeaderEpochs
-from barnabas.log.log_dirs import LogDirs
 from barnabas.log.names import delete_folder, partition_of_folder
 from barnabas.log.producer_state import ProducerBatch, ProducerEntry, decode_snapshot, encode_snapshot
+from barnabas.log.segment.offset_index import OffsetIndex
+from barnabas.log.segment.time_index import TimeIndex
 from barnabas.log.settings import BROKER_SYNONYMS, TOPIC_SETTINGS, LogConfig, defaults_from_broker
-from barnabas.wire.kafka.batch import Record, build_batch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.records import Record, build_batch
 
 TP = TopicPartition("topic", 0)
 TOPIC_ID = Uuid(bytes(range(16)))

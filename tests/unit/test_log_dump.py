@@ -8,9 +8,9 @@ import pytest
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.cli import dump_log
-from barnabas.log.log_dirs import LogDirs
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import Record, build_batch
+from barnabas.wire.kafka.records.records import Record, build_batch
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)

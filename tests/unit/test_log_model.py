@@ -12,11 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.log.log_dirs import LogDirs
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import Record, build_batch, read_headers, read_records
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.batch_header import read_headers
+from barnabas.wire.kafka.records.records import Record, build_batch, read_records
 
 TP = TopicPartition("t", 3)
 NOW = 1_700_000_000_000

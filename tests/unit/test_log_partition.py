@@ -12,20 +12,14 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.log import timestamps
-from barnabas.log.log_dirs import LogDirs
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog, UnexpectedOffsetError
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import (
-    EndMarker,
-    Record,
-    build_batch,
-    build_end_marker,
-    read_header,
-    read_headers,
-    read_records,
-)
-from barnabas.wire.kafka.compression import CompressionType
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.batch_header import read_header, read_headers
+from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
+from barnabas.wire.kafka.records.records import Record, build_batch, read_records
 
 TP = TopicPartition("topic", 0)
 TOPIC_ID = Uuid(bytes(range(16)))

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.log.record_slices import scan_records, with_timestamp_delta
-from barnabas.wire.kafka.batch import HEADER_BYTES, Record, build_batch, read_header, read_records
+from barnabas.log.compaction.record_slices import scan_records, with_timestamp_delta
+from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, read_header
+from barnabas.wire.kafka.records.records import Record, build_batch, read_records
 
 NOW = 1_700_000_000_000
 contents = st.one_of(st.none(), st.binary(max_size=200))

@@ -8,11 +8,11 @@ from barnabas.base.files import make_dirs_durably
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.coordination.storage import Storage
 from barnabas.log.checkpoints import CLEAN_SHUTDOWN, CleanShutdown
-from barnabas.log.log_dirs import LogDirs
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.testing.simulation.disk import Disk, SimulatedFiles
 from barnabas.testing.simulation.loop import SimulatedClock, SimulatedLoop
-from barnabas.wire.kafka.batch import Record, build_batch
+from barnabas.wire.kafka.records.records import Record, build_batch
 
 NAME = TopicPartition("topic", 0)
 NOW_MS = 1_700_000_000_000

@@ -9,23 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.wire.kafka.batch import (
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.batch_header import (
     HEADER_BYTES,
-    EndMarker,
-    Record,
     assign_offsets,
-    build_batch,
-    build_end_marker,
     check_batch,
-    check_records,
-    read_end_marker,
     read_header,
     read_headers,
-    read_records,
     set_log_append_time,
 )
-from barnabas.wire.kafka.compression import CompressionType
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.control import EndMarker, build_end_marker, read_end_marker
+from barnabas.wire.kafka.records.records import Record, build_batch, check_records, read_records
 
 MB = 1024 * 1024
 CODECS = list(CompressionType)

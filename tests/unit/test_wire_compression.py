@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka import codec as kafka_python
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.wire.kafka.compression import CompressionType, compress, decompress
+from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress
 
 MB = 1024 * 1024
 CODECS = [kind for kind in CompressionType if kind]

@@ -61,8 +61,8 @@ from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client_operations import create
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.group_sync import Syncs
-from barnabas.log.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode

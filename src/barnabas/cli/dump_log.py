@@ -16,21 +16,15 @@ from crc32c import crc32c
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import File, OsFiles
 from barnabas.cli.common import ToolParser
-from barnabas.log.batches import locate
 from barnabas.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from barnabas.log.producer_state import decode_snapshot
+from barnabas.log.segment.batches import locate
+from barnabas.log.segment.transaction_index import decode_transactions
 from barnabas.log.settings import CODECS
-from barnabas.log.transaction_index import decode_transactions
-from barnabas.wire.kafka.batch import (
-    HEADER,
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    BatchHeader,
-    Record,
-    read_end_marker,
-    read_records,
-)
 from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
+from barnabas.wire.kafka.records.control import read_end_marker
+from barnabas.wire.kafka.records.records import Record, read_records
 
 __all__ = ["main"]
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.message_json import message_document
-from barnabas.wire.kafka.batch import Record
 from barnabas.wire.kafka.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from barnabas.wire.kafka.coordinator_records import (
     GroupMetadataValue,
@@ -14,6 +13,7 @@ from barnabas.wire.kafka.coordinator_records import (
     decode_transaction_key,
     decode_value,
 )
+from barnabas.wire.kafka.records.records import Record
 
 __all__ = ["decode_offsets_record", "decode_transaction_record"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.wire.kafka.batch import BatchHeader, read_headers
+from barnabas.wire.kafka.records.batch_header import BatchHeader, read_headers
 
 __all__ = ["Comparison", "Difference", "Fetched"]
 

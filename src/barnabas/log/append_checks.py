@@ -9,8 +9,15 @@ from crc32c import crc32c
 from barnabas.base.files import Buffer
 from barnabas.log.producer_state import Origin
 from barnabas.log.settings import CODECS, LogConfig
-from barnabas.wire.kafka.batch import CONTROL, HEADER, HEADER_BYTES, LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, BatchHeader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.batch_header import (
+    CONTROL,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    BatchHeader,
+)
 
 __all__ = [
     "HeaderFields",
@@ -22,7 +29,7 @@ __all__ = [
 ]
 
 HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""A header's fields in the order of `barnabas.wire.kafka.batch.BatchHeader`."""
+"""A header's fields in the order of `barnabas.wire.kafka.records.batch_header.BatchHeader`."""
 
 _CODEC = 0x07
 _LEAST_RECORD_BYTES = 7

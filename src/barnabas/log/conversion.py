@@ -5,9 +5,10 @@ from barnabas.base.files import Buffer
 from barnabas.log.append_checks import HeaderFields, timestamp_error, unpacked_limit_bytes
 from barnabas.log.producer_state import Origin
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.batch import COMPRESSION_MASK, BatchHeader, Record, build_batch, check_records, read_records
-from barnabas.wire.kafka.compression import CompressionType
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, BatchHeader
+from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.records import Record, build_batch, check_records, read_records
 
 __all__ = ["RejectedRecordsError", "convert_batch", "must_look_inside"]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from barnabas.base.files import Files
 from barnabas.log.checkpoints import PARTITION_METADATA
 from barnabas.log.names import INDEX, TIME_INDEX
-from barnabas.log.segment import Segment
+from barnabas.log.segment.segment import Segment
 
 __all__ = ["FlushTask"]
 

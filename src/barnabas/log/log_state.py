@@ -1,6 +1,6 @@
 """What a replica's log consists of, and the steps that appends, reads and cuts share.
 
-`LogState` holds the parts; `barnabas.log.appending` adds writing, `barnabas.log.partition_log` all else.
+`LogState` holds the parts; `barnabas.log.append` adds writing, `barnabas.log.partition_log` all else.
 """
 
 from bisect import bisect_right
@@ -12,11 +12,11 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
 from barnabas.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_epochs
 from barnabas.log.flushing import FlushTask
-from barnabas.log.handles import OpenFiles
 from barnabas.log.leader_epochs import LeaderEpochs
 from barnabas.log.names import SNAPSHOT, file_name
 from barnabas.log.producer_state import ProducerState, encode_snapshot
-from barnabas.log.segment import Segment
+from barnabas.log.segment.open_files import OpenFiles
+from barnabas.log.segment.segment import Segment
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 

@@ -17,13 +17,14 @@ from barnabas.base.files import Files, FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random
 from barnabas.log import retention, timestamps
-from barnabas.log.appending import AppendInfo, Appends, UnexpectedOffsetError
+from barnabas.log.append import AppendInfo, Appends, UnexpectedOffsetError
 from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
 from barnabas.log.flushing import FlushTask
-from barnabas.log.handles import OpenFiles
 from barnabas.log.leader_epochs import EpochEndOffset, LeaderEpochs
-from barnabas.log.producer_state import AbortedTransaction, Origin, ProducerEntry, ProducerState
-from barnabas.log.segment import Segment
+from barnabas.log.producer_state import Origin, ProducerEntry, ProducerState
+from barnabas.log.segment.open_files import OpenFiles
+from barnabas.log.segment.segment import Segment
+from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.settings import LogConfig
 from barnabas.log.timestamps import TimestampOffset
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -43,7 +44,7 @@ class FetchSlice(NamedTuple):
 
 
 class PartitionLog(Appends):
-    """See the module. Made by `barnabas.log.log_dirs.LogDirs`."""
+    """See the module. Made by `barnabas.log.dirs.log_dirs.LogDirs`."""
 
     __slots__ = ()
 

@@ -3,9 +3,11 @@
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files
 from barnabas.log.names import SNAPSHOT, TXN_INDEX, file_name
-from barnabas.log.producer_state import AbortedTransaction, ProducerState, decode_snapshot
-from barnabas.log.segment import Segment
-from barnabas.wire.kafka.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_end_marker
+from barnabas.log.producer_state import ProducerState, decode_snapshot
+from barnabas.log.segment.segment import Segment
+from barnabas.log.segment.transaction_index import AbortedTransaction
+from barnabas.wire.kafka.records.batch_header import CONTROL, TRANSACTIONAL, BatchHeader
+from barnabas.wire.kafka.records.control import read_end_marker
 
 __all__ = ["load_producers", "rebuild_transaction_indexes"]
 

@@ -20,7 +20,6 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
-    "AbortedTransaction",
     "CompletedTransaction",
     "Origin",
     "ProducerBatch",
@@ -73,15 +72,6 @@ class CompletedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     is_aborted: bool
-
-
-class AbortedTransaction(NamedTuple):
-    """An entry of a ``.txnindex``: records of this producer from first to last offset are not for read_committed."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 class ProducerEntry:

@@ -16,9 +16,7 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random
-from barnabas.log.batches import scan_valid
 from barnabas.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_epochs, read_topic_id, write_epochs
-from barnabas.log.handles import OpenFiles
 from barnabas.log.leader_epochs import LeaderEpochs
 from barnabas.log.names import (
     CLEANED,
@@ -35,7 +33,9 @@ from barnabas.log.names import (
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.producer_replay import load_producers, rebuild_transaction_indexes
 from barnabas.log.producer_state import ProducerState
-from barnabas.log.segment import Segment
+from barnabas.log.segment.batches import scan_valid
+from barnabas.log.segment.open_files import OpenFiles
+from barnabas.log.segment.segment import Segment
 from barnabas.log.settings import LogConfig
 
 __all__ = ["load_log"]

@@ -9,7 +9,7 @@ from barnabas.base.files import Files
 from barnabas.log.log_state import LogState
 from barnabas.log.names import DELETED, INDEX, TIME_INDEX
 from barnabas.log.producer_replay import load_producers
-from barnabas.log.segment import Segment
+from barnabas.log.segment.segment import Segment
 
 __all__ = ["apply", "discard", "remove_files", "set_aside", "truncate_fully", "truncate_to"]
 

@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.log.log_state import LogState
-from barnabas.log.segment import Segment
-from barnabas.wire.kafka.batch import BatchHeader, read_records
+from barnabas.log.segment.segment import Segment
 from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.records.batch_header import BatchHeader
+from barnabas.wire.kafka.records.records import read_records
 
 __all__ = ["EARLIEST", "EARLIEST_LOCAL", "LATEST", "LATEST_TIERED", "MAX_TIMESTAMP", "TimestampOffset", "find"]
 

@@ -11,8 +11,10 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.records import GroupRecord, OffsetRecord, decode_record
-from barnabas.wire.kafka.batch import BatchHeader, read_end_marker, read_headers, read_records
 from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
+from barnabas.wire.kafka.records.batch_header import BatchHeader, read_headers
+from barnabas.wire.kafka.records.control import read_end_marker
+from barnabas.wire.kafka.records.records import read_records
 
 __all__ = ["Loader"]
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.groups.offsets import CommittedOffset
-from barnabas.wire.kafka.batch import Record, build_batch
-from barnabas.wire.kafka.compression import CompressionType
 from barnabas.wire.kafka.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -24,6 +22,8 @@ from barnabas.wire.kafka.coordinator_records import (
     encode_key,
     encode_value,
 )
+from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.records import Record, build_batch
 
 __all__ = [
     "GroupRecord",

@@ -24,7 +24,6 @@ from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import LOG_END
 from barnabas.broker.requests.request import Node
 from barnabas.log.partition_log import AppendInfo, Origin
-from barnabas.wire.kafka.compression import CompressionType
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
@@ -33,6 +32,7 @@ from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest
 from barnabas.wire.kafka.messages.offset_commit import OffsetCommitRequest
 from barnabas.wire.kafka.messages.offset_delete import OffsetDeleteRequest
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
+from barnabas.wire.kafka.records.compression import CompressionType
 
 __all__ = ["OFFSETS_TOPIC", "GroupService"]
 

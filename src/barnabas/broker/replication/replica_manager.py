@@ -14,9 +14,9 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.replication.isr import IsrChanges
 from barnabas.broker.replication.partition import Leader, Partition, Presence, StateChange, anyone
 from barnabas.broker.requests.purgatory import Parked, Waiter
-from barnabas.log.log_dirs import LogDirs
+from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
-from barnabas.log.producer_state import AbortedTransaction
+from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_partition import AlterPartitionResponse

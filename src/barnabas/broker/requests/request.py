@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.broker.topics.service import Topics
     from barnabas.broker.transactions.producer_ids import ProducerIds
     from barnabas.coordination.client import CoordinationClient
-    from barnabas.log.log_dirs import LogDirs
+    from barnabas.log.dirs.log_dirs import LogDirs
     from barnabas.wire.kafka.messages.api_versions import ApiVersion
     from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
 

@@ -16,8 +16,8 @@ from barnabas.base.clock import Timer
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.threads import InThread
 from barnabas.broker.requests.request import Node
-from barnabas.log.cleaning import Cleanable, cleanable
-from barnabas.log.compaction import Compaction, CompactionLimits
+from barnabas.log.compaction.cleanable import Cleanable, cleanable
+from barnabas.log.compaction.compaction import Compaction, CompactionLimits
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import KafkaError
 

@@ -13,8 +13,8 @@ from barnabas.testing.simulation.disk import SimulatedFiles
 from barnabas.testing.simulation.history import History, PartitionHistory, key_of, producer_of
 from barnabas.testing.simulation.logs_on_disk import partitions_on_disk
 from barnabas.testing.simulation.simulation import COORDINATION, Simulation
-from barnabas.wire.kafka.batch import check_batch
 from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.records.batch_header import check_batch
 
 __all__ = ["check_coordination", "check_disks", "check_records", "check_sessions"]
 

@@ -12,11 +12,12 @@ from typing import Any
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.cluster.channels import ChannelError, Channels
 from barnabas.testing.simulation.simulation import BROKER_PORT, Machine, Simulation, broker_name
-from barnabas.wire.kafka.batch import check_batch, read_records
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.wire.kafka.records.batch_header import check_batch
+from barnabas.wire.kafka.records.records import read_records
 
 __all__ = ["ClusterClient", "Reader"]
 

@@ -12,7 +12,6 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.simulation import broker_name
-from barnabas.wire.kafka.batch import read_headers
 from barnabas.wire.kafka.consumer_protocol import (
     AssignedPartitions,
     Assignment,
@@ -38,6 +37,7 @@ from barnabas.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.wire.kafka.records.batch_header import read_headers
 
 __all__ = ["GroupFacts", "GroupMember"]
 

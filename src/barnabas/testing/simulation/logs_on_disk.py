@@ -4,8 +4,8 @@ import re
 
 from barnabas.base.ids import TopicPartition
 from barnabas.testing.simulation.disk import Disk
-from barnabas.wire.kafka.batch import check_batch
 from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.records.batch_header import check_batch
 
 __all__ = ["end_of_batches", "partitions_on_disk", "synced_end_offset"]
 

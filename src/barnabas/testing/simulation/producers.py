@@ -15,11 +15,11 @@ from barnabas.broker.cluster.channels import ChannelError
 from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.history import key_of
 from barnabas.testing.simulation.simulation import BROKER_PORT, broker_name
-from barnabas.wire.kafka.batch import Record, build_batch
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.frames import encode_request
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.kafka.records.records import Record, build_batch
 
 __all__ = ["Producer", "ProducerKind"]
 

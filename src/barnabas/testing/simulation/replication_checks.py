@@ -25,7 +25,7 @@ from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.history import History
 from barnabas.testing.simulation.losses import Losses
 from barnabas.testing.simulation.simulation import Machine, Simulation
-from barnabas.wire.kafka.batch import BatchHeader, read_headers
+from barnabas.wire.kafka.records.batch_header import BatchHeader, read_headers
 
 __all__ = ["ReplicationObserver"]
 

@@ -14,10 +14,10 @@ from crc32c import crc32c
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
-from barnabas.log.cleaned_transactions import CleanedTransactions
-from barnabas.log.offset_map import OffsetMap
-from barnabas.log.record_slices import RecordSlice, scan_records, with_timestamp_delta
-from barnabas.wire.kafka.batch import (
+from barnabas.log.compaction.cleaned_transactions import CleanedTransactions
+from barnabas.log.compaction.offset_map import OffsetMap
+from barnabas.log.compaction.record_slices import RecordSlice, scan_records, with_timestamp_delta
+from barnabas.wire.kafka.records.batch_header import (
     CONTROL,
     HEADER,
     HEADER_BYTES,
@@ -27,7 +27,7 @@ from barnabas.wire.kafka.batch import (
     TRANSACTIONAL,
     BatchHeader,
 )
-from barnabas.wire.kafka.compression import CompressionType, compress, decompress
+from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress
 
 __all__ = ["STEP_RECORDS", "BatchFilter", "LastRecord", "check_whole", "unpack"]
 

@@ -7,15 +7,24 @@ what it fetched, and leaves those records out.
 
 import struct
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Files
 from barnabas.log.names import TXN_INDEX, file_name
-from barnabas.log.producer_state import AbortedTransaction
 
-__all__ = ["TransactionIndex", "decode_transactions", "encode_transactions"]
+__all__ = ["AbortedTransaction", "TransactionIndex", "decode_transactions", "encode_transactions"]
 
 _ENTRY = struct.Struct(">hqqqq")
+
+
+class AbortedTransaction(NamedTuple):
+    """An entry of a ``.txnindex``: records of this producer from first to last offset are not for read_committed."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
 
 
 def decode_transactions(data: bytes) -> list[AbortedTransaction]:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.wire.kafka.records.records import SMALLEST_RECORD_BYTES
+from barnabas.wire.kafka.records.varints import put_varint, read_varint
 
 __all__ = ["RecordSlice", "scan_records", "with_timestamp_delta"]
-
-_LEAST_RECORD_BYTES = 7
 
 
 class RecordSlice(NamedTuple):
@@ -29,37 +29,13 @@ class RecordSlice(NamedTuple):
     has_value: bool
 
 
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
-    """A zigzag varint, and the position behind it; IndexError when it is cut off."""
-    byte = data[position]
-    position += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position
-    value = byte & 0x7F
-    for shift in range(7, 70, 7):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-    raise CorruptDataError("a varint of more than ten bytes")
-
-
-def _put_varint(out: bytearray, value: int) -> None:
-    number = value << 1 if value >= 0 else (-value << 1) - 1
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-
-
 def scan_records(data: memoryview, count: int) -> Iterator[RecordSlice]:
     """The slices of ``count`` records that fill ``data``. Raises `CorruptDataError`.
 
     Varints of one byte, most of them, are read in place: this loop is what compaction spends its time in.
     """
     end = len(data)
-    if not 0 <= count <= end // _LEAST_RECORD_BYTES:
+    if not 0 <= count <= end // SMALLEST_RECORD_BYTES:
         raise CorruptDataError(f"{count} records in {end} bytes")
     position = 0
     try:
@@ -70,9 +46,9 @@ def scan_records(data: memoryview, count: int) -> Iterator[RecordSlice]:
                 size = (byte >> 1) ^ -(byte & 1)
                 position += 1
             else:
-                size, position = _varint(data, position)
+                size, position = read_varint(data, position)
             stop = position + size
-            if size < _LEAST_RECORD_BYTES - 1 or stop > end:
+            if size < SMALLEST_RECORD_BYTES - 1 or stop > end:
                 raise CorruptDataError(f"a record of {size} bytes, {end - position} are left")
             position += 1
             byte = data[position]
@@ -80,19 +56,19 @@ def scan_records(data: memoryview, count: int) -> Iterator[RecordSlice]:
                 timestamp_delta = (byte >> 1) ^ -(byte & 1)
                 after_timestamp = position + 1
             else:
-                timestamp_delta, after_timestamp = _varint(data, position)
+                timestamp_delta, after_timestamp = read_varint(data, position)
             byte = data[after_timestamp]
             if byte < 0x80:
                 offset_delta = (byte >> 1) ^ -(byte & 1)
                 position = after_timestamp + 1
             else:
-                offset_delta, position = _varint(data, after_timestamp)
+                offset_delta, position = read_varint(data, after_timestamp)
             byte = data[position]
             if byte < 0x80:
                 key_size = (byte >> 1) ^ -(byte & 1)
                 position += 1
             else:
-                key_size, position = _varint(data, position)
+                key_size, position = read_varint(data, position)
             if key_size > stop - position:
                 raise CorruptDataError(f"a key of {key_size} bytes, {stop - position} are left")
             key = None
@@ -104,7 +80,7 @@ def scan_records(data: memoryview, count: int) -> Iterator[RecordSlice]:
                 value_size = (byte >> 1) ^ -(byte & 1)
                 position += 1
             else:
-                value_size, position = _varint(data, position)
+                value_size, position = read_varint(data, position)
             if value_size > stop - position:
                 raise CorruptDataError(f"a value of {value_size} bytes, {stop - position} are left")
             yield RecordSlice(start, stop, timestamp_delta, after_timestamp, offset_delta, key, value_size >= 0)
@@ -118,9 +94,9 @@ def scan_records(data: memoryview, count: int) -> Iterator[RecordSlice]:
 def with_timestamp_delta(data: memoryview, record: RecordSlice, timestamp_delta: int) -> bytearray:
     """The record's bytes with another timestamp delta (its batch gets another base timestamp)."""
     delta = bytearray()
-    _put_varint(delta, timestamp_delta)
+    put_varint(delta, timestamp_delta)
     out = bytearray()
-    _put_varint(out, 1 + len(delta) + record.stop - record.after_timestamp)
+    put_varint(out, 1 + len(delta) + record.stop - record.after_timestamp)
     out.append(0)  # attributes, unused in format 2
     out += delta
     out += data[record.after_timestamp : record.stop]

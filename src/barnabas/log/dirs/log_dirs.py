@@ -32,12 +32,12 @@ from barnabas.log.checkpoints import (
     MetaProperties,
     read_offsets,
 )
-from barnabas.log.dir_moves import DirMoves
-from barnabas.log.dir_state import LogDir, nobody, start_inside_segment
-from barnabas.log.handles import OpenFiles
+from barnabas.log.dirs.dir_moves import DirMoves
+from barnabas.log.dirs.dir_state import LogDir, nobody, start_inside_segment
 from barnabas.log.names import partition_folder, partition_of_folder, partition_of_special_folder
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.recovery import load_log
+from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 

@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
-from barnabas.log.batch_filter import STEP_RECORDS, BatchFilter, LastRecord, check_whole, unpack
-from barnabas.log.cleaned_segment import CleanedSegment
-from barnabas.log.cleaned_transactions import CleanedTransactions
+from barnabas.log.compaction.batch_filter import STEP_RECORDS, BatchFilter, LastRecord, check_whole, unpack
+from barnabas.log.compaction.cleaned_segment import CleanedSegment
+from barnabas.log.compaction.cleaned_transactions import CleanedTransactions
+from barnabas.log.compaction.offset_map import OffsetMap
+from barnabas.log.compaction.record_slices import scan_records
 from barnabas.log.names import INDEX, TIME_INDEX
-from barnabas.log.offset_map import OffsetMap
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.record_slices import scan_records
-from barnabas.log.segment import Segment
-from barnabas.wire.kafka.batch import BatchHeader, read_header, read_headers
+from barnabas.log.segment.segment import Segment
+from barnabas.wire.kafka.records.batch_header import BatchHeader, read_header, read_headers
 
 __all__ = ["Compaction", "CompactionLimits"]
 

@@ -8,7 +8,7 @@ import logging
 
 from barnabas.base.ids import TopicPartition
 from barnabas.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
-from barnabas.log.dir_state import DirState, start_inside_segment
+from barnabas.log.dirs.dir_state import DirState, start_inside_segment
 from barnabas.log.names import future_folder
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -20,7 +20,7 @@ _MAX_PREFERRED = 100_000
 
 
 class DirMoves(DirState):
-    """Moves between the dirs. See `barnabas.log.log_dirs.LogDirs`."""
+    """Moves between the dirs. See `barnabas.log.dirs.log_dirs.LogDirs`."""
 
     def prefer(self, partition: TopicPartition, path: str) -> None:
         """Have the log of a partition that has none here yet made in this dir (of the last 100,000 so named)."""

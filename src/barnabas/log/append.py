@@ -7,23 +7,23 @@ from barnabas.base.files import Buffer
 from barnabas.log.append_checks import check_batch, check_replicated, clear_log_append_time
 from barnabas.log.conversion import convert_batch, must_look_inside
 from barnabas.log.log_state import LogState
-from barnabas.log.producer_state import AbortedTransaction, CompletedTransaction, Origin
+from barnabas.log.producer_state import CompletedTransaction, Origin
 from barnabas.log.retention import truncate_fully
-from barnabas.log.segment import Segment
-from barnabas.wire.kafka.batch import (
+from barnabas.log.segment.segment import Segment
+from barnabas.log.segment.transaction_index import AbortedTransaction
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.batch_header import (
     CONTROL,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
     TRANSACTIONAL,
     BatchHeader,
-    EndMarker,
     assign_offsets,
-    read_end_marker,
     read_header,
     set_log_append_time,
 )
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.control import EndMarker, read_end_marker
 
 __all__ = ["AppendInfo", "Appends", "UnexpectedOffsetError"]
 

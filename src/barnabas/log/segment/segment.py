@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from barnabas.base.files import Buffer, File, Files
-from barnabas.log.batches import LOCATOR, Located, MisplacedEntryError, locate, scan_headers
-from barnabas.log.handles import OpenFiles
-from barnabas.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from barnabas.log.names import INDEX, LOG, TIME_INDEX, file_name
-from barnabas.log.transaction_index import TransactionIndex
-from barnabas.wire.kafka.batch import HEADER_BYTES, BatchHeader
+from barnabas.log.segment.batches import LOCATOR, Located, MisplacedEntryError, locate, scan_headers
+from barnabas.log.segment.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
+from barnabas.log.segment.open_files import OpenFiles
+from barnabas.log.segment.time_index import TIME_ENTRY_BYTES, TimeIndex
+from barnabas.log.segment.transaction_index import TransactionIndex
+from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader
 
 __all__ = ["Segment", "TimestampedOffset"]
 

@@ -1,7 +1,7 @@
 """What is known of a broker's log dirs, and the steps that starting, moving and stopping share.
 
 `DirState` holds the dirs and the logs in them; `barnabas.log.dir_moves` adds moves between dirs,
-`barnabas.log.log_dirs` all else.
+`barnabas.log.dirs.log_dirs` all else.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random, new_random
 from barnabas.log.checkpoints import CLEANER_OFFSETS, write_offsets
 from barnabas.log.flushing import FlushTask
-from barnabas.log.handles import OpenFiles
 from barnabas.log.names import delete_folder
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -40,7 +40,7 @@ class LogDir:
 
 
 class DirState:
-    """The dirs of a broker and their logs. See `barnabas.log.log_dirs.LogDirs`."""
+    """The dirs of a broker and their logs. See `barnabas.log.dirs.log_dirs.LogDirs`."""
 
     def __init__(
         self,

@@ -12,14 +12,14 @@ for groups depend on one another in their order.
 """
 
 from barnabas.base.files import Buffer, File, Files
-from barnabas.log.index import OffsetIndex, TimeIndex
 from barnabas.log.log_state import LogState
 from barnabas.log.names import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, TXN_INDEX, file_name
-from barnabas.log.producer_state import AbortedTransaction
 from barnabas.log.retention import remove_files, set_aside
-from barnabas.log.segment import Segment
-from barnabas.log.transaction_index import encode_transactions
-from barnabas.wire.kafka.batch import BatchHeader
+from barnabas.log.segment.offset_index import OffsetIndex
+from barnabas.log.segment.segment import Segment
+from barnabas.log.segment.time_index import TimeIndex
+from barnabas.log.segment.transaction_index import AbortedTransaction, encode_transactions
+from barnabas.wire.kafka.records.batch_header import BatchHeader
 
 __all__ = ["CleanedSegment"]
 

@@ -1,6 +1,6 @@
 """Finding and checking record batches in a log file, without holding more of it than a chunk.
 
-Batches themselves, field by field, are `barnabas.wire.kafka.batch`'s.
+Batches themselves, field by field, are `barnabas.wire.kafka.records`'s.
 """
 
 import struct
@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File
-from barnabas.wire.kafka.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_header
+from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_header
 
 __all__ = ["LOCATOR", "Located", "MisplacedEntryError", "locate", "scan_headers", "scan_valid"]
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
-from barnabas.log.producer_state import AbortedTransaction
-from barnabas.wire.kafka.batch import BatchHeader, read_end_marker
+from barnabas.log.segment.transaction_index import AbortedTransaction
+from barnabas.wire.kafka.records.batch_header import BatchHeader
+from barnabas.wire.kafka.records.control import read_end_marker
 
 __all__ = ["CleanedTransactions"]
 

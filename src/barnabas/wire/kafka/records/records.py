@@ -1,0 +1,220 @@
+"""The records of a batch: read one by one, checked, and built into a batch.
+
+Kafka: DefaultRecord, MemoryRecordsBuilder. A record: length, attributes (a byte, unused), timestamp delta, offset delta,
+key, value, headers; all lengths, counts and deltas are zigzag varints.
+
+A broker's hot path never comes here: records are read and written only by tools, coordinators, conversion of
+compression and compaction.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Buffer
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.batch_header import (
+    CONTROL,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    read_header,
+    seal,
+)
+from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress
+from barnabas.wire.kafka.records.varints import put_varint, read_varint
+
+__all__ = ["SMALLEST_RECORD_BYTES", "Record", "build_batch", "check_records", "read_records"]
+
+SMALLEST_RECORD_BYTES = 7
+_MAX_UNPACKED_BYTES = 256 * 1024 * 1024
+
+
+class Record(NamedTuple):
+    """One record with its absolute offset and timestamp (ms since the Unix epoch)."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def read_records(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNPACKED_BYTES) -> Iterator[Record]:
+    """The records of the batch at ``offset``, unpacked to at most ``limit_bytes``.
+
+    Raises `CorruptDataError` for records that do not fill the batch as it says. The CRC is not checked.
+    """
+    header = read_header(buffer, offset)
+    body = memoryview(buffer)[offset + HEADER_BYTES : offset + header.size_bytes]
+    data = memoryview(decompress(header.compression, body, limit_bytes))
+    if not 0 <= header.record_count <= len(data) // SMALLEST_RECORD_BYTES:
+        raise CorruptDataError(f"{header.record_count} records in {len(data)} bytes")
+    fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
+    base_timestamp = header.base_timestamp
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            size, position = read_varint(data, position)
+            stop = position + size
+            if size < SMALLEST_RECORD_BYTES - 1 or stop > len(data):
+                raise CorruptDataError(f"a record of {size} bytes, {len(data) - position} are left")
+            timestamp_delta, position = read_varint(data, position + 1)
+            offset_delta, position = read_varint(data, position)
+            key, position = _nullable_bytes(data, position, stop)
+            value, position = _nullable_bytes(data, position, stop)
+            header_count, position = read_varint(data, position)
+            headers: Sequence[tuple[str, bytes | None]] = ()
+            if header_count:
+                headers, position = _headers(data, position, stop, header_count)
+            if position != stop:
+                raise CorruptDataError(f"a record ends {stop - position} bytes before its length does")
+            timestamp = fixed_timestamp if fixed_timestamp is not None else base_timestamp + timestamp_delta
+            yield Record(header.base_offset + offset_delta, timestamp, key, value, headers)
+    except IndexError:
+        raise CorruptDataError("a record is cut off") from None
+    if position != len(data):
+        raise CorruptDataError(f"{len(data) - position} bytes behind the last record")
+
+
+def check_records(buffer: Buffer, offset: int, header: BatchHeader, limit_bytes: int) -> int:
+    """What Apache's broker checks when it looks inside a produced batch; returns the size of the records unpacked.
+
+    Offset deltas count up from 0 to the last offset delta, and the number of records agrees.
+    Raises KafkaError INVALID_RECORD or CORRUPT_MESSAGE.
+    """
+    if header.record_count != header.last_offset_delta + 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"{header.record_count} records do not agree with the last offset delta {header.last_offset_delta}",
+        )
+    size = 0
+    try:
+        for expected, record in enumerate(read_records(buffer, offset, limit_bytes=limit_bytes)):
+            if record.offset - header.base_offset != expected:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD, f"record {expected} has offset delta {record.offset - header.base_offset}"
+                )
+            size += len(record.key or b"") + len(record.value or b"")
+    except CorruptDataError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    return size
+
+
+def _nullable_bytes(data: memoryview, position: int, stop: int) -> tuple[bytes | None, int]:
+    size, position = read_varint(data, position)
+    if size < 0:
+        if size != -1:
+            raise CorruptDataError(f"a length of {size}")
+        return None, position
+    if size > stop - position:
+        raise CorruptDataError(f"a field of {size} bytes, {stop - position} are left")
+    return bytes(data[position : position + size]), position + size
+
+
+def _headers(data: memoryview, position: int, stop: int, count: int) -> tuple[list[tuple[str, bytes | None]], int]:
+    if not 0 <= count <= (stop - position) // 2:
+        raise CorruptDataError(f"{count} headers in {stop - position} bytes")
+    headers = []
+    for _ in range(count):
+        key, position = _nullable_bytes(data, position, stop)
+        value, position = _nullable_bytes(data, position, stop)
+        if key is None:
+            raise CorruptDataError("a record header without a key")
+        try:
+            headers.append((key.decode(), value))
+        except UnicodeDecodeError:
+            raise CorruptDataError("a record header's key is not UTF-8") from None
+    return headers, position
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int | None = None,
+    compression: CompressionType = CompressionType.NONE,
+    level: int | None = None,
+    log_append_time: bool = False,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytearray:
+    """One batch of at least one record. Offsets are the records' own; gaps are kept, as compaction leaves them.
+
+    ``base_offset`` is that of the first record unless given.
+    """
+    body = bytearray()
+    base_timestamp = max_timestamp = NO_TIMESTAMP
+    base = -1
+    last = -1
+    count = 0
+    for record in records:
+        if not count:
+            base = record.offset if base_offset is None else base_offset
+            base_timestamp = max_timestamp = record.timestamp
+        elif record.timestamp > max_timestamp:
+            max_timestamp = record.timestamp
+        last = record.offset
+        _append_record(body, record, base, base_timestamp)
+        count += 1
+    if not count:
+        raise ValueError("a batch needs a record")
+    packed = compress(compression, body, level=level)
+    attributes = int(compression)
+    attributes |= LOG_APPEND_TIME if log_append_time else 0
+    attributes |= TRANSACTIONAL if is_transactional else 0
+    attributes |= CONTROL if is_control else 0
+    batch = bytearray(
+        HEADER.pack(
+            base,
+            HEADER_BYTES - LOG_OVERHEAD_BYTES + len(packed),
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            last - base,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        )
+    )
+    batch += packed
+    seal(batch)
+    return batch
+
+
+def _append_record(body: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
+    inner = bytearray(b"\0")
+    put_varint(inner, record.timestamp - base_timestamp)
+    put_varint(inner, record.offset - base_offset)
+    _put_nullable(inner, record.key)
+    _put_nullable(inner, record.value)
+    put_varint(inner, len(record.headers))
+    for key, value in record.headers:
+        _put_nullable(inner, key.encode())
+        _put_nullable(inner, value)
+    put_varint(body, len(inner))
+    body += inner
+
+
+def _put_nullable(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out.append(1)  # -1
+    else:
+        put_varint(out, len(value))
+        out += value
