@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write the reference pages that follow from the code: docs/reference/apis.md, configuration.md and commands.md.
+"""Write what follows from the code: docs/reference/apis.md, configuration.md, commands.md, and pictures in other pages.
 
-A test fails while they differ from what this writes, so the pages never say what is not so.
+A picture stands between two comments, ``<!-- figure: NAME -->`` and ``<!-- end of figure -->``. A test fails while they differ from what this writes, so the pages never say what is not so.
 """
 
 import subprocess
@@ -11,12 +11,14 @@ from pathlib import Path
 from barnabas.base.settings import Definitions, Setting
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.configuration import definitions as broker_settings
+from barnabas.broker.replication.partition_fetch_state import TRANSITIONS, FetchState
 from barnabas.cli.main import COMMANDS
 from barnabas.coordination.settings import DEFINITIONS as COORDINATION
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
 
-REFERENCE = Path(__file__).parent / "reference"
+DOCS = Path(__file__).parent
+REFERENCE = DOCS / "reference"
 
 
 def apis() -> str:
@@ -95,16 +97,40 @@ def _help(command: str) -> str:
     return done.stdout.rstrip()
 
 
+def fetch_states() -> str:
+    """The states of a partition that is copied, from the table of transitions."""
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {FetchState.STARTING.value}"]
+    lines += [
+        f"    {before.value} --> {after.value}: {event.value}"
+        for before, events in TRANSITIONS.items()
+        for event, after in events.items()
+    ]
+    return "\n".join([*lines, "```"])
+
+
 PAGES = {"apis.md": apis, "configuration.md": configuration, "commands.md": commands}
+
+
+FIGURES = {"fetch states": ("explanation/how-replication-works.md", fetch_states)}
+
+
+def with_figure(page: str, name: str, figure: str) -> str:
+    """A page with a picture as it is now; raises ValueError where the page has no place for it."""
+    begin, end = f"<!-- figure: {name} -->\n", "<!-- end of figure -->"
+    before, after = page.split(begin, 1)
+    return f"{before}{begin}{figure}\n{after[after.index(end) :]}"
 
 
 def main() -> int:
     """Write the pages; with --check only say which are out of date, and return 1 for any."""
+    texts = {REFERENCE / name: page() for name, page in PAGES.items()}
+    for name, (page, figure) in FIGURES.items():
+        path = DOCS / page
+        texts[path] = with_figure(texts.get(path) or path.read_text(), name, figure())
     stale = []
-    for name, page in PAGES.items():
-        text, path = page(), REFERENCE / name
+    for path, text in texts.items():
         if not path.exists() or path.read_text() != text:
-            stale.append(name)
+            stale.append(path.name)
             if "--check" not in sys.argv:
                 path.write_text(text)
     if "--check" in sys.argv and stale:

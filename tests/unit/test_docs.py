@@ -12,7 +12,7 @@ PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 
 
 def test_reference_pages_follow_from_the_code() -> None:
-    """APIs, settings and commands are written by docs/generate.py and are up to date."""
+    """APIs, settings, commands and the pictures of states are written by docs/generate.py and are up to date."""
     command = [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.base.ids import TopicPartition
-from barnabas.broker.replication.fetch_session_handler import FollowerSession
-from barnabas.broker.replication.fetcher import Replicating
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.broker.replication.fetch_session_handler import FetchSessionHandler
+from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition_fetch_state import (
+    TRANSITIONS,
+    FetchEvent,
+    FetchState,
+    IllegalTransitionError,
+    PartitionFetchState,
+    PartitionFetchStates,
+)
 from barnabas.broker.replication.truncation import Truncation, truncation_for
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode
@@ -106,7 +114,7 @@ def test_a_later_epoch_at_the_leader_makes_the_follower_wait_for_the_controller(
     pair.lead(3)
     write(leader, 3, b"a")
     pair.turn()
-    assert pair.fetcher.state_of(T0) is Replicating.WAITING
+    assert pair.fetcher.state_of(T0) is FetchState.FAILED
     assert not pair.fetcher.wants_fetch
     pair.follow(3)
     pair.turn()
@@ -120,11 +128,11 @@ def test_a_leader_that_does_not_know_it_yet_is_asked_again_soon_then_less_often(
     waits = []
     for _ in range(5):
         pair.turn()
-        assert pair.fetcher.state_of(T0) is Replicating.DELAYED
+        assert pair.fetcher.state_of(T0) is FetchState.DELAYED
         waits.append(pair.fetcher.wake(pair.now_ms))
         pair.now_ms += waits[-1]
         assert pair.fetcher.wake(pair.now_ms) is None
-        assert pair.fetcher.state_of(T0) is Replicating.FETCHING
+        assert pair.fetcher.state_of(T0) is FetchState.STARTING
     assert waits == [20, 40, 80, 100, 100]
 
 
@@ -137,7 +145,7 @@ def test_a_follower_before_the_leaders_start_begins_there(pair: Pair) -> None:
     write(leader, 0, b"d")
     pair.follow(0)
     pair.turn()
-    assert pair.fetcher.state_of(T0) is Replicating.LOCATING
+    assert pair.fetcher.state_of(T0) is FetchState.LOCATING
     pair.locate()
     pair.turn()
     follower = pair.follower_log()
@@ -168,7 +176,7 @@ def test_a_partition_whose_disk_failed_is_dropped_alone(pair: Pair) -> None:
         pair.follow(0, name)
     pair.follower_log().offline = "gone"
     pair.turn()
-    assert pair.fetcher.state_of(T0) is Replicating.WAITING
+    assert pair.fetcher.state_of(T0) is FetchState.FAILED
     assert pair.follower_log(other).log_end_offset == 1
 
 
@@ -183,7 +191,7 @@ def test_a_corrupt_batch_is_not_appended_and_asked_for_again(pair: Pair) -> None
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
     pair.fetcher.answered(response, VERSION, 0, START_MS)
     assert pair.follower_log().log_end_offset == 0
-    assert pair.fetcher.state_of(T0) is Replicating.DELAYED
+    assert pair.fetcher.state_of(T0) is FetchState.DELAYED
 
 
 # What is behind goes its own way
@@ -266,7 +274,7 @@ def aligning(pair: Pair) -> None:
     pair.lead(3)
     pair.follow(3)
     pair.fetcher.speak(11)
-    assert pair.fetcher.state_of(T0) is Replicating.ALIGNING
+    assert pair.fetcher.state_of(T0) is FetchState.TRUNCATING
 
 
 def test_an_old_source_is_asked_where_our_last_epoch_ended_before_any_fetch(pair: Pair) -> None:
@@ -278,7 +286,7 @@ def test_an_old_source_is_asked_where_our_last_epoch_ended_before_any_fetch(pair
     pair.fetcher.epochs_answered(pair.wire.ask(request, 4), 0)
     assert pair.follower_log().log_end_offset == 1
     pair.turn()
-    assert pair.fetcher.state_of(T0) is Replicating.FETCHING
+    assert pair.fetcher.state_of(T0) is FetchState.FETCHING
 
 
 @pytest.mark.parametrize("topics", [[], [OffsetForLeaderTopicResult(topic="t", partitions=[])]])
@@ -288,10 +296,10 @@ def test_a_source_that_leaves_a_partition_out_is_asked_again_after_a_pause(
     """Not at once: nobody would ever stop."""
     aligning(pair)
     pair.fetcher.epochs_answered(OffsetForLeaderEpochResponse(topics=topics), 0)
-    assert pair.fetcher.state_of(T0) is Replicating.DELAYED
+    assert pair.fetcher.state_of(T0) is FetchState.DELAYED
     pair.fetcher.wake(20)
     pair.fetcher.speak(11)
-    assert pair.fetcher.state_of(T0) is Replicating.ALIGNING
+    assert pair.fetcher.state_of(T0) is FetchState.TRUNCATING
 
 
 counts = st.lists(st.integers(1, 3), max_size=4)
@@ -337,30 +345,102 @@ def test_diverged_logs_become_equal_and_keep_what_they_shared(
         assert follower.high_watermark == leader.log_end_offset
 
 
+# States
+
+
+def test_every_state_but_the_first_is_entered_from_another_and_only_failed_has_no_way_out() -> None:
+    """The table has no state that a partition cannot reach, and none that it cannot leave without the controller."""
+    entered = {after for events in TRANSITIONS.values() for after in events.values()}
+    assert entered == set(FetchState)
+    assert [state for state in FetchState if not TRANSITIONS[state]] == [FetchState.FAILED]
+
+
+@pytest.mark.parametrize("state", FetchState)
+@pytest.mark.parametrize("event", FetchEvent)
+def test_a_partition_moves_as_the_table_says_and_no_other_way(pair: Pair, state: FetchState, event: FetchEvent) -> None:
+    """An event that a state does not know raises, and leaves the partition where it was."""
+    states, fetched = PartitionFetchStates(), PartitionFetchState(Partition(T0, 1, pair.follower_log()))
+    states.add(fetched)
+    for step in PATHS[state]:
+        states.move(fetched, step)
+    assert fetched.state is state
+    if event in TRANSITIONS[state]:
+        states.move(fetched, event)
+        assert fetched.state is TRANSITIONS[state][event]
+    else:
+        with pytest.raises(IllegalTransitionError):
+            states.move(fetched, event)
+        assert fetched.state is state
+    assert [found for found in FetchState if T0 in states.within(found)] == [fetched.state]
+
+
+PATHS = {
+    FetchState.STARTING: (),
+    FetchState.TRUNCATING: (FetchEvent.DIVERGENCE_IS_UNKNOWN,),
+    FetchState.FETCHING: (FetchEvent.DIVERGENCE_IS_REPORTED,),
+    FetchState.LOCATING: (FetchEvent.DIVERGENCE_IS_REPORTED, FetchEvent.OFFSET_OUT_OF_RANGE),
+    FetchState.DELAYED: (FetchEvent.DIVERGENCE_IS_REPORTED, FetchEvent.ERROR),
+    FetchState.FAILED: (FetchEvent.DIVERGENCE_IS_REPORTED, FetchEvent.FENCED),
+}
+
+
 # Sessions
+
+A, B, C = (TopicPartition(topic, 0) for topic in "abc")
+
+
+def session_of(*wanted: TopicPartition) -> FetchSessionHandler:
+    session = FetchSessionHandler()
+    for topic_partition in wanted:
+        session.add(topic_partition, ZERO_UUID)
+    return session
 
 
 def test_a_session_is_whole_first_then_incremental_then_whole_after_a_lost_answer() -> None:
     """A lost answer leaves it open what the other side knows."""
-    session: FollowerSession[str] = FollowerSession()
-    assert session.next("ab", "ab", "") == (0, 0, ["a", "b"], [])
+    session = session_of(A, B)
+    assert session.next() == (0, 0, [A, B], [])
     assert session.answered(7, ErrorCode.NONE)
-    assert session.next("ac", "c", "b") == (7, 1, ["c"], ["b"])
+    session.remove(B)
+    session.add(C, ZERO_UUID)
+    assert session.next() == (7, 1, [C], [(B, ZERO_UUID)])
     assert session.answered(7, ErrorCode.NONE)
-    assert session.next("ac", "", "b") == (7, 2, [], [])
+    assert session.next() == (7, 2, [], [])
     session.lost()
-    assert session.next("ac", "", "") == (7, 0, ["a", "c"], [])
+    assert session.next() == (7, 0, [A, C], [])
+
+
+def test_an_incremental_request_names_what_changed_and_costs_no_look_at_the_rest() -> None:
+    """With thousands of partitions in a session, a request for one that moved on names that one."""
+    wanted = [TopicPartition("t", index) for index in range(5000)]
+    session = session_of(*wanted)
+    session.next()
+    session.answered(7, ErrorCode.NONE)
+    session.change(wanted[4321])
+    assert session.changed() == [wanted[4321]]
+    assert session.next() == (7, 1, [wanted[4321]], [])
+    assert session.changed() == []
+
+
+def test_a_topic_with_another_id_under_the_same_name_ends_the_session() -> None:
+    """The other side knows the partition by the id of the deleted topic, and cannot forget it by the new one."""
+    session = session_of(A, B)
+    session.next()
+    session.answered(7, ErrorCode.NONE)
+    session.remove(A)
+    session.add(A, Uuid(bytes(15) + b"\5"))
+    assert session.next() == (7, 0, [B, A], [])
 
 
 @pytest.mark.parametrize(
     ("error", "session_id"),
     [(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 7)],
 )
-def test_a_refused_session_is_begun_anew(error: ErrorCode, session_id: int) -> None:
-    """One that the other side forgot is not named; one out of step is, so that it is dropped there."""
-    session: FollowerSession[str] = FollowerSession()
-    session.next("a", "a", "")
+def test_after_a_refused_session_the_next_request_is_whole(error: ErrorCode, session_id: int) -> None:
+    """A session that the other side forgot is not named; one out of step is, so that it is dropped there."""
+    session = session_of(A)
+    session.next()
     session.answered(7, ErrorCode.NONE)
-    session.next("a", "", "")
+    session.next()
     assert not session.answered(0, error)
-    assert session.next("a", "", "") == (session_id, 0, ["a"], [])
+    assert session.next() == (session_id, 0, [A], [])

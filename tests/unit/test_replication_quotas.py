@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.replication.fetcher import Replicating
+from barnabas.broker.replication.partition_fetch_state import FetchState
 from barnabas.broker.replication.quotas import ReplicationQuota, ReplicationQuotas, throttled_partitions
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from support.broker import START_MS, DataPath, batch
@@ -161,8 +161,8 @@ def test_a_follower_over_its_quota_asks_for_what_is_in_sync_only(tmp_path: Path)
     assert 0 < reached < 9
     quota.limit(100)
     assert pair.fetcher.wake(pair.now_ms) == 50
-    assert pair.fetcher.state_of(T0) is Replicating.DELAYED
-    assert pair.fetcher.state_of(T1) is Replicating.FETCHING
+    assert pair.fetcher.state_of(T0) is FetchState.DELAYED
+    assert pair.fetcher.state_of(T1) is FetchState.FETCHING
     pair.append(T1, b"b")
     pair.turn()
     assert (in_sync.log_end_offset, behind.log_end_offset) == (2, reached)

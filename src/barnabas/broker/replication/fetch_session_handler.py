@@ -1,52 +1,86 @@
-"""A follower's side of a fetch session (KIP-227): say only what changed since the request before.
+"""The follower's side of a fetch session (KIP-227; Kafka's FetchSessionHandler): name only what changed since last time.
 
 The leader's broker keeps what we asked for; a request names partitions that are new or moved on, and those it may
-forget. The session's epoch counts requests. After an error, a lost answer or a broken connection nobody knows what the
+forget. The session's epoch counts requests. After an error, a lost answer or a broken connection it is not known what the
 other side has: the next request is whole again, and names the old session so that it is dropped.
 """
 
-from collections.abc import Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["FollowerSession", "SessionStep"]
+__all__ = ["FetchSessionHandler", "SessionRequest"]
 
 NO_SESSION = 0
 _INITIAL_EPOCH = 0
 _MAX_EPOCH = (1 << 31) - 1
 
-Key = TypeVar("Key")
 
-
-class SessionStep(NamedTuple, Generic[Key]):
+class SessionRequest(NamedTuple):
     """What one request carries."""
 
     session_id: int
     epoch: int
-    ask: list[Key]
-    forget: list[Key]
+    to_send: list[TopicPartition]
+    to_forget: list[tuple[TopicPartition, Uuid]]
 
 
-class FollowerSession(Generic[Key]):
-    """The partitions that the other side knows, by key."""
+class FetchSessionHandler:
+    """The partitions that we want, and those that the other side knows."""
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = _INITIAL_EPOCH
-        self._known: dict[Key, None] = {}
+        self._wanted: dict[TopicPartition, Uuid] = {}
+        self._changed: dict[TopicPartition, None] = {}
+        self._removed: dict[TopicPartition, Uuid] = {}
+        self._known: dict[TopicPartition, Uuid] = {}
+        self._topic_names: dict[Uuid, str] = {}
 
-    def next(self, wanted: Iterable[Key], changed: Iterable[Key], unwanted: Iterable[Key]) -> SessionStep[Key]:
-        """The next request for all of ``wanted``, of which ``changed`` moved since they were last named."""
+    def add(self, topic_partition: TopicPartition, topic_id: Uuid) -> None:
+        """Want a partition from the next request on."""
+        if self._known.get(topic_partition, topic_id) != topic_id:
+            self.lost()  # the other side knows it under the id of a topic that was deleted
+        self._wanted[topic_partition] = topic_id
+        self._topic_names[topic_id] = topic_partition.topic
+        self._changed[topic_partition] = None
+        self._removed.pop(topic_partition, None)
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Want a partition no longer."""
+        self._removed[topic_partition] = self._wanted.pop(topic_partition)
+        self._changed.pop(topic_partition, None)
+
+    def change(self, topic_partition: TopicPartition) -> None:
+        """Name a wanted partition in the next request."""
+        self._changed[topic_partition] = None
+
+    def changed(self) -> list[TopicPartition]:
+        """The wanted partitions that the next request names, if it is incremental."""
+        return list(self._changed)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        """The name of a topic that was asked for."""
+        return self._topic_names.get(topic_id)
+
+    def next(self) -> SessionRequest:
+        """The next request for all that is wanted."""
         if self._epoch == _INITIAL_EPOCH:
-            self._known = dict.fromkeys(wanted)
-            return SessionStep(self._id, _INITIAL_EPOCH, list(self._known), [])
-        forget = [key for key in unwanted if key in self._known]
-        for key in forget:
-            del self._known[key]
-        ask = list(changed)
-        self._known.update(dict.fromkeys(ask))
-        return SessionStep(self._id, self._epoch, ask, forget)
+            self._known = dict(self._wanted)
+            self._topic_names = {topic_id: known.topic for known, topic_id in self._known.items()}
+            step = SessionRequest(self._id, _INITIAL_EPOCH, list(self._known), [])
+        else:
+            to_forget = [(removed, topic_id) for removed, topic_id in self._removed.items() if removed in self._known]
+            for removed, _ in to_forget:
+                del self._known[removed]
+            to_send = list(self._changed)
+            for changed in to_send:
+                self._known[changed] = self._wanted[changed]
+            step = SessionRequest(self._id, self._epoch, to_send, to_forget)
+        self._changed.clear()
+        self._removed.clear()
+        return step
 
     def answered(self, session_id: int, error: int) -> bool:
         """An answer came. False when it is an error of the session: the next request is whole, and can go at once."""

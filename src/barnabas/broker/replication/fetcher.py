@@ -1,34 +1,35 @@
-"""What a broker copies from one other broker: every partition that it follows there, in one fetch at a time.
+"""What a broker copies from one other broker, in one fetch at a time (Kafka's AbstractFetcherThread).
 
-Each partition goes through these states::
-
-    FETCHING -> LOCATING     the leader's log does not hold our offset: ask where it begins and ends
-    FETCHING, LOCATING, ALIGNING -> DELAYED -> FETCHING or ALIGNING    an error that may pass: the back-off, then again
-    FETCHING -> WAITING      the leader is in a later epoch than ours (only LeaderAndIsr can help), or our disk failed
-    FETCHING -> ALIGNING -> FETCHING    at the begin of an epoch, where the source knows no Fetch of version 12
-
-A fetch names the epoch of our last record; a leader whose log parted from ours there says where (KIP-595), we cut, and
-the next fetch goes on from the new end. A source that does not know of that (Kafka before 2.7) is asked where our last
-epoch ended before the first fetch of each leader epoch (OffsetForLeaderEpoch, KIP-101 and KIP-279), again and again
-until both logs are known to agree. So no record is ever appended after one that the leader does not have, and nothing is
-cut that it does have. The high watermark comes with each answer and is kept within our own log.
+Each partition goes through the states of `partition_fetch_state`. A fetch names the epoch of our last record; a leader
+whose log diverged from ours before that answers where (KIP-595), we truncate, and the next fetch continues from the new
+end. A source that cannot do that (Kafka before 2.7) is asked where our last epoch ended before the first fetch of each
+leader epoch (OffsetForLeaderEpoch, KIP-101 and KIP-279), again and again until both logs are known to agree. So no record
+is ever appended after one that the leader does not have, and nothing is truncated that it does have. The high watermark
+comes with each answer and is kept within our own log.
 
 A partition that is behind may be held back by a throttle (KIP-73): it is not asked for while the quota is exceeded.
 
-A `Fetcher` decides and touches logs, never the network: `request` and `offsets_request` say what to send, `answered`,
-`offsets_answered` and `failed` take what came of it. News of roles come in between (`follow`, `unfollow`); an answer to
-what was asked before such a change is not applied, for each partition remembers what it asked.
+A `Fetcher` decides and touches logs, never the network: `request`, `offsets_request` and `epochs_request` say what to
+send, `answered`, `offsets_answered`, `epochs_answered` and `failed` take what came of it. Changes of roles come in
+between (`follow`, `unfollow`); an answer to what was asked before such a change is not applied, because each partition
+remembers what it asked.
 """
 
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
 from barnabas.base.files import Buffer, FileSlice
-from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.broker.replication.fetch_session_handler import FollowerSession
+from barnabas.base.ids import ZERO_UUID, TopicPartition
+from barnabas.broker.replication.fetch_session_handler import FetchSessionHandler
 from barnabas.broker.replication.partition import Partition
+from barnabas.broker.replication.partition_fetch_state import (
+    UNKNOWN,
+    FetchEvent,
+    FetchState,
+    PartitionFetchState,
+    PartitionFetchStates,
+)
 from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.truncation import truncation_for
 from barnabas.log.partition_log import PartitionLog, UnexpectedOffsetError
@@ -55,7 +56,7 @@ from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-__all__ = ["FetchLimits", "Fetcher", "Replicating"]
+__all__ = ["FetchLimits", "Fetcher"]
 
 logger = logging.getLogger(__name__)
 
@@ -63,19 +64,8 @@ DIVERGING_EPOCHS_VERSION = 12
 TOPIC_IDS_VERSION = 13
 REPLICA_STATE_VERSION = 15
 LATEST, EARLIEST = -1, -2
-_NOTHING = -1
 _THROTTLED_PAUSE_MS = 50
 _FIRST_BACKOFF_MS = 20  # right after an election a follower often hears of it before the leader does
-
-
-class Replicating(Enum):
-    """What a followed partition is doing."""
-
-    FETCHING = "fetching"
-    ALIGNING = "aligning"
-    LOCATING = "locating"
-    DELAYED = "delayed"
-    WAITING = "waiting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,46 +77,6 @@ class FetchLimits:
     min_bytes: int
     wait_ms: int
     backoff_ms: int
-
-
-class _Followed:
-    """One partition that is copied, in one leader epoch."""
-
-    __slots__ = (
-        "asked_epoch",
-        "asked_offset",
-        "asked_start",
-        "backoff_ms",
-        "is_aligned",
-        "is_in_sync",
-        "last_epoch",
-        "leader_epoch",
-        "leader_start",
-        "partition",
-        "state",
-        "until_ms",
-    )
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.leader_epoch = partition.leader_epoch
-        self.last_epoch = partition.log.latest_epoch
-        self.state = Replicating.FETCHING
-        self.backoff_ms = 0
-        self.until_ms = 0
-        self.asked_offset = _NOTHING
-        """The offset of the fetch under way."""
-        self.asked_start = _NOTHING
-        """The begin of our log as the source knows it."""
-        self.asked_epoch = _NOTHING
-        """The epoch whose end the source was asked for, while we are aligning."""
-        self.is_aligned = False
-        """Whether our log is known to agree with an old source's, as far as it goes."""
-        self.is_in_sync = True
-        """Whether the last answer left us at the high watermark. Until the first answer we may be there: a throttle that
-        kept us from asking would push members out of the in-sync set after an election."""
-        self.leader_start = _NOTHING
-        """Where the leader's log begins, while we are locating."""
 
 
 class Fetcher:
@@ -142,40 +92,35 @@ class Fetcher:
         *,
         for_in_sync: bool | None = None,
     ) -> None:
-        """``truncate`` cuts a log and notes it on disk; ``changed`` wakes those who wait for a partition.
+        """``truncate`` truncates a log and records that on disk; ``changed`` wakes requests that wait for a partition.
 
         ``for_in_sync`` says that another fetcher takes what is behind (True), or what is in sync (False); see `leaving`.
         """
         self._broker_id = broker_id
         self._limits = limits
-        self._truncate = truncate
+        self._truncate_log = truncate
         self._changed = changed
         self._quota = quota or ReplicationQuota(1, 1000)
         self._for_in_sync = for_in_sync
-        self._leaving: dict[TopicPartition, None] = {}
-        self._followed: dict[TopicPartition, _Followed] = {}
-        self._active: dict[TopicPartition, _Followed] = {}  # FETCHING
-        self._moved: dict[TopicPartition, None] = {}  # active ones whose offset the session does not know
-        self._left: dict[TopicPartition, Uuid] = {}  # no longer active, and perhaps in the session
-        self._delayed: dict[TopicPartition, _Followed] = {}
-        self._locating: dict[TopicPartition, _Followed] = {}
-        self._unsynced: dict[TopicPartition, None] = {}  # those whose log may have to be synced before it is told of
-        self._fresh: dict[TopicPartition, _Followed] = {}  # active ones that were not fetched in their epoch yet
-        self._aligning: dict[TopicPartition, _Followed] = {}
+        self._states = PartitionFetchStates()
+        self._session = FetchSessionHandler()
+        # Work lists, so that a fetch looks at what has news only:
+        self._leaving: dict[TopicPartition, None] = {}  # fetched ones that belong to the other fetcher
+        self._unsynced: dict[TopicPartition, None] = {}  # those whose log may have to be synced before the next fetch
         self._without_id: set[TopicPartition] = set()
-        self._ids: dict[TopicPartition, Uuid] = {}
-        self._names: dict[Uuid, str] = {}
-        self._session: FollowerSession[TopicPartition] = FollowerSession()
 
     def __len__(self) -> int:
-        return len(self._followed)
+        return len(self._states)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._followed
+    def __contains__(self, topic_partition: object) -> bool:
+        return topic_partition in self._states
 
-    def state_of(self, name: TopicPartition) -> Replicating:
-        """What a followed partition is doing."""
-        return self._followed[name].state
+    def state_of(self, topic_partition: TopicPartition) -> FetchState:
+        """What is done for a followed partition; raises `KeyError` for others."""
+        fetched = self._states.get(topic_partition)
+        if fetched is None:
+            raise KeyError(topic_partition)
+        return fetched.state
 
     # Roles
 
@@ -184,100 +129,109 @@ class Fetcher:
 
         A log without any epoch holds records that cannot be compared: it goes back to its high watermark.
         """
-        name = partition.name
-        self.unfollow(name)
+        topic_partition = partition.name
+        self.unfollow(topic_partition)
         log = partition.log
         if log.latest_epoch < 0 and log.log_end_offset > log.high_watermark:
-            self._truncate(name, log.high_watermark)
-        self._admit(name, _Followed(partition))
+            self._truncate_log(topic_partition, log.high_watermark)
+        self._admit(PartitionFetchState(partition))
 
-    def take_over(self, other: "Fetcher", name: TopicPartition) -> None:
+    def take_over(self, other: "Fetcher", topic_partition: TopicPartition) -> None:
         """Copy what ``other`` copied from the same source until now. An answer on its way there is not applied."""
-        followed = other._followed[name]
-        other.unfollow(name)
-        followed.asked_offset = _NOTHING
-        self._admit(name, followed)
+        fetched = other.unfollow(topic_partition)
+        if fetched is None:
+            raise KeyError(topic_partition)
+        fetched.requested_offset = UNKNOWN
+        fetched.topic_id = fetched.partition.topic_id
+        self._admit(fetched)
 
-    def _admit(self, name: TopicPartition, followed: _Followed) -> None:
-        partition = followed.partition
-        self._followed[name] = followed
-        if partition.log.awaits_sync(partition.log.log_end_offset - 1):
-            self._unsynced[name] = None
-        if self._ids.get(name, partition.topic_id) != partition.topic_id:
-            self._session.lost()  # the other side knows the partition by the id of a topic that was deleted
-        self._ids[name] = partition.topic_id
-        self._names[partition.topic_id] = name.topic
-        if partition.topic_id == ZERO_UUID:
-            self._without_id.add(name)
-        self._activate(name, followed)
+    def _admit(self, fetched: PartitionFetchState) -> None:
+        topic_partition, log = fetched.topic_partition, fetched.partition.log
+        self._states.add(fetched)
+        if log.awaits_sync(log.log_end_offset - 1):
+            self._unsynced[topic_partition] = None
+        if fetched.topic_id == ZERO_UUID:
+            self._without_id.add(topic_partition)
 
-    def unfollow(self, name: TopicPartition) -> None:
-        """Copy a partition no longer."""
-        followed = self._followed.pop(name, None)
-        if followed is not None:
-            self._deactivate(name)
-            self._without_id.discard(name)
-            self._delayed.pop(name, None)
-            self._locating.pop(name, None)
-            self._aligning.pop(name, None)
+    def unfollow(self, topic_partition: TopicPartition) -> PartitionFetchState | None:
+        """Copy a partition no longer; returns its state until now."""
+        fetched = self._states.remove(topic_partition)
+        if fetched is not None:
+            self._without_id.discard(topic_partition)
+            if fetched.state is FetchState.FETCHING:
+                self._no_longer_fetched(topic_partition)
+        return fetched
 
-    def _activate(self, name: TopicPartition, followed: _Followed) -> None:
-        followed.state = Replicating.FETCHING
-        followed.last_epoch = followed.partition.log.latest_epoch
-        self._active[name] = followed
-        self._moved[name] = None
-        self._left.pop(name, None)
-        if not followed.is_aligned:
-            self._fresh[name] = followed
+    # States
 
-    def _deactivate(self, name: TopicPartition) -> None:
-        if self._active.pop(name, None) is not None:
-            self._moved.pop(name, None)
-            self._fresh.pop(name, None)
-            self._leaving.pop(name, None)
-            self._left[name] = self._ids[name]
+    def _move(self, fetched: PartitionFetchState, event: FetchEvent) -> None:
+        before = fetched.state
+        self._states.move(fetched, event)
+        if before is FetchState.FETCHING:
+            self._no_longer_fetched(fetched.topic_partition)
+        elif fetched.state is FetchState.FETCHING:
+            fetched.last_epoch = fetched.partition.log.latest_epoch
+            self._session.add(fetched.topic_partition, fetched.topic_id)
 
-    def _delay(self, name: TopicPartition, followed: _Followed, now_ms: int) -> None:
-        followed.backoff_ms = min(max(2 * followed.backoff_ms, _FIRST_BACKOFF_MS), self._limits.backoff_ms)
-        self._set_aside(name, followed, now_ms + followed.backoff_ms)
+    def _no_longer_fetched(self, topic_partition: TopicPartition) -> None:
+        self._session.remove(topic_partition)
+        self._leaving.pop(topic_partition, None)
 
-    def _set_aside(self, name: TopicPartition, followed: _Followed, until_ms: int) -> None:
-        self._deactivate(name)
-        self._locating.pop(name, None)
-        self._aligning.pop(name, None)
-        followed.state = Replicating.DELAYED
-        followed.until_ms = until_ms
-        self._delayed[name] = followed
+    def _delay(self, fetched: PartitionFetchState, now_ms: int) -> None:
+        """After an error that may pass: each time twice as long, up to replica.fetch.backoff.ms."""
+        fetched.backoff_ms = min(max(2 * fetched.backoff_ms, _FIRST_BACKOFF_MS), self._limits.backoff_ms)
+        fetched.until_ms = now_ms + fetched.backoff_ms
+        self._move(fetched, FetchEvent.ERROR)
 
-    def _suspend(self, name: TopicPartition, followed: _Followed) -> None:
-        """Until the controller says something new about the partition."""
-        self._deactivate(name)
-        self._locating.pop(name, None)
-        self._aligning.pop(name, None)
-        followed.state = Replicating.WAITING
+    def _refused(self, fetched: PartitionFetchState, code: int, now_ms: int) -> None:
+        """The source answered with an error."""
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            logger.info(
+                "Partition %s has a later leader epoch at its leader than %d: waiting for LeaderAndIsr",
+                fetched.topic_partition,
+                fetched.leader_epoch,
+            )
+            self._move(fetched, FetchEvent.FENCED)
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE and fetched.state is FetchState.FETCHING:
+            fetched.leader_start = UNKNOWN
+            self._move(fetched, FetchEvent.OFFSET_OUT_OF_RANGE)
+        else:
+            # The leader does not know yet that it leads, or no longer does: LeaderAndIsr is under way.
+            logger.debug("Partition %s cannot be fetched: %s", fetched.topic_partition, ErrorCode(code).name)
+            self._delay(fetched, now_ms)
+
+    def _log_failed(self, fetched: PartitionFetchState, error: KafkaError) -> None:
+        logger.error("Partition %s is no longer copied, because its log failed: %s", fetched.topic_partition, error)
+        self._move(fetched, FetchEvent.STORAGE_FAILED)
 
     # Time
 
     def wake(self, now_ms: int) -> int | None:
-        """Bring back what was delayed long enough; how long until the next is due (None: nothing is delayed).
+        """End the delays that are over; returns how long until the next is (None: nothing is delayed).
 
-        What is behind and throttled is set aside while too much was copied.
+        A partition that is behind and throttled is delayed while the quota is exceeded.
         """
         next_ms = None
-        for name, followed in tuple(self._delayed.items()):
-            if followed.until_ms <= now_ms:
-                del self._delayed[name]
-                self._activate(name, followed)
+        for fetched in tuple(self._states.within(FetchState.DELAYED).values()):
+            if fetched.until_ms <= now_ms:
+                self._move(fetched, FetchEvent.DELAY_IS_OVER)
             else:
-                wait_ms = followed.until_ms - now_ms
+                wait_ms = fetched.until_ms - now_ms
                 next_ms = wait_ms if next_ms is None else min(next_ms, wait_ms)
-        if self._quota.is_exceeded(now_ms):
-            for name in tuple(self._moved):
-                followed = self._active[name]
-                if not followed.is_in_sync and self._quota.is_throttled(name):
-                    self._set_aside(name, followed, now_ms + _THROTTLED_PAUSE_MS)
-                    next_ms = _THROTTLED_PAUSE_MS if next_ms is None else min(next_ms, _THROTTLED_PAUSE_MS)
+        if self._quota.is_exceeded(now_ms) and self._throttle(now_ms):
+            next_ms = _THROTTLED_PAUSE_MS if next_ms is None else min(next_ms, _THROTTLED_PAUSE_MS)
         return next_ms
+
+    def _throttle(self, now_ms: int) -> bool:
+        """Delay what the next fetch would name and the quota forbids; False when there is nothing of that kind."""
+        found = False
+        for topic_partition in (*self._states.within(FetchState.STARTING), *self._session.changed()):
+            fetched = self._states.get(topic_partition)
+            if fetched is not None and not fetched.is_in_sync and self._quota.is_throttled(topic_partition):
+                fetched.until_ms = now_ms + _THROTTLED_PAUSE_MS
+                self._move(fetched, FetchEvent.THROTTLED)
+                found = True
+        return found
 
     # Fetching
 
@@ -287,20 +241,24 @@ class Fetcher:
 
     @property
     def wants_fetch(self) -> bool:
-        return bool(self._active)
+        return bool(self._states.within(FetchState.FETCHING) or self._states.within(FetchState.STARTING))
+
+    @property
+    def wants_epochs(self) -> bool:
+        return bool(self._states.within(FetchState.TRUNCATING))
 
     @property
     def wants_offsets(self) -> bool:
-        return bool(self._locating)
+        return bool(self._states.within(FetchState.LOCATING))
 
     def unsynced(self) -> list[PartitionLog]:
         """The logs to sync before the next `request`: it says that we have what the topic wants on stable storage."""
         logs = []
-        for name in tuple(self._unsynced):
-            followed = self._followed.get(name)
-            log = None if followed is None else followed.partition.log
+        for topic_partition in tuple(self._unsynced):
+            fetched = self._states.get(topic_partition)
+            log = None if fetched is None else fetched.partition.log
             if log is None or log.offline is not None or not log.awaits_sync(log.log_end_offset - 1):
-                del self._unsynced[name]
+                del self._unsynced[topic_partition]
             else:
                 logs.append(log)
         return logs
@@ -310,36 +268,49 @@ class Fetcher:
         """Whether every partition's topic id is known, as `request` from version 13 on needs."""
         return not self._without_id
 
+    def speak(self, version: int) -> None:
+        """The next fetch is of this version: begin with what is STARTING, by fetching or by truncating."""
+        for fetched in tuple(self._states.within(FetchState.STARTING).values()):
+            epoch = fetched.partition.log.latest_epoch
+            if version >= DIVERGING_EPOCHS_VERSION:
+                self._move(fetched, FetchEvent.DIVERGENCE_IS_REPORTED)
+            elif fetched.is_aligned or epoch < 0:
+                self._move(fetched, FetchEvent.LOGS_AGREE)
+            else:
+                fetched.requested_epoch = epoch
+                self._move(fetched, FetchEvent.DIVERGENCE_IS_UNKNOWN)
+
     def request(self, version: int, broker_epoch: int, wait_ms: int) -> FetchRequest:
-        """The next fetch, parked there for ``wait_ms`` at most. One call of `answered` or `failed` follows."""
+        """The next fetch, delayed by the leader for ``wait_ms`` at most. One call of `answered` or `failed` follows."""
+        self.speak(version)
         limits = self._limits
-        step = self._session.next(self._active, self._moved, self._left)
+        step = self._session.next()
+        fetching = self._states.within(FetchState.FETCHING)
         topics: dict[str, FetchTopic] = {}
-        for name in step.ask:
-            followed = self._active[name]
-            log = followed.partition.log
-            followed.asked_offset = log.log_end_offset
-            followed.asked_start = log.log_start_offset
-            topic = topics.get(name.topic)
+        for topic_partition in step.to_send:
+            fetched = fetching[topic_partition]
+            log = fetched.partition.log
+            fetched.requested_offset = log.log_end_offset
+            fetched.requested_start = log.log_start_offset
+            name = topic_partition.topic
+            topic = topics.get(name)
             if topic is None:
-                topic = topics[name.topic] = FetchTopic(topic=name.topic, topic_id=self._ids[name], partitions=[])
+                topic = topics[name] = FetchTopic(topic=name, topic_id=fetched.topic_id, partitions=[])
             topic.partitions.append(
                 FetchPartition(
-                    partition=name.partition,
-                    current_leader_epoch=followed.leader_epoch,
-                    fetch_offset=followed.asked_offset,
-                    last_fetched_epoch=followed.last_epoch if version >= DIVERGING_EPOCHS_VERSION else _NOTHING,
-                    log_start_offset=log.log_start_offset,
+                    partition=topic_partition.partition,
+                    current_leader_epoch=fetched.leader_epoch,
+                    fetch_offset=fetched.requested_offset,
+                    last_fetched_epoch=fetched.last_epoch if version >= DIVERGING_EPOCHS_VERSION else UNKNOWN,
+                    log_start_offset=fetched.requested_start,
                     partition_max_bytes=limits.partition_bytes,
                 )
             )
         forgotten: dict[str, ForgottenTopic] = {}
-        for name in step.forget:
-            if name.topic not in forgotten:
-                forgotten[name.topic] = ForgottenTopic(topic=name.topic, topic_id=self._left[name], partitions=[])
-            forgotten[name.topic].partitions.append(name.partition)
-        self._moved.clear()
-        self._left.clear()
+        for (name, index), topic_id in step.to_forget:
+            if name not in forgotten:
+                forgotten[name] = ForgottenTopic(topic=name, topic_id=topic_id, partitions=[])
+            forgotten[name].partitions.append(index)
         request = FetchRequest(
             max_wait_ms=min(limits.wait_ms, wait_ms),
             min_bytes=limits.min_bytes,
@@ -359,225 +330,186 @@ class Fetcher:
         """Append what came. False when the source refused the session: the next request goes without it."""
         if not self._session.answered(response.session_id, response.error_code):
             return False
+        fetching = self._states.within(FetchState.FETCHING)
         for topic in response.responses:
-            topic_name = self._names.get(topic.topic_id) if version >= TOPIC_IDS_VERSION else topic.topic
-            if topic_name is None:
+            name = self._session.topic_name(topic.topic_id) if version >= TOPIC_IDS_VERSION else topic.topic
+            if name is None:
                 self._session.lost()  # it still has what we never asked for, or forgot
                 continue
             for data in topic.partitions:
-                name = TopicPartition(topic_name, data.partition_index)
-                followed = self._active.get(name)
-                if followed is None or followed.asked_offset != followed.partition.log.log_end_offset:
+                fetched = fetching.get(TopicPartition(name, data.partition_index))
+                if fetched is None or fetched.requested_offset != fetched.partition.log.log_end_offset:
                     continue  # its role changed since we asked
                 if data.error_code:
-                    self._refused(name, followed, ErrorCode(data.error_code), now_ms)
+                    self._refused(fetched, data.error_code, now_ms)
                 else:
-                    self._take(name, followed, data, now_ms, wall_ms)
+                    self._take(fetched, data, now_ms, wall_ms)
         return True
 
     def failed(self) -> None:
         """No answer came: the session's state is unknown, the partitions stay as they are."""
         self._session.lost()
 
-    def _take(self, name: TopicPartition, followed: _Followed, data: PartitionData, now_ms: int, wall_ms: int) -> None:
-        log = followed.partition.log
-        followed.backoff_ms = 0
+    def _take(self, fetched: PartitionFetchState, data: PartitionData, now_ms: int, wall_ms: int) -> None:
+        topic_partition, log = fetched.topic_partition, fetched.partition.log
+        fetched.backoff_ms = 0
         try:
             diverging = data.diverging_epoch
             if diverging is not None and diverging.epoch >= 0:
-                self._cut(name, followed, diverging.epoch, diverging.end_offset)
+                self._truncate(fetched, truncation_for(log, diverging.epoch, diverging.end_offset).offset)
+                fetched.last_epoch = log.latest_epoch
+                self._session.change(topic_partition)
                 return
             records = data.records
             if records is not None and len(records):
-                followed.last_epoch = _append(followed.partition, _bytes(records), wall_ms)
+                fetched.last_epoch = _append(fetched.partition, _bytes(records), wall_ms)
                 if log.awaits_sync(log.log_end_offset - 1):
-                    self._unsynced[name] = None
-                self._moved[name] = None
-                if self._quota.is_throttled(name):
+                    self._unsynced[topic_partition] = None
+                self._session.change(topic_partition)
+                if self._quota.is_throttled(topic_partition):
                     self._quota.record(len(records), now_ms)
-            followed.is_in_sync = log.log_end_offset >= data.high_watermark
-            if self._for_in_sync is not None and followed.is_in_sync != self._for_in_sync:
-                self._leaving[name] = None
+            fetched.is_in_sync = log.log_end_offset >= data.high_watermark
+            if self._for_in_sync is not None and fetched.is_in_sync != self._for_in_sync:
+                self._leaving[topic_partition] = None
             elif self._leaving:
-                self._leaving.pop(name, None)
+                self._leaving.pop(topic_partition, None)
             before = log.high_watermark, log.log_start_offset
             log.update_high_watermark(data.high_watermark)
             if data.log_start_offset > log.log_start_offset:
                 log.raise_start(min(data.log_start_offset, log.high_watermark))
-            if log.log_start_offset != followed.asked_start:
-                self._moved[name] = None  # those who wait for records to be deleted everywhere want to know
+            if log.log_start_offset != fetched.requested_start:
+                self._session.change(topic_partition)  # DeleteRecords waits for our log start offset
             if before != (log.high_watermark, log.log_start_offset):
-                self._changed(name)
+                self._changed(topic_partition)
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                logger.error("Partition %s is followed no longer: %s", name, error)
-                self._suspend(name, followed)
+                self._log_failed(fetched, error)
             else:
-                logger.error("Partition %s: what the leader sent cannot be appended: %s", name, error)
-                self._delay(name, followed, now_ms)
+                logger.error("Partition %s: what the leader sent cannot be appended: %s", topic_partition, error)
+                self._delay(fetched, now_ms)
         except UnexpectedOffsetError as error:
-            logger.error("Partition %s is asked for anew: %s", name, error)
-            self._delay(name, followed, now_ms)
+            logger.error("Partition %s is fetched again after a pause: %s", topic_partition, error)
+            self._delay(fetched, now_ms)
 
-    def _cut(self, name: TopicPartition, followed: _Followed, epoch: int, end_offset: int) -> None:
-        log = followed.partition.log
-        offset, _ = truncation_for(log, epoch, end_offset)
+    def _truncate(self, fetched: PartitionFetchState, offset: int) -> None:
+        topic_partition, log = fetched.topic_partition, fetched.partition.log
         if offset < log.high_watermark:
-            logger.warning("Truncating %s to offset %d below high watermark %d", name, offset, log.high_watermark)
+            logger.warning(
+                "Truncating %s to offset %d below high watermark %d", topic_partition, offset, log.high_watermark
+            )
         else:
-            logger.info("Truncating %s to offset %d, where its log left the leader's", name, offset)
-        self._truncate(name, offset)
-        followed.last_epoch = log.latest_epoch
-        self._moved[name] = None
-        self._changed(name)
+            logger.info("Truncating %s to offset %d, where its log diverges from the leader's", topic_partition, offset)
+        self._truncate_log(topic_partition, offset)
+        self._changed(topic_partition)
 
-    def _refused(self, name: TopicPartition, followed: _Followed, code: ErrorCode, now_ms: int) -> None:
-        match code:
-            case ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._deactivate(name)
-                followed.state = Replicating.LOCATING
-                followed.leader_start = _NOTHING
-                self._locating[name] = followed
-            case ErrorCode.FENCED_LEADER_EPOCH:
-                logger.info(
-                    "Partition %s has a later leader epoch than %d: waiting for it", name, followed.leader_epoch
-                )
-                self._suspend(name, followed)
-            case _:
-                # The leader does not know yet that it leads, or no longer does: the controller's word is under way.
-                logger.debug("Partition %s cannot be fetched: %s", name, code.name)
-                self._delay(name, followed, now_ms)
-
-    # Aligning with a source that speaks an old Fetch
-
-    def speak(self, version: int) -> None:
-        """The next fetch is to be of this version."""
-        if version < DIVERGING_EPOCHS_VERSION:
-            for name, followed in tuple(self._fresh.items()):
-                if followed.partition.log.latest_epoch >= 0:
-                    self._deactivate(name)
-                    followed.state = Replicating.ALIGNING
-                    followed.asked_epoch = followed.partition.log.latest_epoch
-                    self._aligning[name] = followed
-        self._fresh.clear()
-
-    @property
-    def wants_epochs(self) -> bool:
-        return bool(self._aligning)
+    # Truncating, for a source that speaks an old Fetch
 
     def epochs_request(self) -> OffsetForLeaderEpochRequest:
         """Where the epochs of our last records ended in the leaders' logs."""
         topics: dict[str, OffsetForLeaderTopic] = {}
-        for name, followed in self._aligning.items():
-            topic = topics.setdefault(name.topic, OffsetForLeaderTopic(topic=name.topic, partitions=[]))
+        for (name, index), fetched in self._states.within(FetchState.TRUNCATING).items():
+            topic = topics.setdefault(name, OffsetForLeaderTopic(topic=name, partitions=[]))
             topic.partitions.append(
                 OffsetForLeaderPartition(
-                    partition=name.partition,
-                    current_leader_epoch=followed.leader_epoch,
-                    leader_epoch=followed.asked_epoch,
+                    partition=index,
+                    current_leader_epoch=fetched.leader_epoch,
+                    leader_epoch=fetched.requested_epoch,
                 )
             )
         return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=list(topics.values()))
 
     def epochs_answered(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> None:
-        """Cut what the leaders do not have; what is not certain yet is asked for again."""
-        left_out = dict(self._aligning)
+        """Truncate what the leaders do not have; what is not certain yet is asked for again."""
+        truncating = self._states.within(FetchState.TRUNCATING)
+        left_out = dict(truncating)
         for topic in response.topics:
             for data in topic.partitions:
-                name = TopicPartition(topic.topic, data.partition)
-                followed = self._aligning.get(name)
-                left_out.pop(name, None)
-                if followed is None:
+                topic_partition = TopicPartition(topic.topic, data.partition)
+                left_out.pop(topic_partition, None)
+                fetched = truncating.get(topic_partition)
+                if fetched is None:
                     continue
-                if data.error_code == ErrorCode.FENCED_LEADER_EPOCH:
-                    self._suspend(name, followed)
-                elif data.error_code:
-                    self._delay(name, followed, now_ms)
+                if data.error_code:
+                    self._refused(fetched, data.error_code, now_ms)
                 else:
-                    self._align(name, followed, data.leader_epoch, data.end_offset)
-        for name, followed in left_out.items():
-            self._delay(name, followed, now_ms)
+                    self._align(fetched, data.leader_epoch, data.end_offset)
+        for fetched in left_out.values():
+            self._delay(fetched, now_ms)
 
     def epochs_failed(self, now_ms: int) -> None:
         """No answer came: later again."""
-        for name, followed in tuple(self._aligning.items()):
-            self._delay(name, followed, now_ms)
+        for fetched in tuple(self._states.within(FetchState.TRUNCATING).values()):
+            self._delay(fetched, now_ms)
 
-    def _align(self, name: TopicPartition, followed: _Followed, epoch: int, end_offset: int) -> None:
-        log = followed.partition.log
+    def _align(self, fetched: PartitionFetchState, epoch: int, end_offset: int) -> None:
+        log = fetched.partition.log
         try:
             offset, is_final = truncation_for(log, epoch, end_offset)
             if offset < log.log_end_offset:
-                logger.info("Truncating %s to offset %d, where its log left the leader's", name, offset)
-                self._truncate(name, offset)
-                self._changed(name)
+                self._truncate(fetched, offset)
         except KafkaError as error:
-            logger.error("Partition %s is followed no longer: %s", name, error)
-            self._suspend(name, followed)
+            self._log_failed(fetched, error)
             return
         if is_final or log.latest_epoch < 0:
-            del self._aligning[name]
-            followed.is_aligned = True
-            self._activate(name, followed)
+            fetched.is_aligned = True
+            self._move(fetched, FetchEvent.LOGS_AGREE)
         else:
-            followed.asked_epoch = log.latest_epoch  # an earlier one than before: the cut took that away
+            fetched.requested_epoch = log.latest_epoch  # an earlier one than before, which the truncation took away
 
     # Locating
 
     def offsets_request(self, timestamp: int) -> ListOffsetsRequest:
         """Where the leaders' logs end (`LATEST`) or begin (`EARLIEST`); ask in the reverse order of these two."""
         topics: dict[str, ListOffsetsTopic] = {}
-        for name, followed in self._locating.items():
-            topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic, partitions=[]))
+        for (name, index), fetched in self._states.within(FetchState.LOCATING).items():
+            topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
             topic.partitions.append(
                 ListOffsetsPartition(
-                    partition_index=name.partition, current_leader_epoch=followed.leader_epoch, timestamp=timestamp
+                    partition_index=index, current_leader_epoch=fetched.leader_epoch, timestamp=timestamp
                 )
             )
         return ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
 
     def offsets_answered(self, timestamp: int, response: ListOffsetsResponse, now_ms: int) -> None:
-        """With the leader's start noted before and its end here, go where fetching can go on."""
+        """With the leader's start known from before and its end from here, go where fetching can continue."""
+        locating = self._states.within(FetchState.LOCATING)
         for topic in response.topics:
             for data in topic.partitions:
-                name = TopicPartition(topic.name, data.partition_index)
-                followed = self._locating.get(name)
-                if followed is None:
+                fetched = locating.get(TopicPartition(topic.name, data.partition_index))
+                if fetched is None:
                     continue
                 if data.error_code:
-                    if data.error_code == ErrorCode.FENCED_LEADER_EPOCH:
-                        self._suspend(name, followed)
-                    else:
-                        self._delay(name, followed, now_ms)
+                    self._refused(fetched, data.error_code, now_ms)
                 elif timestamp == EARLIEST:
-                    followed.leader_start = data.offset
-                elif followed.leader_start != _NOTHING:
-                    self._relocate(name, followed, data.offset)
+                    fetched.leader_start = data.offset
+                elif fetched.leader_start != UNKNOWN:
+                    self._relocate(fetched, data.offset)
 
     def offsets_failed(self, now_ms: int) -> None:
         """No answer came: later again."""
-        for name, followed in tuple(self._locating.items()):
-            self._delay(name, followed, now_ms)
+        for fetched in tuple(self._states.within(FetchState.LOCATING).values()):
+            self._delay(fetched, now_ms)
 
-    def _relocate(self, name: TopicPartition, followed: _Followed, leader_end: int) -> None:
-        """A leader that ends before us lost records, or was elected out of sync: cut. One that begins after: start there."""
-        log = followed.partition.log
-        self._locating.pop(name)
+    def _relocate(self, fetched: PartitionFetchState, leader_end: int) -> None:
+        """Truncate to a leader that ends before us: it lost records, or was elected out of sync. Start where one that
+        begins after us starts."""
+        topic_partition, log = fetched.topic_partition, fetched.partition.log
         try:
             if leader_end < log.log_end_offset:
-                logger.warning("Truncating %s from %d to the leader's end %d", name, log.log_end_offset, leader_end)
-                self._truncate(name, leader_end)
-                if followed.leader_start > log.log_end_offset or leader_end < log.log_start_offset:
-                    log.truncate_fully_and_start_at(max(followed.leader_start, 0))
-            elif followed.leader_start > log.log_end_offset:
-                logger.warning("Restarting %s at the leader's start %d", name, followed.leader_start)
-                log.truncate_fully_and_start_at(followed.leader_start)
+                logger.warning(
+                    "Truncating %s from %d to the leader's end %d", topic_partition, log.log_end_offset, leader_end
+                )
+                self._truncate_log(topic_partition, leader_end)
+                if fetched.leader_start > log.log_end_offset or leader_end < log.log_start_offset:
+                    log.truncate_fully_and_start_at(max(fetched.leader_start, 0))
+            elif fetched.leader_start > log.log_end_offset:
+                logger.warning("Restarting %s at the leader's start %d", topic_partition, fetched.leader_start)
+                log.truncate_fully_and_start_at(fetched.leader_start)
         except KafkaError as error:
-            logger.error("Partition %s is followed no longer: %s", name, error)
-            self._suspend(name, followed)
+            self._log_failed(fetched, error)
             return
-        self._changed(name)
-        self._activate(name, followed)
+        self._changed(topic_partition)
+        self._move(fetched, FetchEvent.LOCATED)
 
 
 def _bytes(records: "Buffer | FileSlice") -> Buffer:

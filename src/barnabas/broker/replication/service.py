@@ -304,8 +304,9 @@ class _SourceLoop:
             version = TOPIC_IDS_VERSION - 1
         await self._sync()
         fetcher.speak(version)
-        if fetcher.wants_epochs:
+        while fetcher.wants_epochs:
             await self._align()
+            fetcher.speak(version)
         if not fetcher.wants_fetch:
             return
         wait_ms = 1 << 30 if due_ms is None else max(due_ms, _LEAST_WAIT_MS)
