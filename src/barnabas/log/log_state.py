@@ -13,6 +13,7 @@ from barnabas.base.randomness import Random
 from barnabas.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, write_epochs
 from barnabas.log.flushing import FlushTask
 from barnabas.log.leader_epochs import LeaderEpochs
+from barnabas.log.lost_data import LostData, remove_lost_data, write_lost_data
 from barnabas.log.names import SNAPSHOT, file_name
 from barnabas.log.producer_state import ProducerState, encode_snapshot
 from barnabas.log.segment.open_files import OpenFiles
@@ -43,6 +44,7 @@ class LogState:
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
+        "lost_data",
         "names_changed",
         "offline",
         "producers",
@@ -110,6 +112,8 @@ class LogState:
         self.set_aside: list[tuple[int, list[str]]] = []
         """(when, paths) of files that wait for their removal."""
         self.first_unstable: int | None = None
+        self.lost_data: LostData | None = None
+        """What the log knows of records that it has lost: see `barnabas.log.lost_data`."""
         self.cleaned_to: int | None = None
         """Where the last compaction ended; None when there was none."""
         segments[-1].is_active = True
@@ -150,6 +154,24 @@ class LogState:
     def check_online(self) -> None:
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+
+    # ---- lost data
+
+    def note_lost_data(self, lost: LostData) -> None:
+        """Keep, over restarts, that records were lost. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        self.lost_data = lost
+        with self.disk("writing what is lost of"):
+            write_lost_data(self.files, self.directory, lost)
+
+    def forget_lost_data(self) -> None:
+        """The replica has caught up with a leader, or leads after an unclean election: nothing is missing any more.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        if self.lost_data is not None:
+            with self.disk("removing what is lost of"):
+                remove_lost_data(self.files, self.directory)
+            self.lost_data = None
 
     # ---- bounds
 

@@ -18,6 +18,7 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random
 from barnabas.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_epochs, read_topic_id, write_epochs
 from barnabas.log.leader_epochs import LeaderEpochs
+from barnabas.log.lost_data import LostData, find_lost_data, read_lost_data, write_lost_data
 from barnabas.log.names import (
     CLEANED,
     DELETED,
@@ -74,7 +75,10 @@ def load_log(
         segments[-1].is_active = True
     if not was_clean:
         epochs_changed |= _recover(files, segments, epochs, recovery_point, config)
+    elif segments:
+        epochs_changed |= _recover_damaged_end(files, segments, epochs, config)
     end_offset = segments[-1].next_offset() if segments else log_start_offset
+    lost_data = _note_lost_data(files, directory, find_lost_data(end_offset, recovery_point, high_watermark))
     if segments and end_offset < log_start_offset:
         logger.warning("%s ends at %d, below its log start offset %d", directory, end_offset, log_start_offset)
         for segment in segments:
@@ -116,6 +120,7 @@ def load_log(
         rng=rng,
         on_failure=on_failure,
     )
+    log.lost_data = lost_data
     if epochs_changed:
         log.unsynced.add(LEADER_EPOCHS)
     if has_replayed:
@@ -236,6 +241,27 @@ def _recover(
             segment.finish_indexes()
             segment.is_active = False
     return found
+
+
+def _recover_damaged_end(files: Files, segments: list[Segment], epochs: LeaderEpochs, config: LogConfig) -> bool:
+    """After a clean stop: check the active segment wholly, unless it ends with a whole batch. Whether epochs were found."""
+    active = segments[-1]
+    if active.ends_whole():
+        return False
+    logger.warning("%s does not end with a whole batch, although the last stop was clean", active.path)
+    return _recover(files, segments, epochs, active.base_offset, config)
+
+
+def _note_lost_data(files: Files, directory: str, found: LostData | None) -> LostData | None:
+    """What this start or an earlier one found, kept for the next."""
+    known = read_lost_data(files, directory)
+    if found is None:
+        return known
+    logger.error("%s has lost records: %s", directory, found.reason)
+    if known is None or known.expected_offset < found.expected_offset:
+        write_lost_data(files, directory, found)
+        return found
+    return known
 
 
 def _recover_segment(

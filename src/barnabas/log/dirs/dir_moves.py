@@ -76,6 +76,8 @@ class DirMoves(DirState):
         future.raise_start(log.log_start_offset)
         future.config = log.config
         future.cleaned_to = log.cleaned_to
+        if log.lost_data is not None:
+            future.note_lost_data(log.lost_data)
         self._throw_away(log, now_ms, f"{partition} has moved", sync=True)
         try:
             self._rename_future(partition, future)

@@ -68,6 +68,10 @@ class DirState:
         self._futures: dict[TopicPartition, PartitionLog] = {}
         self._preferred: dict[TopicPartition, str] = {}
         self._counts: dict[str, int] = dict.fromkeys(self._dirs, 0)
+        self._stale: dict[str, set[TopicPartition]] = {path: set() for path in self._dirs}
+        """By dir: partitions that its checkpoints may name although their logs are gone."""
+        self._missing: dict[TopicPartition, int] = {}
+        """Partitions whose folders are gone though nobody deleted them: all below this offset had been there."""
         self._purges: list[tuple[int, str]] = []
         self._closing: list[tuple[PartitionLog, FlushTask]] = []
         self.previous_broker_epoch = -1

@@ -34,6 +34,7 @@ from barnabas.log.checkpoints import (
 )
 from barnabas.log.dirs.dir_moves import DirMoves
 from barnabas.log.dirs.dir_state import LogDir, nobody, start_inside_segment
+from barnabas.log.lost_data import LostData
 from barnabas.log.names import partition_folder, partition_of_folder, partition_of_special_folder
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.recovery import load_log
@@ -187,7 +188,17 @@ class LogDirs(DirMoves):
                 self._logs[partition] = log
                 log.cleaned_to = cleaner_offsets.get(partition)
             self._counts[log_dir.path] += 1
+        self._note_missing(log_dir, checkpoints, going)
         return going
+
+    def _note_missing(self, log_dir: LogDir, checkpoints: _Checkpoints, going: set[TopicPartition]) -> None:
+        """Keep what the checkpoints say of logs that are not in the dir."""
+        for offsets in (checkpoints.recovery_points, checkpoints.high_watermarks):
+            for partition, offset in offsets.items():
+                if partition not in self._logs and partition not in self._futures:
+                    self._stale[log_dir.path].add(partition)
+                    if partition not in going and offset > 0:
+                        self._missing[partition] = max(offset, self._missing.get(partition, 0))
 
     def _load_partition(
         self,
@@ -268,10 +279,27 @@ class LogDirs(DirMoves):
                 self._fail_dir(log_dir, reason)
                 continue
             log.hear_failures(partial(self._fail_dir, log_dir))
+            self._replace_stale(log, is_new=is_new)
             self._logs[partition] = log
             self._preferred.pop(partition, None)
             return log
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+
+    def _replace_stale(self, log: PartitionLog, *, is_new: bool) -> None:
+        """The checkpoints may speak of a log of this name that is gone: a start must not hold the new one to that.
+
+        Where nobody deleted it, the replica has lost its records. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        expected_offset = self._missing.pop(log.topic_partition, None)
+        if expected_offset is not None and not is_new:
+            reason = f"its folder is gone, which had all records below offset {expected_offset}"
+            logger.error("%s has lost records: %s", log.directory, reason)
+            log.note_lost_data(LostData(reason, 0, expected_offset))
+        for path, stale in self._stale.items():
+            if log.topic_partition in stale:
+                stale.clear()
+                self._write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.recovery_point)
+                self._write_checkpoint(self._dirs[path], HIGH_WATERMARKS, lambda log: log.high_watermark)
 
     def _candidates(self, partition: TopicPartition) -> list[LogDir]:
         """The dirs to try for a new log, in order."""
@@ -293,6 +321,7 @@ class LogDirs(DirMoves):
         if log is None:
             return
         log_dir = self._dir_of(log)
+        self._stale[log_dir.path].add(partition)
         self._throw_away(log, now_ms, f"{partition} is deleted")
         if log.cleaned_to is not None:
             self._write_cleaner_offsets(log_dir)
@@ -320,14 +349,21 @@ class LogDirs(DirMoves):
     def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Drop records from an offset on, of several partitions, and checkpoint their recovery points.
 
+        The checkpoint is lowered first: a log that ends below it would pass for one that has lost records.
         Failures leave their mark in the log (`PartitionLog.offline`).
         """
+        logs = {partition: self._logs[partition] for partition in offsets if partition in self._logs}
+        lowered = {self._dir_of(log).path for name, log in logs.items() if offsets[name] < log.recovery_point}
+        for path in lowered:
+            self._write_checkpoint(
+                self._dirs[path],
+                RECOVERY_POINTS,
+                lambda log: min(log.recovery_point, offsets.get(log.topic_partition, log.recovery_point)),
+            )
         touched = set()
-        for partition, offset in offsets.items():
-            log = self._logs.get(partition)
-            if log is None:
-                continue
-            recovery_point, cleaned_to = log.recovery_point, log.cleaned_to
+        for partition, log in logs.items():
+            offset = offsets[partition]
+            recovery_point, cleaned_to = min(log.recovery_point, offset), log.cleaned_to
             try:
                 log.truncate_to(offset)
             except KafkaError:

@@ -364,11 +364,19 @@ class Segment:
 
     def next_offset(self) -> int:
         """The offset after the segment's last record; its base offset when it is empty."""
+        return self._last_end()[0]
+
+    def ends_whole(self) -> bool:
+        """Whether the file ends with a whole batch, as far as headers show."""
+        return self._last_end()[1] == self.size
+
+    def _last_end(self) -> tuple[int, int]:
+        """The offset and the position after the last batch."""
         position = self.index.floor(_MAX_RELATIVE)[1] if self.size else 0
-        end = self.base_offset
-        for _, header in self.headers(position):
-            end = header.last_offset + 1
-        return end
+        next_offset = self.base_offset
+        for at, header in self.headers(position):
+            next_offset, position = header.last_offset + 1, at + header.size_bytes
+        return next_offset, position
 
     @property
     def max_timestamp(self) -> TimestampedOffset:

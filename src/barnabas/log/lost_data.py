@@ -1,0 +1,76 @@
+"""What a replica knows of records that it has lost, and how that knowledge survives a restart.
+
+A loaded log that ends below its own checkpointed high watermark, or below its checkpointed recovery point, does not hold
+all that it once held and had on stable storage: the file was cut, recovery stopped at a damaged batch, or a loss of power
+took what the disk had promised. Such a replica must not lead while another member of the in-sync set may still have the
+records: its followers would truncate to it. Apache Kafka's broker draws no such conclusion.
+
+`PartitionLog.lost_data` holds a `LostData`, or None. It stays until `PartitionLog.forget_lost_data` is called: by the
+replica's owner, once the replica has caught up with a leader, or leads after an unclean election.
+
+Both checkpoints are lowered soon after the start, so a second restart would not see the loss in them. The log keeps the
+knowledge in a file of its own in the partition's folder, ``barnabas-lost-data``: four lines of text, synced before the
+log is used. Apache Kafka's broker leaves files with names that it does not know where they are.
+"""
+
+import re
+from typing import NamedTuple
+
+from barnabas.base.files import Files
+
+__all__ = ["LOST_DATA", "LostData", "find_lost_data", "read_lost_data", "remove_lost_data", "write_lost_data"]
+
+LOST_DATA = "barnabas-lost-data"
+_LAYOUT = re.compile(r"version: 0\nend_offset: ([0-9]+)\nexpected_offset: ([0-9]+)\nreason: (.*)\n?")
+
+
+class LostData(NamedTuple):
+    """Records that were here and are not any more."""
+
+    reason: str
+    """For people: what was found, and where."""
+    end_offset: int
+    """Where the log ended when the loss was found."""
+    expected_offset: int
+    """The log held all records below this offset, at least."""
+
+
+def find_lost_data(end_offset: int, recovery_point: int, high_watermark: int) -> LostData | None:
+    """Whether a log that ends at an offset has lost records, by its checkpoints (0 where they have no entry)."""
+    expected_offset = max(recovery_point, high_watermark)
+    if end_offset >= expected_offset:
+        return None
+    checkpoint = "high watermark" if high_watermark == expected_offset else "recovery point"
+    return LostData(
+        f"the log ends at offset {end_offset}, below its checkpointed {checkpoint} {expected_offset}",
+        end_offset,
+        expected_offset,
+    )
+
+
+def read_lost_data(files: Files, directory: str) -> LostData | None:
+    """What an earlier start found, from a partition's folder. Raises `OSError`."""
+    path = f"{directory}/{LOST_DATA}"
+    try:
+        text = files.read(path).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return None
+    match = _LAYOUT.fullmatch(text)
+    if match is None:
+        return LostData(f"{path} says so, and cannot be read", 0, 0)
+    return LostData(match[3], int(match[1]), int(match[2]))
+
+
+def write_lost_data(files: Files, directory: str, lost: LostData) -> None:
+    """Keep the knowledge for later starts, synced. Raises `OSError`."""
+    reason = lost.reason.replace("\n", " ")
+    text = f"version: 0\nend_offset: {lost.end_offset}\nexpected_offset: {lost.expected_offset}\nreason: {reason}\n"
+    files.write_atomically(f"{directory}/{LOST_DATA}", text.encode())
+
+
+def remove_lost_data(files: Files, directory: str) -> None:
+    """The records are here again, or are given up. Not synced: a file that comes back is removed again. Raises `OSError`."""
+    try:
+        files.remove(f"{directory}/{LOST_DATA}")
+    except FileNotFoundError:
+        return

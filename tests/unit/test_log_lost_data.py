@@ -1,0 +1,219 @@
+"""Lost data: what is left after damage, what the log reports of it, and what it knows after a second restart."""
+
+import logging
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.files import OsFiles
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
+from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.log.lost_data import LOST_DATA
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.records.records import Record, build_batch
+
+TP = TopicPartition("topic", 0)
+TOPIC_ID = Uuid(bytes(range(16)))
+NOW = 1_700_000_000_000
+BATCHES = 3
+CONFIG = LogConfig({"index.interval.bytes": "0"})
+
+
+def open_dirs(*directories: Path) -> LogDirs:
+    paths = [str(directory) for directory in directories]
+    dirs = LogDirs(OsFiles(), paths, CONFIG, broker_id=0, cluster_id="c", rng=random.Random(1))
+    dirs.load(NOW, {})
+    return dirs
+
+
+def fill(dirs: LogDirs, count: int = BATCHES, high_watermark: int = BATCHES) -> PartitionLog:
+    log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
+    for _ in range(count):
+        log.append_as_leader(build_batch([Record(0, NOW, None, b"v" * 20)]), leader_epoch=0, now_ms=NOW)
+    log.update_high_watermark(high_watermark)
+    return log
+
+
+def loaded(dirs: LogDirs) -> PartitionLog:
+    log = dirs.get(TP)
+    assert log is not None
+    return log
+
+
+def cut(log: PartitionLog, size: int) -> None:
+    path = Path(log.active.path)
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def test_a_tail_cut_after_a_clean_stop_leaves_the_longest_valid_prefix_and_a_log_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Three batches, cut at every byte; the line names the file, the offset and the number of bytes."""
+    dirs = open_dirs(tmp_path / "whole")
+    size = fill(dirs).active.size
+    dirs.close(clean=True)
+    for length in range(size):
+        directory = tmp_path / "damaged"
+        shutil.copytree(tmp_path / "whole", directory)
+        path = directory / str(TP) / f"{0:020d}.log"
+        whole = path.read_bytes()
+        path.write_bytes(whole[:length])
+        caplog.clear()
+        dirs = open_dirs(directory)
+        log = loaded(dirs)
+        batches, rest = divmod(length, size // BATCHES)
+        assert log.log_end_offset == batches
+        assert path.read_bytes() == whole[: batches * size // BATCHES]
+        assert log.lost_data is not None
+        assert (log.lost_data.end_offset, log.lost_data.expected_offset) == (batches, BATCHES)
+        lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        if rest:
+            assert f"{path}: {rest} bytes after offset {batches} are no valid batches and are cut off" in lines
+        assert any("has lost records" in line for line in lines)
+        log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=1, now_ms=NOW)
+        dirs.close(clean=True)
+        dirs = open_dirs(directory)
+        assert loaded(dirs).log_end_offset == batches + 1
+        dirs.close(clean=False)
+        shutil.rmtree(directory)
+
+
+def test_a_log_that_is_whole_has_lost_nothing(tmp_path: Path) -> None:
+    """Clean stops, kills, and a torn tail that no checkpoint covers leave no mark."""
+    dirs = open_dirs(tmp_path)
+    log = fill(dirs)
+    dirs.checkpoint_high_watermarks()
+    log.flush()
+    dirs.checkpoint_recovery_points()
+    fill(dirs, 1)
+    dirs.close(clean=False)
+    cut(log, log.active.size - 3)
+    dirs = open_dirs(tmp_path)
+    assert (loaded(dirs).log_end_offset, loaded(dirs).lost_data) == (BATCHES, None)
+    dirs.close(clean=True)
+    dirs = open_dirs(tmp_path)
+    assert loaded(dirs).lost_data is None
+    dirs.close(clean=False)
+
+
+@pytest.mark.parametrize("checkpoint", [RECOVERY_POINTS, HIGH_WATERMARKS])
+def test_a_log_that_ends_below_a_checkpoint_has_lost_data(tmp_path: Path, checkpoint: str) -> None:
+    """Either checkpoint alone shows it after a crash, and the reason names it."""
+    dirs = open_dirs(tmp_path)
+    log = fill(dirs)
+    if checkpoint == RECOVERY_POINTS:
+        log.flush()
+        dirs.checkpoint_recovery_points()
+    else:
+        dirs.checkpoint_high_watermarks()
+    dirs.close(clean=False)
+    cut(log, log.active.size - 3)
+    lost = loaded(open_dirs(tmp_path)).lost_data
+    assert lost is not None
+    name = "recovery point" if checkpoint == RECOVERY_POINTS else "high watermark"
+    assert lost.reason == f"the log ends at offset 2, below its checkpointed {name} 3"
+
+
+def test_lost_data_is_known_after_more_restarts_until_it_is_forgotten(tmp_path: Path) -> None:
+    """Checkpoints that were lowered since do not hide it, nor do new records; once forgotten it stays so."""
+    dirs = open_dirs(tmp_path)
+    log = fill(dirs)
+    dirs.close(clean=True)
+    cut(log, log.active.size - 3)
+    first = open_dirs(tmp_path)
+    lost = loaded(first).lost_data
+    assert lost is not None
+    first.checkpoint_high_watermarks()
+    first.checkpoint_recovery_points()
+    fill(first, 10)
+    first.close(clean=True)
+    second = open_dirs(tmp_path)
+    assert loaded(second).lost_data == lost
+    loaded(second).forget_lost_data()
+    assert loaded(second).lost_data is None
+    second.close(clean=False)
+    third = open_dirs(tmp_path)
+    assert loaded(third).lost_data is None
+    third.close(clean=False)
+
+
+def test_a_mark_that_cannot_be_read_counts(tmp_path: Path) -> None:
+    """Damage to the mark itself does not make the log whole."""
+    dirs = open_dirs(tmp_path)
+    fill(dirs)
+    dirs.close(clean=True)
+    (tmp_path / str(TP) / LOST_DATA).write_bytes(b"\xff")
+    assert loaded(open_dirs(tmp_path)).lost_data is not None
+
+
+def test_a_truncation_is_no_loss_whenever_the_crash_comes(tmp_path: Path) -> None:
+    """A follower truncates to its leader: the recovery point's checkpoint is lowered before the log is."""
+    dirs = open_dirs(tmp_path)
+    log = fill(dirs, high_watermark=1)
+    log.flush()
+    dirs.checkpoint_recovery_points()
+    dirs.checkpoint_high_watermarks()
+    seen = []
+    truncate_to = PartitionLog.truncate_to
+
+    def truncate(log: PartitionLog, offset: int) -> bool:
+        seen.append(read_offsets(OsFiles(), str(tmp_path / RECOVERY_POINTS)))
+        return truncate_to(log, offset)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PartitionLog, "truncate_to", truncate)
+        dirs.truncate({TP: 1})
+    assert seen == [{TP: 1}]
+    dirs.close(clean=False)
+    assert loaded(open_dirs(tmp_path)).lost_data is None
+
+
+def test_a_replica_whose_folder_is_gone_has_lost_its_data(tmp_path: Path) -> None:
+    """The checkpoints still name it, and nobody deleted it."""
+    dirs = open_dirs(tmp_path)
+    fill(dirs)
+    dirs.close(clean=True)
+    shutil.rmtree(tmp_path / str(TP))
+    dirs = open_dirs(tmp_path)
+    log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW, is_new=False)
+    assert log.lost_data is not None
+    assert log.lost_data.expected_offset == BATCHES
+    dirs.close(clean=False)
+    assert loaded(open_dirs(tmp_path)).lost_data is not None
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_topic_made_again_under_its_name_has_lost_nothing(tmp_path: Path, is_new: bool) -> None:
+    """Checkpoints of the deleted log do not count against the new one, not after a crash either."""
+    dirs = open_dirs(tmp_path)
+    fill(dirs)
+    dirs.checkpoint_high_watermarks()
+    dirs.checkpoint_recovery_points()
+    dirs.delete(TP, NOW)
+    log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW, is_new=is_new)
+    assert log.lost_data is None
+    dirs.close(clean=False)
+    assert loaded(open_dirs(tmp_path)).lost_data is None
+
+
+def test_a_replica_that_moves_between_dirs_takes_its_loss_along(tmp_path: Path) -> None:
+    """The copy is no more whole than what it was copied from."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    dirs = open_dirs(first, second)
+    log = fill(dirs)
+    source = Path(log.directory).parent
+    target = second if source == first else first
+    dirs.close(clean=True)
+    cut(log, log.active.size - 3)
+    dirs = open_dirs(first, second)
+    log = loaded(dirs)
+    future = dirs.create_future(TP, str(target), NOW)
+    part = log.read(0, 1 << 20, upper_bound=2)
+    future.append_as_follower(part.records.read(), now_ms=NOW)  # type: ignore[union-attr]
+    assert dirs.promote(TP, NOW).lost_data == log.lost_data is not None
+    dirs.close(clean=True)
+    assert loaded(open_dirs(first, second)).lost_data == log.lost_data
