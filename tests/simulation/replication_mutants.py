@@ -114,10 +114,10 @@ def elect_from_outside_the_isr() -> None:
 
     rewrite(
         elections, "elect_offline",
-        "if replica in live and replica in state.isr:\n            return state.with_leader(replica, "
-        "[member for member in state.isr if member in live])",
-        "if replica in live and replica != state.leader:\n            return state.with_leader(replica, "
-        "[member for member in {replica, *state.isr} if member in live])",
+        "if replica in live and replica in current.isr:\n            return current.with_leader(replica, "
+        "[member for member in current.isr if member in live])",
+        "if replica in live and replica != current.leader:\n            return current.with_leader(replica, "
+        "[member for member in {replica, *current.isr} if member in live])",
     )  # fmt: skip
 
 

@@ -17,9 +17,14 @@ from barnabas.broker.cluster.znodes import (
     partition_state_path,
     topic_path,
 )
-from barnabas.broker.controller import decisions, isr_changes, reassignment
-from barnabas.broker.controller.context import ControllerState
-from barnabas.broker.controller.requests import RequestBatch
+from barnabas.broker.controller import (
+    failover,
+    isr_change,
+    reassignment,
+    topic_change,
+)
+from barnabas.broker.controller.context import ControllerContext
+from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaRequest
@@ -52,40 +57,40 @@ class ControlledCluster:
     def elect(self, *, stop_after: int | None = None) -> None:
         """A new controller takes over, or crashes while it does."""
         self.epoch += 1
-        self.state = ControllerState(0, self.epoch)
-        self.batch = RequestBatch(self.state, "PLAINTEXT")
-        self.run(decisions.take_over, lambda: TOPIC_ID, stop_after=stop_after)
+        self.context = ControllerContext(0, self.epoch)
+        self.batch = RequestBatch(self.context, "PLAINTEXT")
+        self.run(failover.on_controller_failover, lambda: TOPIC_ID, stop_after=stop_after)
 
     def create(self, topic: str, *assignment: tuple[int, ...]) -> None:
         partitions = {index: Assignment(replicas) for index, replicas in enumerate(assignment)}
         self.znodes.put(topic_path(topic), encode_topic(TOPIC_ID, partitions))
-        self.run(decisions.topics_changed, lambda: TOPIC_ID)
+        self.run(topic_change.process_topic_change, lambda: TOPIC_ID)
 
     def run(self, decide: Callable[..., Any], *args: Any, stop_after: int | None = None, **kwargs: Any) -> Any:
-        result = self.znodes.perform(decide(self.state, self.batch, *args, **kwargs), stop_after=stop_after)
+        result = self.znodes.perform(decide(self.context, self.batch, *args, **kwargs), stop_after=stop_after)
         self._obey()
         return result
 
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, stop_after: int | None = None
     ) -> dict[TopicPartition, KafkaError | None]:
-        answers = self.run(reassignment.alter_reassignments, targets, stop_after=stop_after)
+        answers = self.run(reassignment.process_api_reassignment, targets, stop_after=stop_after)
         return answers or {}
 
     def catch_up(self, *, stop_after: int | None = None) -> None:
         """Every leader takes all live assigned replicas that it knows into the ISR, and the controller hears of it."""
-        for partition in list(self.state.leadership):
-            current = self.state.leadership[partition].leader_and_isr
-            info = self.state.brokers.get(current.leader)
-            members = [b for b in self.state.assignment(partition).replicas if self._follows(b, partition)]
+        for partition in list(self.context.leadership):
+            current = self.context.leadership[partition].leader_and_isr
+            info = self.context.brokers.get(current.leader)
+            members = [b for b in self.context.assignment(partition).replicas if self._follows(b, partition)]
             isr = (*current.isr, *(member for member in members if member not in current.isr))
             if info is not None and isr != current.isr:
-                change = isr_changes.IsrChange(partition, current.leader_epoch, isr, 0, current.version)
-                self.run(isr_changes.alter_isr, current.leader, info.epoch, [change])
-        self.run(reassignment.complete, stop_after=stop_after)
+                change = isr_change.IsrChange(partition, current.leader_epoch, isr, 0, current.version)
+                self.run(isr_change.process_alter_partition, current.leader, info.epoch, [change])
+        self.run(reassignment.maybe_complete, stop_after=stop_after)
 
     def _follows(self, broker: int, partition: TopicPartition) -> bool:
-        return self.state.is_live(broker) and partition in self.held[broker]
+        return self.context.is_live(broker) and partition in self.held[broker]
 
     def _obey(self) -> None:
         for broker, request in self.znodes.sent:

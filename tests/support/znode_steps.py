@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from barnabas.broker.cluster.znodes import TOP_LEVEL_PATHS
-from barnabas.broker.controller.steps import (
+from barnabas.broker.cluster.steps import (
     Children,
     ControllerMovedError,
     Create,
@@ -16,6 +15,7 @@ from barnabas.broker.controller.steps import (
     Written,
     Znode,
 )
+from barnabas.broker.cluster.znodes import TOP_LEVEL_PATHS
 
 
 class Znodes:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid, uuid_text
+from barnabas.broker.cluster.steps import ControllerMovedError
 from barnabas.broker.cluster.znodes import (
     Assignment,
     BrokerInfo,
@@ -21,10 +22,15 @@ from barnabas.broker.cluster.znodes import (
     partition_state_path,
     topic_path,
 )
-from barnabas.broker.controller import decisions, isr_changes, leaders
-from barnabas.broker.controller.context import ControllerState, Partition, Replica
-from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.steps import ControllerMovedError
+from barnabas.broker.controller import (
+    broker_change,
+    failover,
+    isr_change,
+    replica_leader_election,
+    topic_change,
+)
+from barnabas.broker.controller.context import ControllerContext, PartitionState, ReplicaState
+from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaRequest
@@ -55,9 +61,9 @@ class Cluster:
         self.znodes.remove(broker_path(broker))
 
     def elect(self, epoch: int = 1, stop_after: int | None = None) -> None:
-        self.state = ControllerState(0, epoch)
-        self.batch = RequestBatch(self.state, "PLAINTEXT")
-        steps = decisions.take_over(self.state, self.batch, lambda: TOPIC_ID)
+        self.context = ControllerContext(0, epoch)
+        self.batch = RequestBatch(self.context, "PLAINTEXT")
+        steps = failover.on_controller_failover(self.context, self.batch, lambda: TOPIC_ID)
         self.znodes.perform(steps, stop_after=stop_after)
 
     def topic(self, name: str, assignment: dict[int, tuple[int, ...]]) -> None:
@@ -66,10 +72,10 @@ class Cluster:
 
     def run(self, decide: Any, *args: Any) -> Any:
         self.znodes.sent.clear()
-        return self.znodes.perform(decide(self.state, self.batch, *args))
+        return self.znodes.perform(decide(self.context, self.batch, *args))
 
     def topics_changed(self) -> Any:
-        return self.run(decisions.topics_changed, lambda: TOPIC_ID)
+        return self.run(topic_change.process_topic_change, lambda: TOPIC_ID)
 
     def partition(self, partition: TopicPartition = P0) -> dict[str, Any]:
         value: dict[str, Any] = json.loads(self.znodes.data(partition_state_path(partition)))
@@ -88,7 +94,9 @@ class Cluster:
             }  # fmt: skip
             self.znodes.sent.clear()
             for broker, partitions in deleted.items():
-                self.znodes.perform(decisions.stop_replica_answered(self.state, self.batch, broker, partitions))
+                self.znodes.perform(
+                    topic_change.process_stop_replica_response(self.context, self.batch, broker, partitions)
+                )
 
 
 def test_a_new_topic_gets_leaders_and_its_replicas_hear_of_it_first() -> None:
@@ -129,7 +137,7 @@ def test_a_topic_without_id_gets_one() -> None:
     cluster.topics_changed()
     written = json.loads(cluster.znodes.data(topic_path("t")))
     assert written["topic_id"] == uuid_text(TOPIC_ID)
-    assert cluster.state.topic_ids == {"t": TOPIC_ID}
+    assert cluster.context.topic_ids == {"t": TOPIC_ID}
 
 
 def test_a_dead_leader_is_replaced_and_leaves_the_isr() -> None:
@@ -138,7 +146,7 @@ def test_a_dead_leader_is_replaced_and_leaves_the_isr() -> None:
     cluster.topic("t", {0: (1, 2, 0)})
     cluster.topics_changed()
     cluster.stop(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     assert cluster.partition() == {"controller_epoch": 1, "leader": 2, "version": 1, "leader_epoch": 1, "isr": [2, 0]}
     assert set(cluster.sent(LeaderAndIsrRequest)) == {0, 2}
     state = cluster.sent(UpdateMetadataRequest)[0].topic_states[0].partition_states[0]
@@ -151,11 +159,11 @@ def test_the_last_of_the_isr_stays_in_it_without_leading() -> None:
     cluster.topic("t", {0: (1,)})
     cluster.topics_changed()
     cluster.stop(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     assert (cluster.partition()["leader"], cluster.partition()["isr"]) == (-1, [1])
-    assert cluster.state.partition_states[P0] is Partition.OFFLINE
+    assert cluster.context.partition_states[P0] is PartitionState.OFFLINE
     cluster.start(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     assert (cluster.partition()["leader"], cluster.partition()["leader_epoch"]) == (1, 2)
 
 
@@ -166,10 +174,10 @@ def test_an_unclean_election_happens_where_the_topic_allows_it() -> None:
     cluster.topics_changed()
     cluster.znodes.put("/config/topics/t", encode_config({"unclean.leader.election.enable": "true"}))
     cluster.stop(0)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.start(0)
     cluster.stop(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     assert (cluster.partition()["leader"], cluster.partition()["isr"]) == (0, [0])
     assert cluster.partition()["leader_recovery_state"] == 1
 
@@ -180,13 +188,13 @@ def test_an_unclean_election_happens_once_it_is_allowed() -> None:
     cluster.topic("t", {0: (1, 0)})
     cluster.topics_changed()
     cluster.stop(0)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.start(0)
     cluster.stop(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     assert cluster.partition()["leader"] == -1
-    cluster.state.unclean_default = True
-    cluster.run(decisions.retry_leaders)
+    cluster.context.unclean_default = True
+    cluster.run(replica_leader_election.process_unclean_leader_election_enable)
     assert (cluster.partition()["leader"], cluster.partition()["isr"]) == (0, [0])
 
 
@@ -197,8 +205,8 @@ def test_a_broker_that_came_back_between_two_looks_is_told_its_roles_again() -> 
     cluster.topics_changed()
     cluster.stop(1)
     cluster.start(1)
-    cluster.run(decisions.brokers_changed)
-    assert cluster.sent(LeaderAndIsrRequest)[1].broker_epoch == cluster.state.brokers[1].epoch
+    cluster.run(broker_change.process_broker_change)
+    assert cluster.sent(LeaderAndIsrRequest)[1].broker_epoch == cluster.context.brokers[1].epoch
     assert cluster.partition()["leader"] == 0
 
 
@@ -208,7 +216,7 @@ def test_new_partitions_of_a_topic_are_started() -> None:
     cluster.topic("t", {0: (0,)})
     cluster.topics_changed()
     cluster.topic("t", {0: (0,), 1: (1,)})
-    cluster.run(decisions.partitions_changed, "t")
+    cluster.run(topic_change.process_partition_modifications, "t")
     assert cluster.partition(TopicPartition("t", 1))["leader"] == 1
     assert set(cluster.sent(LeaderAndIsrRequest)) == {1}
 
@@ -219,9 +227,9 @@ def test_partitions_of_a_topic_in_deletion_are_taken_back() -> None:
     cluster.topic("t", {0: (0,)})
     cluster.topics_changed()
     cluster.znodes.put(delete_topic_path("t"), None)
-    cluster.run(decisions.delete_topics)
+    cluster.run(topic_change.process_topic_deletion)
     cluster.topic("t", {0: (0,), 1: (1,)})
-    cluster.run(decisions.partitions_changed, "t")
+    cluster.run(topic_change.process_partition_modifications, "t")
     assert json.loads(cluster.znodes.data(topic_path("t")))["partitions"] == {"0": [0]}
 
 
@@ -232,14 +240,14 @@ def test_deletion_stops_replicas_then_deletes_them_then_the_znodes() -> None:
     cluster.topics_changed()
     cluster.znodes.put("/config/topics/t", encode_config({}))
     cluster.znodes.put(delete_topic_path("t"), None)
-    cluster.run(decisions.delete_topics)
+    cluster.run(topic_change.process_topic_deletion)
     first = cluster.sent(UpdateMetadataRequest)[0]
     assert {state.leader for topic in first.topic_states for state in topic.partition_states} == {-2}
     stops = [request for _, request in cluster.znodes.sent if isinstance(request, StopReplicaRequest)]
     deletes = [[p.delete_partition for t in stop.topic_states for p in t.partition_states] for stop in stops]
     assert deletes == [[False, False], [False, False], [True, True], [True, True]]
     cluster.finish_deletion()
-    assert cluster.state.topics == {}
+    assert cluster.context.topics == {}
     assert not [path for path in cluster.znodes.nodes if "/t" in path.replace("/topics", "")]
 
 
@@ -249,16 +257,16 @@ def test_deletion_waits_for_a_broker_that_is_away_and_goes_on_when_it_is_back() 
     cluster.topic("t", {0: (0, 1)})
     cluster.topics_changed()
     cluster.stop(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.znodes.put(delete_topic_path("t"), None)
-    cluster.run(decisions.delete_topics)
+    cluster.run(topic_change.process_topic_deletion)
     cluster.finish_deletion()
-    assert "t" in cluster.state.topics
-    assert cluster.state.ineligible_for_deletion == {"t"}
+    assert "t" in cluster.context.topics
+    assert cluster.context.ineligible_for_deletion == {"t"}
     cluster.start(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.finish_deletion()
-    assert cluster.state.topics == {}
+    assert cluster.context.topics == {}
     assert delete_topic_path("t") not in cluster.znodes.nodes
 
 
@@ -269,10 +277,10 @@ def test_orders_for_missing_topics_and_under_a_ban_are_struck() -> None:
     cluster.topics_changed()
     cluster.znodes.put(delete_topic_path("t"), None)
     cluster.znodes.put(delete_topic_path("none"), None)
-    cluster.state.delete_topic_enabled = False
-    cluster.run(decisions.delete_topics)
+    cluster.context.delete_topic_enabled = False
+    cluster.run(topic_change.process_topic_deletion)
     assert cluster.znodes.children("/admin/delete_topics") == []
-    assert "t" in cluster.state.topics
+    assert "t" in cluster.context.topics
 
 
 def test_a_controlled_shutdown_moves_leaders_and_tells_what_is_left() -> None:
@@ -280,19 +288,19 @@ def test_a_controlled_shutdown_moves_leaders_and_tells_what_is_left() -> None:
     cluster = Cluster(0, 1)
     cluster.topic("t", {0: (1, 0), 1: (0, 1), 2: (1,)})
     cluster.topics_changed()
-    assert cluster.run(decisions.shut_down, 1, cluster.state.brokers[1].epoch) == []
+    assert cluster.run(broker_change.process_controlled_shutdown, 1, cluster.context.brokers[1].epoch) == []
     assert (cluster.partition()["leader"], cluster.partition()["isr"]) == (0, [0])
     assert cluster.partition(TopicPartition("t", 1))["isr"] == [0]
     with pytest.raises(KafkaError) as refused:
-        cluster.run(decisions.shut_down, 1, 0)
+        cluster.run(broker_change.process_controlled_shutdown, 1, 0)
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def isr_change(cluster: Cluster, **changes: Any) -> Any:
-    current = cluster.state.leadership[P0].leader_and_isr
-    change = isr_changes.IsrChange(P0, current.leader_epoch, current.isr, 0, current.version)._replace(**changes)
+def alter_isr(cluster: Cluster, **changes: Any) -> Any:
+    current = cluster.context.leadership[P0].leader_and_isr
+    change = isr_change.IsrChange(P0, current.leader_epoch, current.isr, 0, current.version)._replace(**changes)
     broker = changes.pop("broker", current.leader)
-    return cluster.run(isr_changes.alter_isr, broker, cluster.state.brokers[broker].epoch, [change])[P0]
+    return cluster.run(isr_change.process_alter_partition, broker, cluster.context.brokers[broker].epoch, [change])[P0]
 
 
 def test_a_leader_changes_its_isr_under_its_epochs() -> None:
@@ -300,13 +308,13 @@ def test_a_leader_changes_its_isr_under_its_epochs() -> None:
     cluster = Cluster(0, 1, 2)
     cluster.topic("t", {0: (1, 2, 0)})
     cluster.topics_changed()
-    assert isr_change(cluster, isr=(1, 2)).version == 1
+    assert alter_isr(cluster, isr=(1, 2)).version == 1
     assert cluster.partition()["isr"] == [1, 2]
-    assert isr_change(cluster, isr=(1, 2)).version == 1
-    assert isr_change(cluster, isr=(1,), partition_epoch=0) is ErrorCode.INVALID_UPDATE_VERSION
-    assert isr_change(cluster, isr=(1,), leader_epoch=-1) is ErrorCode.FENCED_LEADER_EPOCH
-    assert isr_change(cluster, isr=(1,), leader_epoch=1) is ErrorCode.NOT_CONTROLLER
-    assert isr_change(cluster, isr=(1, 9)) is ErrorCode.INELIGIBLE_REPLICA
+    assert alter_isr(cluster, isr=(1, 2)).version == 1
+    assert alter_isr(cluster, isr=(1,), partition_epoch=0) is ErrorCode.INVALID_UPDATE_VERSION
+    assert alter_isr(cluster, isr=(1,), leader_epoch=-1) is ErrorCode.FENCED_LEADER_EPOCH
+    assert alter_isr(cluster, isr=(1,), leader_epoch=1) is ErrorCode.NOT_CONTROLLER
+    assert alter_isr(cluster, isr=(1, 9)) is ErrorCode.INELIGIBLE_REPLICA
 
 
 @pytest.mark.parametrize("isr", [(), (2, 0), (1, 1), (1,) * 1000], ids=["none", "others", "twice", "long"])
@@ -315,7 +323,7 @@ def test_an_isr_without_its_leader_or_with_a_member_twice_is_refused(isr: tuple[
     cluster = Cluster(0, 1, 2)
     cluster.topic("t", {0: (1, 2, 0)})
     cluster.topics_changed()
-    assert isr_change(cluster, isr=isr) is ErrorCode.INVALID_REQUEST
+    assert alter_isr(cluster, isr=isr) is ErrorCode.INVALID_REQUEST
     assert cluster.partition()["isr"] == [1, 2, 0]
 
 
@@ -324,13 +332,13 @@ def test_a_replica_that_was_started_anew_since_it_fetched_does_not_join() -> Non
     cluster = Cluster(0, 1, 2)
     cluster.topic("t", {0: (1, 2, 0)})
     cluster.topics_changed()
-    epochs = {broker: info.epoch for broker, info in cluster.state.brokers.items()}
-    isr_change(cluster, isr=(1, 2))
+    epochs = {broker: info.epoch for broker, info in cluster.context.brokers.items()}
+    alter_isr(cluster, isr=(1, 2))
     earlier = (epochs[1], epochs[2], epochs[0] - 1)
-    assert isr_change(cluster, isr=(1, 2, 0), broker_epochs=earlier) is ErrorCode.INELIGIBLE_REPLICA
-    assert isr_change(cluster, isr=(1,), broker_epochs=(epochs[1] - 1,)).isr == (1,)
-    assert isr_change(cluster, isr=(1, 2), broker_epochs=(-1, -1)).isr == (1, 2)
-    assert isr_change(cluster, isr=(1, 2, 0), broker_epochs=(epochs[1], epochs[2], epochs[0])).isr == (1, 2, 0)
+    assert alter_isr(cluster, isr=(1, 2, 0), broker_epochs=earlier) is ErrorCode.INELIGIBLE_REPLICA
+    assert alter_isr(cluster, isr=(1,), broker_epochs=(epochs[1] - 1,)).isr == (1,)
+    assert alter_isr(cluster, isr=(1, 2), broker_epochs=(-1, -1)).isr == (1, 2)
+    assert alter_isr(cluster, isr=(1, 2, 0), broker_epochs=(epochs[1], epochs[2], epochs[0])).isr == (1, 2, 0)
 
 
 def test_an_isr_that_was_written_elsewhere_meanwhile_is_not_overwritten() -> None:
@@ -338,8 +346,10 @@ def test_an_isr_that_was_written_elsewhere_meanwhile_is_not_overwritten() -> Non
     cluster = Cluster(0, 1)
     cluster.topic("t", {0: (1, 0)})
     cluster.topics_changed()
-    cluster.znodes.put(partition_state_path(P0), encode_partition_state(cluster.state.leadership[P0].leader_and_isr, 1))
-    assert isr_change(cluster, isr=(1,)) is ErrorCode.INVALID_UPDATE_VERSION
+    cluster.znodes.put(
+        partition_state_path(P0), encode_partition_state(cluster.context.leadership[P0].leader_and_isr, 1)
+    )
+    assert alter_isr(cluster, isr=(1,)) is ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_an_isr_that_an_unanswered_write_left_is_confirmed() -> None:
@@ -347,10 +357,10 @@ def test_an_isr_that_an_unanswered_write_left_is_confirmed() -> None:
     cluster = Cluster(0, 1)
     cluster.topic("t", {0: (1, 0)})
     cluster.topics_changed()
-    known = cluster.state.leadership[P0].leader_and_isr
+    known = cluster.context.leadership[P0].leader_and_isr
     cluster.znodes.put(partition_state_path(P0), encode_partition_state(known._replace(isr=(1,)), 1))
-    assert isr_change(cluster, isr=(1,)) == known._replace(isr=(1,), version=1)
-    assert isr_change(cluster, isr=(1, 0)).version == 2
+    assert alter_isr(cluster, isr=(1,)) == known._replace(isr=(1,), version=1)
+    assert alter_isr(cluster, isr=(1, 0)).version == 2
 
 
 def test_notifications_of_isr_changes_are_read_told_and_removed() -> None:
@@ -358,11 +368,11 @@ def test_notifications_of_isr_changes_are_read_told_and_removed() -> None:
     cluster = Cluster(0, 1)
     cluster.topic("t", {0: (1, 0)})
     cluster.topics_changed()
-    known = cluster.state.leadership[P0].leader_and_isr
+    known = cluster.context.leadership[P0].leader_and_isr
     cluster.znodes.put(partition_state_path(P0), encode_partition_state(known._replace(isr=(1,)), 1))
     cluster.znodes.put("/isr_change_notification/isr_change_0000000000", encode_partitions([P0]))
-    cluster.run(isr_changes.isr_changed)
-    assert cluster.state.leadership[P0].leader_and_isr.isr == (1,)
+    cluster.run(isr_change.process_isr_change_notification)
+    assert cluster.context.leadership[P0].leader_and_isr.isr == (1,)
     assert set(cluster.sent(UpdateMetadataRequest)) == {0, 1}
     assert cluster.znodes.children("/isr_change_notification") == []
 
@@ -373,11 +383,11 @@ def test_a_failed_log_dir_takes_its_replicas_out_of_office() -> None:
     cluster.topic("t", {0: (1, 0)})
     cluster.topics_changed()
     cluster.znodes.put("/log_dir_event_notification/log_dir_event_0000000000", encode_log_dir_event(1))
-    cluster.run(decisions.log_dirs_failed)
+    cluster.run(broker_change.process_log_dir_event_notification)
     assert set(cluster.sent(LeaderAndIsrRequest)) == {1}
-    cluster.run(decisions.leader_and_isr_answered, 1, {P0: ErrorCode.KAFKA_STORAGE_ERROR})
+    cluster.run(broker_change.process_leader_and_isr_response, 1, {P0: ErrorCode.KAFKA_STORAGE_ERROR})
     assert (cluster.partition()["leader"], cluster.partition()["isr"]) == (0, [0])
-    assert cluster.state.replica_states[P0][1] is Replica.OFFLINE
+    assert cluster.context.replica_states[P0][1] is ReplicaState.OFFLINE
 
 
 def test_preferred_leaders_return_when_asked_for_or_out_of_balance() -> None:
@@ -387,17 +397,17 @@ def test_preferred_leaders_return_when_asked_for_or_out_of_balance() -> None:
     cluster.topics_changed()
     for ask in (False, True):
         cluster.stop(1)
-        cluster.run(decisions.brokers_changed)
+        cluster.run(broker_change.process_broker_change)
         cluster.start(1)
-        cluster.run(decisions.brokers_changed)
-        isr_change(cluster, isr=(0, 1))
+        cluster.run(broker_change.process_broker_change)
+        alter_isr(cluster, isr=(0, 1))
         assert cluster.partition()["leader"] == 0
         if ask:
             cluster.znodes.put("/admin/preferred_replica_election", encode_partitions([P0]))
-            cluster.run(leaders.prefer_leaders)
+            cluster.run(replica_leader_election.process_preferred_replica_election)
             assert "/admin/preferred_replica_election" not in cluster.znodes.nodes
         else:
-            cluster.run(leaders.balance_leaders, 10)
+            cluster.run(replica_leader_election.process_auto_preferred_leader_election, 10)
         assert cluster.partition()["leader"] == 1
 
 
@@ -406,7 +416,7 @@ def test_a_deposed_controller_writes_nothing() -> None:
     cluster = Cluster(0)
     cluster.topic("t", {0: (0,)})
     cluster.znodes.epoch_version += 1
-    steps = decisions.topics_changed(cluster.state, cluster.batch, lambda: TOPIC_ID)
+    steps = topic_change.process_topic_change(cluster.context, cluster.batch, lambda: TOPIC_ID)
     with pytest.raises(ControllerMovedError):
         cluster.znodes.perform(steps, epoch_version=0)
     assert partition_state_path(P0) not in cluster.znodes.nodes
@@ -418,18 +428,18 @@ def test_malformed_znodes_are_left_out_and_the_rest_goes_on() -> None:
     cluster.znodes.put(broker_path(7), b"{")
     cluster.znodes.put(topic_path("bad"), b"[]")
     cluster.topic("t", {0: (0,)})
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.topics_changed()
     assert cluster.partition()["leader"] == 0
-    assert set(cluster.state.brokers) == {0}
+    assert set(cluster.context.brokers) == {0}
 
 
 def scenario(cluster: Cluster) -> list[Any]:
     """Steps of one controller's day, each fresh when it is asked for."""
     return [
-        lambda: decisions.topics_changed(cluster.state, cluster.batch, lambda: TOPIC_ID),
-        lambda: decisions.brokers_changed(cluster.state, cluster.batch),
-        lambda: decisions.delete_topics(cluster.state, cluster.batch),
+        lambda: topic_change.process_topic_change(cluster.context, cluster.batch, lambda: TOPIC_ID),
+        lambda: broker_change.process_broker_change(cluster.context, cluster.batch),
+        lambda: topic_change.process_topic_deletion(cluster.context, cluster.batch),
     ]
 
 
@@ -452,6 +462,6 @@ def test_a_successor_finishes_what_a_controller_left_at_any_step(event: int, cut
     cluster.finish_deletion()
     kept = cluster.partition(TopicPartition("kept", 0))
     assert (kept["leader"], kept["isr"]) == (2, [2, 0])
-    assert set(cluster.state.topics) == {"kept"}
+    assert set(cluster.context.topics) == {"kept"}
     assert cluster.znodes.children("/brokers/topics") == ["kept"]
     assert cluster.znodes.children("/admin/delete_topics") == []

@@ -10,7 +10,11 @@ from barnabas.broker.cluster.znodes import (
     encode_partitions,
     partition_state_path,
 )
-from barnabas.broker.controller import decisions, leaders
+from barnabas.broker.controller import (
+    broker_change,
+    replica_leader_election,
+    topic_change,
+)
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
@@ -20,14 +24,14 @@ P0, P1, P2 = (TopicPartition("t", index) for index in range(3))
 
 
 def elect(cluster: ControlledCluster, *partitions: TopicPartition, unclean: bool = False) -> dict:
-    results = cluster.run(leaders.elect_leaders, partitions, unclean=unclean)
+    results = cluster.run(replica_leader_election.process_replica_leader_election, partitions, unclean=unclean)
     return {p: result.code if isinstance(result, KafkaError) else result for p, result in results.items()}
 
 
 def bounce(cluster: ControlledCluster, broker: int) -> None:
     for change in (cluster.stop, cluster.start):
         change(broker)
-        cluster.run(decisions.brokers_changed)
+        cluster.run(broker_change.process_broker_change)
 
 
 def test_a_preferred_replica_in_sync_gets_the_lead() -> None:
@@ -53,10 +57,10 @@ def test_a_preferred_replica_that_is_away_or_behind_does_not_lead(is_back: bool)
     cluster = ControlledCluster(0, 1)
     cluster.create("t", (1, 0))
     cluster.stop(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     if is_back:
         cluster.start(1)
-        cluster.run(decisions.brokers_changed)
+        cluster.run(broker_change.process_broker_change)
     epoch = cluster.leader_epoch(P0)
     assert elect(cluster, P0) == {P0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
     assert (cluster.leader(P0), cluster.leader_epoch(P0)) == (0, epoch)
@@ -67,11 +71,11 @@ def test_an_unclean_election_takes_a_replica_out_of_sync_where_nobody_leads() ->
     cluster = ControlledCluster(0, 1)
     cluster.create("t", (1, 0), (0,))
     cluster.stop(0)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.start(0)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.stop(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     assert (cluster.leader(P0), cluster.isr(P0)) == (-1, (1,))
     assert elect(cluster, P0) == {P0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
     assert elect(cluster, P0, P1, unclean=True) == {P0: 0, P1: ErrorCode.ELECTION_NOT_NEEDED}
@@ -84,7 +88,7 @@ def test_an_unclean_election_without_a_live_replica_elects_nobody() -> None:
     cluster = ControlledCluster(0, 1)
     cluster.create("t", (1,))
     cluster.stop(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     assert elect(cluster, P0, unclean=True) == {P0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
     cluster.create("never", (7,))
     never = TopicPartition("never", 0)
@@ -97,9 +101,9 @@ def test_topics_being_deleted_have_no_elections() -> None:
     cluster = ControlledCluster(0, 1, 2)
     cluster.create("t", (1, 0))
     cluster.stop(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.znodes.put(delete_topic_path("t"), None)
-    cluster.run(decisions.delete_topics)
+    cluster.run(topic_change.process_topic_deletion)
     assert elect(cluster, P0) == {P0: ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
@@ -109,21 +113,21 @@ def test_an_order_for_preferred_leaders_goes_when_it_was_looked_at() -> None:
     cluster.create("t", (1, 0))
     for data in (encode_partitions([P0, TopicPartition("none", 3)]), b"no JSON"):
         cluster.znodes.put(PREFERRED_ELECTION, data)
-        cluster.run(leaders.prefer_leaders)
+        cluster.run(replica_leader_election.process_preferred_replica_election)
         assert PREFERRED_ELECTION not in cluster.znodes.nodes
 
 
 def fail_log_dir(cluster: ControlledCluster, broker: int, *lost: TopicPartition) -> None:
     """As a broker does: a note; the controller asks with LeaderAndIsr; the answer names what is lost."""
     cluster.znodes.put("/log_dir_event_notification/log_dir_event_0000000000", encode_log_dir_event(broker))
-    cluster.run(decisions.log_dirs_failed)
+    cluster.run(broker_change.process_log_dir_event_notification)
     asked = cluster.requests(LeaderAndIsrRequest)
     assert set(asked) == {broker}
     assert not cluster.znodes.children("/log_dir_event_notification")
     named = [TopicPartition(t.topic_name, s.partition_index) for t in asked[broker].topic_states
              for s in t.partition_states]  # fmt: skip
     answers = {name: ErrorCode.KAFKA_STORAGE_ERROR if name in lost else ErrorCode.NONE for name in named}
-    cluster.run(decisions.leader_and_isr_answered, broker, answers)
+    cluster.run(broker_change.process_leader_and_isr_response, broker, answers)
 
 
 def test_replicas_on_a_failed_log_dir_are_offline_for_leaders_and_clients() -> None:
@@ -145,10 +149,10 @@ def test_a_second_failure_adds_to_the_first_and_a_restart_ends_both() -> None:
     cluster.create("t", (1, 0), (1, 0))
     fail_log_dir(cluster, 1, P0)
     fail_log_dir(cluster, 1, P0, P1)
-    assert cluster.state.offline_dirs == {1: {P0, P1}}
+    assert cluster.context.offline_dirs == {1: {P0, P1}}
     assert (cluster.leader(P0), cluster.leader(P1)) == (0, 0)
     bounce(cluster, 1)
-    assert cluster.state.offline_dirs == {}
+    assert cluster.context.offline_dirs == {}
     cluster.catch_up()
     assert elect(cluster, P0, P1) == {P0: 1, P1: 1}
 
@@ -170,5 +174,5 @@ def test_a_successor_learns_of_failed_log_dirs_from_the_answers_to_its_own_reque
     fail_log_dir(cluster, 1, P0)
     cluster.elect()
     assert 1 in cluster.requests(LeaderAndIsrRequest)
-    cluster.run(decisions.leader_and_isr_answered, 1, {P0: ErrorCode.KAFKA_STORAGE_ERROR})
-    assert (cluster.state.offline_dirs, cluster.leader(P0)) == ({1: {P0}}, 0)
+    cluster.run(broker_change.process_leader_and_isr_response, 1, {P0: ErrorCode.KAFKA_STORAGE_ERROR})
+    assert (cluster.context.offline_dirs, cluster.leader(P0)) == ({1: {P0}}, 0)

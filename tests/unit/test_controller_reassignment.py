@@ -14,7 +14,11 @@ from barnabas.broker.cluster.znodes import (
     encode_reassignments,
     topic_path,
 )
-from barnabas.broker.controller import decisions, reassignment
+from barnabas.broker.controller import (
+    broker_change,
+    reassignment,
+    topic_change,
+)
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaRequest
@@ -56,8 +60,8 @@ def test_a_move_ends_when_all_that_stay_are_in_sync() -> None:
     assert (cluster.leader(P0), set(cluster.isr(P0))) == (3, {3, 4, 5})
     assert cluster.holders(P0) == {3, 4, 5}
     assert set(cluster.requests(StopReplicaRequest)) == {0, 1, 2}
-    assert not cluster.state.reassigning
-    assert cluster.state.replica_states[P0].keys() == {3, 4, 5}
+    assert not cluster.context.reassigning
+    assert cluster.context.replica_states[P0].keys() == {3, 4, 5}
     assert cluster.requests(UpdateMetadataRequest)[0].topic_states[0].partition_states[0].replicas == [3, 4, 5]
 
 
@@ -66,11 +70,11 @@ def test_a_move_waits_for_the_last_replica_that_is_to_stay() -> None:
     cluster = cluster_of((0, 1))
     cluster.reassign({P0: [1, 2]})
     cluster.stop(2)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.catch_up()
     assert cluster.assignment(P0) == Assignment((1, 2, 0), (2,), (0,))
     cluster.start(2)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     assert cluster.requests(LeaderAndIsrRequest)[2].topic_states[0].partition_states[0].is_new
     cluster.catch_up()
     assert (cluster.assignment(P0), cluster.leader(P0)) == (Assignment((1, 2)), 1)
@@ -110,7 +114,7 @@ def test_a_cancelled_move_leaves_the_old_replicas_alone() -> None:
     cluster = cluster_of((0, 1))
     cluster.reassign({P0: [2, 3]})
     cluster.stop(3)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.catch_up()
     assert 2 in cluster.isr(P0)
     assert cluster.reassign({P0: None}) == {P0: None}
@@ -124,12 +128,12 @@ def test_a_cancelled_move_gives_the_lead_back_before_the_new_leader_goes() -> No
     cluster = cluster_of((0, 1))
     cluster.reassign({P0: [2, 3]})
     cluster.stop(3)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.catch_up()
     cluster.stop(0)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.start(0)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.catch_up()
     assert cluster.leader(P0) == 2
     cluster.reassign({P0: None})
@@ -158,11 +162,11 @@ def test_an_order_that_would_leave_nobody_in_sync_is_refused() -> None:
     cluster = cluster_of((0, 1))
     cluster.reassign({P0: [2, 3]})
     cluster.stop(3)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.catch_up()
     for broker in (0, 1):
         cluster.stop(broker)
-        cluster.run(decisions.brokers_changed)
+        cluster.run(broker_change.process_broker_change)
     assert (cluster.leader(P0), cluster.isr(P0)) == (2, (2,))
     assert codes(cluster.reassign({P0: None})) == {P0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
     assert cluster.assignment(P0).adding == (2, 3)
@@ -191,9 +195,9 @@ def test_partitions_that_are_not_there_or_being_deleted_are_unknown() -> None:
     """As for every other request."""
     cluster = cluster_of((0, 1))
     cluster.stop(1)
-    cluster.run(decisions.brokers_changed)
+    cluster.run(broker_change.process_broker_change)
     cluster.znodes.put(delete_topic_path("t"), None)
-    cluster.run(decisions.delete_topics)
+    cluster.run(topic_change.process_topic_deletion)
     answers = cluster.reassign({P0: [0], P1: [0], TopicPartition("none", 0): None})
     assert codes(answers) == {
         P0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -207,8 +211,8 @@ def test_what_is_under_way_is_listed() -> None:
     cluster = cluster_of((0, 1), (0, 1))
     cluster.reassign({P1: [1, 2]})
     moving = {P1: Assignment((1, 2, 0), (2,), (0,))}
-    assert cluster.znodes.perform(reassignment.under_way(cluster.state, None)) == moving
-    assert cluster.znodes.perform(reassignment.under_way(cluster.state, [P0])) == {}
+    assert cluster.znodes.perform(reassignment.process_list_reassignments(cluster.context, None)) == moving
+    assert cluster.znodes.perform(reassignment.process_list_reassignments(cluster.context, [P0])) == {}
 
 
 def test_deletion_waits_for_the_move_to_end() -> None:
@@ -216,15 +220,15 @@ def test_deletion_waits_for_the_move_to_end() -> None:
     cluster = cluster_of((0, 1))
     cluster.reassign({P0: [2, 3]})
     cluster.znodes.put(delete_topic_path("t"), None)
-    cluster.run(decisions.delete_topics)
-    assert cluster.state.ineligible_for_deletion == {"t"}
+    cluster.run(topic_change.process_topic_deletion)
+    assert cluster.context.ineligible_for_deletion == {"t"}
     assert not cluster.requests(StopReplicaRequest)
     cluster.elect()
-    assert cluster.state.ineligible_for_deletion == {"t"}
+    assert cluster.context.ineligible_for_deletion == {"t"}
     cluster.catch_up()
     for broker in (2, 3):
-        cluster.run(decisions.stop_replica_answered, broker, {P0: 0})
-    assert (cluster.state.topics, cluster.holders(P0)) == ({}, set())
+        cluster.run(topic_change.process_stop_replica_response, broker, {P0: 0})
+    assert (cluster.context.topics, cluster.holders(P0)) == ({}, set())
     assert topic_path("t") not in cluster.znodes.nodes
 
 
@@ -236,7 +240,7 @@ def test_other_partitions_written_meanwhile_are_kept() -> None:
     cluster.znodes.put(topic_path("t"), str(grown).replace("'", '"').encode())
     cluster.reassign({P0: [2, 3]})
     assert cluster.assignment(P1) == Assignment((4,))
-    cluster.run(decisions.partitions_changed, "t")
+    cluster.run(topic_change.process_partition_modifications, "t")
     cluster.catch_up()
     assert (cluster.assignment(P0), cluster.leader(P1)) == (Assignment((2, 3)), 4)
 
@@ -244,7 +248,7 @@ def test_other_partitions_written_meanwhile_are_kept() -> None:
 def test_a_partition_that_never_had_a_leader_gets_one_on_its_new_replicas() -> None:
     """It has no records yet, so nobody need be caught up with."""
     cluster = cluster_of((9,))
-    assert P0 not in cluster.state.leadership
+    assert P0 not in cluster.context.leadership
     cluster.reassign({P0: [1, 2]})
     assert (cluster.assignment(P0), cluster.leader(P0), set(cluster.isr(P0))) == (Assignment((1, 2)), 1, {1, 2})
 
@@ -254,10 +258,10 @@ def test_orders_in_the_znode_of_older_tools_are_taken_and_struck_when_done() -> 
     cluster = cluster_of((0, 1), (0, 1))
     orders = {P0: (2, 3), P1: (1, 1), TopicPartition("none", 0): (1,)}
     cluster.znodes.put(REASSIGN_PARTITIONS, encode_reassignments(orders))
-    cluster.run(reassignment.take_orders)
+    cluster.run(reassignment.process_znode_reassignment)
     assert decode_reassignments("", cluster.znodes.data(REASSIGN_PARTITIONS)) == {P0: (2, 3)}
     epoch = cluster.leader_epoch(P0)
-    cluster.run(reassignment.take_orders)
+    cluster.run(reassignment.process_znode_reassignment)
     assert cluster.leader_epoch(P0) == epoch, "an order that is being carried out is not begun again"
     cluster.catch_up()
     assert REASSIGN_PARTITIONS not in cluster.znodes.nodes
@@ -268,7 +272,7 @@ def test_an_order_over_the_wire_replaces_one_in_the_znode() -> None:
     """The latest counts."""
     cluster = cluster_of((0, 1))
     cluster.znodes.put(REASSIGN_PARTITIONS, encode_reassignments({P0: (2, 3)}))
-    cluster.run(reassignment.take_orders)
+    cluster.run(reassignment.process_znode_reassignment)
     cluster.reassign({P0: [4]})
     assert REASSIGN_PARTITIONS not in cluster.znodes.nodes
     cluster.catch_up()
@@ -279,7 +283,7 @@ def test_an_order_that_is_no_json_is_struck() -> None:
     """Any client of the ensemble can write there."""
     cluster = cluster_of((0, 1))
     cluster.znodes.put(REASSIGN_PARTITIONS, b"{")
-    cluster.run(reassignment.take_orders)
+    cluster.run(reassignment.process_znode_reassignment)
     assert REASSIGN_PARTITIONS not in cluster.znodes.nodes
     with pytest.raises(ZnodeFormatError):
         decode_reassignments("orders", b'{"partitions":[{"topic":"t","partition":"x"}]}')
@@ -305,16 +309,16 @@ def act(cluster: ControlledCluster, kind: str, what: object, stop_after: int | N
             cluster.reassign({P0: None, P1: None}, stop_after=stop_after)
         case "znode":
             cluster.znodes.put(REASSIGN_PARTITIONS, encode_reassignments({P0: what}))
-            cluster.run(reassignment.take_orders, stop_after=stop_after)
+            cluster.run(reassignment.process_znode_reassignment, stop_after=stop_after)
         case "catch up":
             cluster.catch_up(stop_after=stop_after)
         case "bounce":
             cluster.stop(what)
-            cluster.run(decisions.brokers_changed, stop_after=stop_after)
+            cluster.run(broker_change.process_broker_change, stop_after=stop_after)
             if stop_after is not None:
                 cluster.elect()
             cluster.start(what)
-            cluster.run(decisions.brokers_changed)
+            cluster.run(broker_change.process_broker_change)
 
 
 def settle(cluster: ControlledCluster) -> None:
@@ -344,7 +348,7 @@ def test_a_successor_brings_any_move_to_the_same_end(script: list, crash: int, c
     """Wherever a controller crashes, at any read, write or request: the same replicas, all in sync, and no others."""
     straight = play(script, None, 0)
     crashed = play(script, crash, cut)
-    assert not crashed.state.reassigning
+    assert not crashed.context.reassigning
     assert REASSIGN_PARTITIONS not in crashed.znodes.nodes
     bounced = any(kind == "bounce" for kind, _ in script)
     for partition in (P0, P1):

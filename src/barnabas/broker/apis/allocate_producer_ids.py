@@ -18,7 +18,7 @@ def _handle(node: Node, request: Request) -> None:
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    broker = node.controller.state.brokers.get(message.broker_id)
+    broker = node.controller.context.brokers.get(message.broker_id)
     if broker is None:
         request.fail(ErrorCode.BROKER_ID_NOT_REGISTERED)
     elif broker.epoch != message.broker_epoch:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.cluster.znodes import LeaderAndIsr
-from barnabas.broker.controller.isr_changes import IsrChange
+from barnabas.broker.controller.isr_change import IsrChange
 from barnabas.broker.requests.api_handler import ApiHandler
 from barnabas.broker.requests.request import Node, Request
 from barnabas.wire.kafka.api import ApiKey
@@ -35,7 +35,7 @@ def _handle(node: Node, request: Request) -> None:
 
 
 async def _alter(node: Node, request: Request, message: AlterPartitionRequest) -> None:
-    names = {topic_id: name for name, topic_id in node.controller.state.topic_ids.items()}
+    names = {topic_id: name for name, topic_id in node.controller.context.topic_ids.items()}
     changes: list[IsrChange] = []
     asked: list[tuple[AlterPartitionRequestTopicData, str | None]] = []
     for topic in message.topics:

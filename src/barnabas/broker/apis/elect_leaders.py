@@ -44,7 +44,7 @@ def _kind(request: Request) -> int:
 async def _elect(node: Node, request: Request, message: ElectLeadersRequest) -> None:
     deadline_ms = request.received_ms + message.timeout_ms
     asked = _asked(message)
-    partitions = list(node.controller.state.partitions()) if asked is None else asked
+    partitions = list(node.controller.context.partitions()) if asked is None else asked
     results = await node.controller.elect_leaders(partitions, unclean=_kind(request) == _UNCLEAN)
     waiting: dict[TopicPartition, int] = {}
     answers: dict[TopicPartition, KafkaError | None] = {}

@@ -37,7 +37,7 @@ __all__ = [
     "BrokerInfo",
     "Endpoint",
     "LeaderAndIsr",
-    "PartitionState",
+    "LeaderIsrAndControllerEpoch",
     "ProducerIdBlock",
     "TopicAssignment",
     "ZnodeFormatError",
@@ -217,7 +217,7 @@ class LeaderAndIsr(NamedTuple):
         )
 
 
-class PartitionState(NamedTuple):
+class LeaderIsrAndControllerEpoch(NamedTuple):
     """A partition's state znode: its leadership and the epoch of the controller that wrote it."""
 
     leader_and_isr: LeaderAndIsr
@@ -438,10 +438,10 @@ def encode_partition_state(state: LeaderAndIsr, controller_epoch: int) -> bytes:
     ).encode()
 
 
-def decode_partition_state(what: str, data: bytes | None, version: int) -> PartitionState:
+def decode_partition_state(what: str, data: bytes | None, version: int) -> LeaderIsrAndControllerEpoch:
     """``what`` is the znode's path, for errors; ``version`` its version."""
     value = _load(what, data)
-    return PartitionState(
+    return LeaderIsrAndControllerEpoch(
         LeaderAndIsr(
             _int(what, value.get("leader")),
             _int(what, value.get("leader_epoch")),

@@ -35,7 +35,7 @@ def deletion_errors(request: StopReplicaRequest, response: StopReplicaResponse) 
     whole = response.error_code
     errors: dict[TopicPartition, Any] = dict.fromkeys(deleted, whole) if whole else {}
     for entry in response.partition_errors:
-        partition = TopicPartition(entry.topic_name, entry.partition_index)
-        if partition in deleted:
-            errors[partition] = whole or entry.error_code
+        topic_partition = TopicPartition(entry.topic_name, entry.partition_index)
+        if topic_partition in deleted:
+            errors[topic_partition] = whole or entry.error_code
     return errors

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from barnabas.broker.controller.context import ControllerState
+from barnabas.broker.controller.context import ControllerContext
 
 __all__ = ["Channels", "Outboxes"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.1
 
@@ -64,13 +64,13 @@ class Outboxes:
         self._term += 1
         self._queues = {}
 
-    def send(self, state: ControllerState, requests: Sequence[tuple[int, Any]], listener: str) -> None:
+    def send(self, context: ControllerContext, requests: Sequence[tuple[int, Any]], listener: str) -> None:
         """Queue requests; returns at once."""
         if not self._is_open:
             return
         endpoints = {
             info.id: (endpoint.host, endpoint.port)
-            for info in state.brokers.values()
+            for info in context.brokers.values()
             if (endpoint := info.endpoint(listener)) is not None
         }
         if endpoints != self._endpoints:
@@ -81,24 +81,24 @@ class Outboxes:
             queue = self._queues.get(key)
             if queue is None:
                 queue = self._queues[key] = deque([request])
-                self._spawn(self._drain(state, key, queue, self._term))
+                self._spawn(self._drain(context, key, queue, self._term))
             else:
                 queue.append(request)
 
-    async def _drain(self, state: ControllerState, key: tuple[int, int], queue: deque[Any], term: int) -> None:
+    async def _drain(self, context: ControllerContext, key: tuple[int, int], queue: deque[Any], term: int) -> None:
         broker, broker_epoch = key
         while queue and term == self._term:
-            info = state.brokers.get(broker)
+            info = context.brokers.get(broker)
             if info is None or info.epoch != broker_epoch:
                 break
             try:
                 response = await self._channels.send(broker, queue[0])
             except Exception as error:
-                log.warning("%s for broker %d waits: %s", type(queue[0]).__name__, broker, error)
+                logger.warning("%s for broker %d waits: %s", type(queue[0]).__name__, broker, error)
                 await self._sleep(_PAUSE_S)
                 continue
             request = queue.popleft()
             if term == self._term:
-                self._answered(broker, state.epoch, request, response)
+                self._answered(broker, context.epoch, request, response)
         if term == self._term and self._queues.get(key) is queue:
             del self._queues[key]

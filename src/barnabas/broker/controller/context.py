@@ -10,18 +10,18 @@ from enum import Enum
 from typing import NamedTuple
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.broker.cluster.znodes import Assignment, BrokerInfo, PartitionState
+from barnabas.broker.cluster.znodes import Assignment, BrokerInfo, LeaderIsrAndControllerEpoch
 
 __all__ = [
     "EPOCH_DURING_DELETE",
     "LEADER_DURING_DELETE",
     "NO_LEADER_EPOCH",
-    "PARTITION_SOURCES",
-    "REPLICA_SOURCES",
-    "ControllerState",
-    "Partition",
-    "Replica",
-    "TopicReplica",
+    "PARTITION_STATE_SOURCES",
+    "REPLICA_STATE_SOURCES",
+    "ControllerContext",
+    "PartitionAndReplica",
+    "PartitionState",
+    "ReplicaState",
 ]
 
 LEADER_DURING_DELETE = -2
@@ -30,7 +30,7 @@ EPOCH_DURING_DELETE = -2
 NO_LEADER_EPOCH = -1
 
 
-class Partition(Enum):
+class PartitionState(Enum):
     """What a partition can be."""
 
     NEW = "new"
@@ -39,16 +39,16 @@ class Partition(Enum):
     ABSENT = "absent"
 
 
-PARTITION_SOURCES: dict[Partition, frozenset[Partition]] = {
-    Partition.NEW: frozenset({Partition.ABSENT}),
-    Partition.ONLINE: frozenset({Partition.NEW, Partition.ONLINE, Partition.OFFLINE}),
-    Partition.OFFLINE: frozenset({Partition.NEW, Partition.ONLINE, Partition.OFFLINE}),
-    Partition.ABSENT: frozenset({Partition.OFFLINE}),
+PARTITION_STATE_SOURCES: dict[PartitionState, frozenset[PartitionState]] = {
+    PartitionState.NEW: frozenset({PartitionState.ABSENT}),
+    PartitionState.ONLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.ABSENT: frozenset({PartitionState.OFFLINE}),
 }
 """From which states a partition may come into each state."""
 
 
-class Replica(Enum):
+class ReplicaState(Enum):
     """What one broker's copy of a partition can be."""
 
     NEW = "new"
@@ -60,27 +60,31 @@ class Replica(Enum):
     ABSENT = "absent"
 
 
-REPLICA_SOURCES: dict[Replica, frozenset[Replica]] = {
-    Replica.NEW: frozenset({Replica.ABSENT}),
-    Replica.ONLINE: frozenset({Replica.NEW, Replica.ONLINE, Replica.OFFLINE, Replica.INELIGIBLE}),
-    Replica.OFFLINE: frozenset({Replica.NEW, Replica.ONLINE, Replica.OFFLINE, Replica.INELIGIBLE}),
-    Replica.DELETING: frozenset({Replica.OFFLINE}),
-    Replica.DELETED: frozenset({Replica.DELETING}),
-    Replica.INELIGIBLE: frozenset({Replica.OFFLINE, Replica.DELETING}),
-    Replica.ABSENT: frozenset({Replica.DELETED}),
+REPLICA_STATE_SOURCES: dict[ReplicaState, frozenset[ReplicaState]] = {
+    ReplicaState.NEW: frozenset({ReplicaState.ABSENT}),
+    ReplicaState.ONLINE: frozenset(
+        {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.INELIGIBLE}
+    ),
+    ReplicaState.OFFLINE: frozenset(
+        {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.INELIGIBLE}
+    ),
+    ReplicaState.DELETING: frozenset({ReplicaState.OFFLINE}),
+    ReplicaState.DELETED: frozenset({ReplicaState.DELETING}),
+    ReplicaState.INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETING}),
+    ReplicaState.ABSENT: frozenset({ReplicaState.DELETED}),
 }
 """From which states a replica may come into each state."""
 
 
-class TopicReplica(NamedTuple):
+class PartitionAndReplica(NamedTuple):
     """One broker's copy of a partition."""
 
-    partition: TopicPartition
+    topic_partition: TopicPartition
     broker: int
 
 
 @dataclass(slots=True)
-class ControllerState:
+class ControllerContext:
     """Everything is by topic name, `TopicPartition` or broker id."""
 
     broker_id: int
@@ -93,10 +97,10 @@ class ControllerState:
     topics: dict[str, dict[int, Assignment]] = field(default_factory=dict)
     topic_ids: dict[str, Uuid] = field(default_factory=dict)
     reassigning: set[TopicPartition] = field(default_factory=set)  # those whose assignment says so
-    leadership: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    leadership: dict[TopicPartition, LeaderIsrAndControllerEpoch] = field(default_factory=dict)
     offline_dirs: dict[int, set[TopicPartition]] = field(default_factory=dict)  # replicas whose log dir failed
-    partition_states: dict[TopicPartition, Partition] = field(default_factory=dict)
-    replica_states: dict[TopicPartition, dict[int, Replica]] = field(default_factory=dict)
+    partition_states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    replica_states: dict[TopicPartition, dict[int, ReplicaState]] = field(default_factory=dict)
     to_delete: set[str] = field(default_factory=set)
     deletion_started: set[str] = field(default_factory=set)
     ineligible_for_deletion: set[str] = field(default_factory=set)
@@ -107,11 +111,11 @@ class ControllerState:
         """Registered, and not in a controlled shutdown."""
         return broker in self.brokers and broker not in self.shutting_down
 
-    def is_online(self, broker: int, partition: TopicPartition, *, shutting_down_too: bool = False) -> bool:
+    def is_online(self, broker: int, topic_partition: TopicPartition, *, shutting_down_too: bool = False) -> bool:
         """Whether the broker is there and the log dir of its replica works."""
         if broker not in self.brokers or (broker in self.shutting_down and not shutting_down_too):
             return False
-        return partition not in self.offline_dirs.get(broker, ())
+        return topic_partition not in self.offline_dirs.get(broker, ())
 
     def broker_ids(self) -> list[int]:
         """Live brokers and those that are shutting down, in order: who gets requests."""
@@ -125,86 +129,89 @@ class ControllerState:
     def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
         return [TopicPartition(topic, index) for topic in topics for index in self.topics.get(topic, ())]
 
-    def assignment(self, partition: TopicPartition) -> Assignment:
+    def assignment(self, topic_partition: TopicPartition) -> Assignment:
         """Its replicas; none for a partition that is not known."""
-        return self.topics.get(partition.topic, {}).get(partition.partition, _UNASSIGNED)
+        return self.topics.get(topic_partition.topic, {}).get(topic_partition.partition, _UNASSIGNED)
 
-    def set_assignment(self, partition: TopicPartition, assignment: Assignment) -> None:
-        self.topics.setdefault(partition.topic, {})[partition.partition] = assignment
+    def set_assignment(self, topic_partition: TopicPartition, assignment: Assignment) -> None:
+        self.topics.setdefault(topic_partition.topic, {})[topic_partition.partition] = assignment
         if assignment.is_reassigning:
-            self.reassigning.add(partition)
+            self.reassigning.add(topic_partition)
         else:
-            self.reassigning.discard(partition)
+            self.reassigning.discard(topic_partition)
 
     def is_reassigning(self, topic: str) -> bool:
         """Whether replicas of any of its partitions are being moved."""
-        return any(partition.topic == topic for partition in self.reassigning)
+        return any(topic_partition.topic == topic for topic_partition in self.reassigning)
 
     def topic_id(self, topic: str) -> Uuid:
         return self.topic_ids.get(topic, ZERO_UUID)
 
-    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[TopicReplica]:
-        return [TopicReplica(p, broker) for p in partitions for broker in self.assignment(p).replicas]
+    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
+        return [PartitionAndReplica(p, broker) for p in partitions for broker in self.assignment(p).replicas]
 
-    def replicas_on(self, brokers: Iterable[int]) -> list[TopicReplica]:
+    def replicas_on(self, brokers: Iterable[int]) -> list[PartitionAndReplica]:
         wanted = set(brokers)
-        return [TopicReplica(p, b) for p in self.partitions() for b in self.assignment(p).replicas if b in wanted]
+        return [
+            PartitionAndReplica(p, b) for p in self.partitions() for b in self.assignment(p).replicas if b in wanted
+        ]
 
     def is_deleting(self, topic: str) -> bool:
         return topic in self.to_delete
 
-    def leader_epoch(self, partition: TopicPartition) -> int:
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
         """The epoch that StopReplica carries."""
-        if self.is_deleting(partition.topic):
+        if self.is_deleting(topic_partition.topic):
             return EPOCH_DURING_DELETE
-        known = self.leadership.get(partition)
+        known = self.leadership.get(topic_partition)
         return known.leader_and_isr.leader_epoch if known else NO_LEADER_EPOCH
 
     def led_by_dead(self) -> list[TopicPartition]:
         """Partitions whose leader is gone, those of topics being deleted aside."""
         return [
-            partition
-            for partition, known in self.leadership.items()
-            if not self.is_online(known.leader_and_isr.leader, partition) and not self.is_deleting(partition.topic)
+            topic_partition
+            for topic_partition, known in self.leadership.items()
+            if not self.is_online(known.leader_and_isr.leader, topic_partition)
+            and not self.is_deleting(topic_partition.topic)
         ]
 
     def led_by(self, broker: int) -> list[TopicPartition]:
         """Partitions of more than one replica that the broker leads, those being deleted aside."""
         return [
-            partition
-            for partition, known in self.leadership.items()
+            topic_partition
+            for topic_partition, known in self.leadership.items()
             if known.leader_and_isr.leader == broker
-            and not self.is_deleting(partition.topic)
-            and len(self.assignment(partition).replicas) > 1
+            and not self.is_deleting(topic_partition.topic)
+            and len(self.assignment(topic_partition).replicas) > 1
         ]
 
-    def in_states(self, *states: Partition) -> list[TopicPartition]:
-        return [partition for partition, state in self.partition_states.items() if state in states]
+    def in_states(self, *states: PartitionState) -> list[TopicPartition]:
+        return [topic_partition for topic_partition, state in self.partition_states.items() if state in states]
 
-    def replicas_in(self, topic: str, state: Replica) -> list[TopicReplica]:
+    def replicas_in(self, topic: str, state: ReplicaState) -> list[PartitionAndReplica]:
         return [
-            TopicReplica(partition, broker)
-            for partition in self.partitions_of([topic])
-            for broker, current in self.replica_states.get(partition, {}).items()
+            PartitionAndReplica(topic_partition, broker)
+            for topic_partition in self.partitions_of([topic])
+            for broker, current in self.replica_states.get(topic_partition, {}).items()
             if current is state
         ]
 
-    def replica_states_of(self, topic: str) -> list[Replica]:
+    def replica_states_of(self, topic: str) -> list[ReplicaState]:
         return [
             state
-            for partition in self.partitions_of([topic])
-            for state in self.replica_states.get(partition, {}).values()
+            for topic_partition in self.partitions_of([topic])
+            for state in self.replica_states.get(topic_partition, {}).values()
         ]
 
     def remove_topic(self, topic: str) -> None:
         """Forget all of a topic."""
-        for partition in self.partitions_of([topic]):
-            self.leadership.pop(partition, None)
-            self.partition_states.pop(partition, None)
-            self.replica_states.pop(partition, None)
-            self.reassigning.discard(partition)
+        for topic_partition in self.partitions_of([topic]):
+            self.leadership.pop(topic_partition, None)
+            self.partition_states.pop(topic_partition, None)
+            self.replica_states.pop(topic_partition, None)
+            self.reassigning.discard(topic_partition)
             for offline in self.offline_dirs.values():
-                offline.discard(partition)
+                offline.discard(topic_partition)
         self.topics.pop(topic, None)
         self.topic_ids.pop(topic, None)
         self.to_delete.discard(topic)

@@ -15,7 +15,7 @@ _RECOVERING = 1
 
 
 def elect_offline(
-    assignment: Sequence[int], state: LeaderAndIsr, live: Collection[int], *, unclean: bool
+    assignment: Sequence[int], current: LeaderAndIsr, live: Collection[int], *, unclean: bool
 ) -> LeaderAndIsr | None:
     """A leader for a new partition, or one whose leader went away; the ISR keeps those that are live.
 
@@ -23,33 +23,33 @@ def elect_offline(
     are lost, and the partition is marked as recovering (KIP-704).
     """
     for replica in assignment:
-        if replica in live and replica in state.isr:
-            return state.with_leader(replica, [member for member in state.isr if member in live])
+        if replica in live and replica in current.isr:
+            return current.with_leader(replica, [member for member in current.isr if member in live])
     if unclean:
         for replica in assignment:
             if replica in live:
-                return state.with_leader(replica, [replica])._replace(recovery_state=_RECOVERING)
+                return current.with_leader(replica, [replica])._replace(recovery_state=_RECOVERING)
     return None
 
 
-def elect_for_reassignment(target: Sequence[int], state: LeaderAndIsr, live: Collection[int]) -> LeaderAndIsr | None:
+def elect_for_reassignment(target: Sequence[int], current: LeaderAndIsr, live: Collection[int]) -> LeaderAndIsr | None:
     """A leader among the replicas that stay when a reassignment ends; the ISR stays as it is."""
     for replica in target:
-        if replica in live and replica in state.isr:
-            return state.with_leader(replica)
+        if replica in live and replica in current.isr:
+            return current.with_leader(replica)
     return None
 
 
-def elect_preferred(assignment: Sequence[int], state: LeaderAndIsr, live: Collection[int]) -> LeaderAndIsr | None:
+def elect_preferred(assignment: Sequence[int], current: LeaderAndIsr, live: Collection[int]) -> LeaderAndIsr | None:
     """The first replica, if it can lead; the ISR stays as it is."""
-    return elect_for_reassignment(assignment[:1], state, live)
+    return elect_for_reassignment(assignment[:1], current, live)
 
 
 def elect_for_shutdown(
-    assignment: Sequence[int], state: LeaderAndIsr, live_or_leaving: Collection[int], leaving: Collection[int]
+    assignment: Sequence[int], current: LeaderAndIsr, live_or_leaving: Collection[int], leaving: Collection[int]
 ) -> LeaderAndIsr | None:
     """A leader among those that stay, before the brokers in ``leaving`` stop; these leave the ISR."""
     for replica in assignment:
-        if replica in live_or_leaving and replica in state.isr and replica not in leaving:
-            return state.with_leader(replica, [member for member in state.isr if member not in leaving])
+        if replica in live_or_leaving and replica in current.isr and replica not in leaving:
+            return current.with_leader(replica, [member for member in current.isr if member not in leaving])
     return None

@@ -24,10 +24,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.steps import Delete, Read, Send, SetData, Steps, Write, WriteResult, Written, Znode
 from barnabas.broker.cluster.znodes import (
     REASSIGN_PARTITIONS,
     Assignment,
-    LeaderAndIsr,
     ZnodeFormatError,
     decode_reassignments,
     decode_topic,
@@ -36,61 +36,61 @@ from barnabas.broker.cluster.znodes import (
     topic_path,
 )
 from barnabas.broker.controller import topic_deletion
-from barnabas.broker.controller.context import ControllerState, Partition, Replica, TopicReplica
-from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.steps import Delete, Read, Send, SetData, Steps, Write, WriteResult, Written, Znode
-from barnabas.broker.controller.transitions import (
-    bring_online,
-    elect,
-    epoch_only,
-    move_replicas,
-    offline_election,
-    read_leadership,
-    reassignment_election,
-)
+from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
+from barnabas.broker.controller.election_strategies import LEADER_EPOCH_ONLY, OFFLINE, REASSIGNMENT, RETIREMENT
+from barnabas.broker.controller.leadership import MAX_ROUNDS, read_leadership
+from barnabas.broker.controller.partition_state_machine import bring_online, elect
+from barnabas.broker.controller.replica_state_machine import move_replicas
+from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["alter_reassignments", "complete", "resume", "resume_on_brokers", "take_orders", "under_way"]
+__all__ = [
+    "maybe_complete",
+    "process_api_reassignment",
+    "process_list_reassignments",
+    "process_znode_reassignment",
+    "resume",
+    "resume_on_brokers",
+]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Targets = Mapping[TopicPartition, Sequence[int] | None]
 """The replicas wanted; None to cancel."""
 
 Answers = dict[TopicPartition, KafkaError | None]
 
-_MAX_ROUNDS = 10  # of read and conditional write, when someone else writes the same znode
 _MOST_NAMED = 20
 
 
 # Asked for
 
 
-def alter_reassignments(state: ControllerState, batch: RequestBatch, targets: Targets) -> Steps[Answers]:
+def process_api_reassignment(context: ControllerContext, batch: RequestBatch, targets: Targets) -> Steps[Answers]:
     """Begin, replace or cancel moves; each partition's error, or None where its move began (or ended at once)."""
     answers: Answers = {}
     wanted: dict[TopicPartition, Assignment] = {}
-    for partition, target in targets.items():
+    for topic_partition, target in targets.items():
         try:
-            wanted[partition] = _plan(state, partition, target, must_live=True)
+            wanted[topic_partition] = _plan(context, topic_partition, target, must_live=True)
         except KafkaError as error:
-            answers[partition] = error
+            answers[topic_partition] = error
     # The latest order counts, wherever it came from.
-    yield from _strike_orders(lambda partition, _: partition in wanted)
-    answers.update((yield from _begin(state, batch, wanted)))
+    yield from _strike_orders(lambda topic_partition, _: topic_partition in wanted)
+    answers.update((yield from _begin(context, batch, wanted)))
     return answers
 
 
-def under_way(
-    state: ControllerState, partitions: Iterable[TopicPartition] | None
+def process_list_reassignments(
+    context: ControllerContext, partitions: Iterable[TopicPartition] | None
 ) -> Steps[dict[TopicPartition, Assignment]]:
     """Those of the partitions (None: of all) whose replicas are being moved."""
     yield from ()
-    moving = state.reassigning if partitions is None else state.reassigning.intersection(partitions)
-    return {partition: state.assignment(partition) for partition in sorted(moving)}
+    moving = context.reassigning if partitions is None else context.reassigning.intersection(partitions)
+    return {topic_partition: context.assignment(topic_partition) for topic_partition in sorted(moving)}
 
 
-def take_orders(state: ControllerState, batch: RequestBatch) -> Steps[set[TopicPartition]]:
+def process_znode_reassignment(context: ControllerContext, batch: RequestBatch) -> Steps[set[TopicPartition]]:
     """Begin what ``/admin/reassign_partitions`` asks for and was not begun before; returns those partitions.
 
     What cannot be is struck from the order.
@@ -101,35 +101,35 @@ def take_orders(state: ControllerState, batch: RequestBatch) -> Steps[set[TopicP
     try:
         targets = decode_reassignments(REASSIGN_PARTITIONS, znodes[0].data)
     except ZnodeFormatError as error:
-        log.error("The order is struck: %s", error)
+        logger.error("The order is struck: %s", error)
         yield Write([Delete(REASSIGN_PARTITIONS, znodes[0].version)])
         return set()
     refused: Answers = {}
     wanted: dict[TopicPartition, Assignment] = {}
-    for partition, target in targets.items():
+    for topic_partition, target in targets.items():
         try:
-            planned = _plan(state, partition, target, must_live=False)
+            planned = _plan(context, topic_partition, target, must_live=False)
         except KafkaError as error:
-            refused[partition] = error
+            refused[topic_partition] = error
         else:
-            if partition not in state.reassigning or planned != state.assignment(partition):
-                wanted[partition] = planned
-    refused.update((yield from _begin(state, batch, wanted)))
-    for partition, refusal in refused.items():
+            if topic_partition not in context.reassigning or planned != context.assignment(topic_partition):
+                wanted[topic_partition] = planned
+    refused.update((yield from _begin(context, batch, wanted)))
+    for topic_partition, refusal in refused.items():
         if refusal is not None:
-            log.warning("Partition %s is not reassigned: %s", partition, refusal)
-    yield from _strike_orders(lambda partition, _: refused.get(partition) is not None)
-    return {partition for partition in wanted if refused[partition] is None}
+            logger.warning("Partition %s is not reassigned: %s", topic_partition, refusal)
+    yield from _strike_orders(lambda topic_partition, _: refused.get(topic_partition) is not None)
+    return {topic_partition for topic_partition in wanted if refused[topic_partition] is None}
 
 
 def _plan(
-    state: ControllerState, partition: TopicPartition, target: Sequence[int] | None, *, must_live: bool
+    context: ControllerContext, topic_partition: TopicPartition, target: Sequence[int] | None, *, must_live: bool
 ) -> Assignment:
     """The assignment while the move is under way.
 
     Raises `KafkaError`: INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS.
     """
-    current = state.assignment(partition)
+    current = context.assignment(topic_partition)
     if target is None:
         if not current.is_reassigning:
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
@@ -142,8 +142,8 @@ def _plan(
         why = f"A replica is named twice: {_some(target)}"
     elif min(target) < 0:
         why = f"Broker ids are not negative: {_some(target)}"
-    elif must_live and (away := [broker for broker in planned.adding if not state.is_live(broker)]):
-        why = f"Brokers that are to get a replica are not alive: {_some(away)}; those alive: {state.broker_ids()}"
+    elif must_live and (away := [broker for broker in planned.adding if not context.is_live(broker)]):
+        why = f"Brokers that are to get a replica are not alive: {_some(away)}; those alive: {context.broker_ids()}"
     if why is not None:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
     return planned
@@ -154,210 +154,212 @@ def _some(brokers: Sequence[int]) -> str:
     return ", ".join(map(str, brokers[:_MOST_NAMED])) + (", ..." if len(brokers) > _MOST_NAMED else "")
 
 
-def _begin(state: ControllerState, batch: RequestBatch, wanted: Mapping[TopicPartition, Assignment]) -> Steps[Answers]:
+def _begin(
+    context: ControllerContext, batch: RequestBatch, wanted: Mapping[TopicPartition, Assignment]
+) -> Steps[Answers]:
     answers: Answers = {}
-    there = [partition for partition in wanted if state.assignment(partition).replicas]
-    yield from read_leadership(state, there)
+    there = [topic_partition for topic_partition in wanted if context.assignment(topic_partition).replicas]
+    yield from read_leadership(context, there)
     accepted: dict[TopicPartition, Assignment] = {}
-    for partition, planned in wanted.items():
-        if partition not in there or state.is_deleting(partition.topic):
-            answers[partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")
-        elif not _keeps_records(state, partition, planned):
-            answers[partition] = KafkaError(
+    for topic_partition, planned in wanted.items():
+        if topic_partition not in there or context.is_deleting(topic_partition.topic):
+            answers[topic_partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")
+        elif not _keeps_records(context, topic_partition, planned):
+            answers[topic_partition] = KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "None of the replicas that would be left is in sync."
             )
         else:
-            accepted[partition] = planned
-            log.info("Partition %s: replicas %s, adding %s, removing %s", partition, *planned)
-    before = {partition: state.assignment(partition) for partition in accepted}
-    for partition, planned in accepted.items():
-        state.set_assignment(partition, planned)
+            accepted[topic_partition] = planned
+            logger.info("Partition %s: replicas %s, adding %s, removing %s", topic_partition, *planned)
+    before = {topic_partition: context.assignment(topic_partition) for topic_partition in accepted}
+    for topic_partition, planned in accepted.items():
+        context.set_assignment(topic_partition, planned)
     yield from _retire(
-        state,
+        context,
         batch,
         {p: [b for b in before[p].replicas if b not in planned.replicas] for p, planned in accepted.items()},
     )
-    failed = yield from _write_assignments(state, [p for p, planned in accepted.items() if planned != before[p]])
-    for partition in accepted:
-        if partition.topic in failed:
-            state.set_assignment(partition, before[partition])
-            answers[partition] = failed[partition.topic]
+    failed = yield from _write_assignments(context, [p for p, planned in accepted.items() if planned != before[p]])
+    for topic_partition in accepted:
+        if topic_partition.topic in failed:
+            context.set_assignment(topic_partition, before[topic_partition])
+            answers[topic_partition] = failed[topic_partition.topic]
         else:
-            answers[partition] = None
-    yield from resume(state, batch, [partition for partition in accepted if answers[partition] is None])
+            answers[topic_partition] = None
+    yield from resume(
+        context, batch, [topic_partition for topic_partition in accepted if answers[topic_partition] is None]
+    )
     return answers
 
 
-def _keeps_records(state: ControllerState, partition: TopicPartition, planned: Assignment) -> bool:
+def _keeps_records(context: ControllerContext, topic_partition: TopicPartition, planned: Assignment) -> bool:
     """Whether those replicas that are to go at once may go: another one, that stays, is in sync."""
-    if set(state.assignment(partition).replicas) <= set(planned.replicas):
+    if set(context.assignment(topic_partition).replicas) <= set(planned.replicas):
         return True
-    known = state.leadership.get(partition)
+    known = context.leadership.get(topic_partition)
     return known is not None and any(member in planned.replicas for member in known.leader_and_isr.isr)
 
 
 # Carried on
 
 
-def resume_on_brokers(state: ControllerState, batch: RequestBatch, brokers: Iterable[int]) -> Steps[None]:
+def resume_on_brokers(context: ControllerContext, batch: RequestBatch, brokers: Iterable[int]) -> Steps[None]:
     """These brokers came: go on with the moves to them."""
     came = set(brokers)
-    yield from resume(state, batch, [p for p in state.reassigning if not came.isdisjoint(state.assignment(p).target)])
+    yield from resume(
+        context, batch, [p for p in context.reassigning if not came.isdisjoint(context.assignment(p).target)]
+    )
 
 
-def resume(state: ControllerState, batch: RequestBatch, partitions: Iterable[TopicPartition]) -> Steps[None]:
+def resume(context: ControllerContext, batch: RequestBatch, partitions: Iterable[TopicPartition]) -> Steps[None]:
     """End those moves that can be ended, and tell everyone of the others."""
     names = sorted(partitions)
     if not names:
         return
-    yield from read_leadership(state, names)
-    ready = [partition for partition in names if _can_end(state, partition)]
-    ended = yield from _end(state, batch, ready)
-    yield from _tell(state, batch, [partition for partition in names if partition not in ended])
+    yield from read_leadership(context, names)
+    ready = [topic_partition for topic_partition in names if _can_end(context, topic_partition)]
+    ended = yield from _end(context, batch, ready)
+    yield from _tell(context, batch, [topic_partition for topic_partition in names if topic_partition not in ended])
 
 
-def complete(state: ControllerState, batch: RequestBatch) -> Steps[None]:
+def maybe_complete(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
     """In-sync sets changed: end those moves that can be ended now."""
-    ready = [partition for partition in sorted(state.reassigning) if _can_end(state, partition)]
+    ready = [topic_partition for topic_partition in sorted(context.reassigning) if _can_end(context, topic_partition)]
     if ready:
-        yield from read_leadership(state, ready)
-        yield from _end(state, batch, [partition for partition in ready if _can_end(state, partition)])
+        yield from read_leadership(context, ready)
+        yield from _end(
+            context, batch, [topic_partition for topic_partition in ready if _can_end(context, topic_partition)]
+        )
 
 
-def _can_end(state: ControllerState, partition: TopicPartition) -> bool:
+def _can_end(context: ControllerContext, topic_partition: TopicPartition) -> bool:
     """Whether all that stay are in sync, and one of them can lead."""
-    known = state.leadership.get(partition)
+    known = context.leadership.get(topic_partition)
     if known is None:
         return False
-    target, isr = state.assignment(partition).target, known.leader_and_isr.isr
-    if state.assignment(partition).is_reassigning and not set(target) <= set(isr):
+    target, isr = context.assignment(topic_partition).target, known.leader_and_isr.isr
+    if context.assignment(topic_partition).is_reassigning and not set(target) <= set(isr):
         return False
-    return any(replica in isr and state.is_online(replica, partition) for replica in target)
+    return any(replica in isr and context.is_online(replica, topic_partition) for replica in target)
 
 
-def _tell(state: ControllerState, batch: RequestBatch, partitions: Sequence[TopicPartition]) -> Steps[None]:
+def _tell(context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]) -> Steps[None]:
     """Have everyone hear of the assignment under a new leader epoch, new replicas among them."""
-    unborn = [partition for partition in partitions if state.partition_states.get(partition) is Partition.NEW]
-    born = yield from bring_online(state, batch, unborn, offline_election)
-    told = yield from elect(state, batch, [p for p in partitions if p not in unborn], epoch_only)
-    new: list[TopicReplica] = []
-    for partition in sorted(told | born):
-        assignment = state.assignment(partition)
-        batch.add_leader_and_isr(assignment.origin, partition, is_new=False)
+    unborn = [
+        topic_partition
+        for topic_partition in partitions
+        if context.partition_states.get(topic_partition) is PartitionState.NEW
+    ]
+    born = yield from bring_online(context, batch, unborn, OFFLINE)
+    told = yield from elect(context, batch, [p for p in partitions if p not in unborn], LEADER_EPOCH_ONLY)
+    new: list[PartitionAndReplica] = []
+    for topic_partition in sorted(told | born):
+        assignment = context.assignment(topic_partition)
+        batch.add_leader_and_isr(assignment.origin, topic_partition, is_new=False)
         # Where a log dir failed, an old replica must not be made anew in another dir; one that is added may.
-        batch.add_leader_and_isr(assignment.adding, partition, is_new=True)
-        known = state.replica_states.setdefault(partition, {})
-        new += [TopicReplica(partition, broker) for broker in assignment.adding if broker not in known]
-    yield from move_replicas(state, batch, new, Replica.NEW)
+        batch.add_leader_and_isr(assignment.adding, topic_partition, is_new=True)
+        known = context.replica_states.setdefault(topic_partition, {})
+        new += [PartitionAndReplica(topic_partition, broker) for broker in assignment.adding if broker not in known]
+    yield from move_replicas(context, batch, new, ReplicaState.NEW)
     yield Send(batch.take())
     if born:
-        yield from complete(state, batch)
+        yield from maybe_complete(context, batch)
 
 
 # Ended
 
 
 def _end(
-    state: ControllerState, batch: RequestBatch, partitions: Sequence[TopicPartition]
+    context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Steps[set[TopicPartition]]:
     """Returns those that are ended."""
     if not partitions:
         return set()
-    before = {partition: state.assignment(partition) for partition in partitions}
-    added = [TopicReplica(p, broker) for p, assignment in before.items() for broker in assignment.adding]
-    yield from move_replicas(state, batch, added, Replica.ONLINE)
-    for partition, assignment in before.items():
-        state.set_assignment(partition, Assignment(assignment.target))
-    ended = yield from _settle_leaders(state, batch, partitions)
+    before = {topic_partition: context.assignment(topic_partition) for topic_partition in partitions}
+    added = [PartitionAndReplica(p, broker) for p, assignment in before.items() for broker in assignment.adding]
+    yield from move_replicas(context, batch, added, ReplicaState.ONLINE)
+    for topic_partition, assignment in before.items():
+        context.set_assignment(topic_partition, Assignment(assignment.target))
+    ended = yield from _settle_leaders(context, batch, partitions)
     yield Send(batch.take())
-    for partition in before.keys() - ended:
-        state.set_assignment(partition, before[partition])
-    yield from _retire(state, batch, {partition: before[partition].removing for partition in sorted(ended)})
-    moved = [partition for partition in sorted(ended) if before[partition].is_reassigning]
-    yield from _write_assignments(state, moved)
-    yield from _strike_orders(lambda p, replicas: p in ended and tuple(replicas) == state.assignment(p).replicas)
+    for topic_partition in before.keys() - ended:
+        context.set_assignment(topic_partition, before[topic_partition])
+    yield from _retire(
+        context, batch, {topic_partition: before[topic_partition].removing for topic_partition in sorted(ended)}
+    )
+    moved = [topic_partition for topic_partition in sorted(ended) if before[topic_partition].is_reassigning]
+    yield from _write_assignments(context, moved)
+    yield from _strike_orders(lambda p, replicas: p in ended and tuple(replicas) == context.assignment(p).replicas)
     batch.add_update_metadata(sorted(ended))
     yield Send(batch.take())
-    for partition in moved:
-        log.info("Partition %s is reassigned to %s", partition, state.assignment(partition).replicas)
-    topics = {partition.topic for partition in ended if state.is_deleting(partition.topic)}
+    for topic_partition in moved:
+        logger.info("Partition %s is reassigned to %s", topic_partition, context.assignment(topic_partition).replicas)
+    topics = {topic_partition.topic for topic_partition in ended if context.is_deleting(topic_partition.topic)}
     if topics:
-        yield from topic_deletion.resume(state, batch, topics)
+        yield from topic_deletion.resume(context, batch, topics)
     return ended
 
 
 def _settle_leaders(
-    state: ControllerState, batch: RequestBatch, partitions: Sequence[TopicPartition]
+    context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Steps[set[TopicPartition]]:
     """See that one of those that stay leads, under a new leader epoch; returns the partitions where it does."""
     staying: list[TopicPartition] = []
     leaving: list[TopicPartition] = []
-    for partition in partitions:
-        leader = state.leadership[partition].leader_and_isr.leader
-        stays = leader in state.assignment(partition).replicas and state.is_online(leader, partition)
-        (staying if stays else leaving).append(partition)
-    settled = yield from elect(state, batch, staying, epoch_only)
-    settled |= yield from bring_online(state, batch, leaving, reassignment_election)
+    for topic_partition in partitions:
+        leader = context.leadership[topic_partition].leader_and_isr.leader
+        stays = leader in context.assignment(topic_partition).replicas and context.is_online(leader, topic_partition)
+        (staying if stays else leaving).append(topic_partition)
+    settled = yield from elect(context, batch, staying, LEADER_EPOCH_ONLY)
+    settled |= yield from bring_online(context, batch, leaving, REASSIGNMENT)
     return settled
 
 
 def _retire(
-    state: ControllerState, batch: RequestBatch, removed: Mapping[TopicPartition, Sequence[int]]
+    context: ControllerContext, batch: RequestBatch, removed: Mapping[TopicPartition, Sequence[int]]
 ) -> Steps[None]:
     """Take replicas out of the ISR, stop and delete them; they are out of the state's assignments already."""
-    losing = [p for p, brokers in removed.items() if brokers and _is_led_by_one_of(state, p, brokers)]
+    losing = [p for p, brokers in removed.items() if brokers and _is_led_by_one_of(context, p, brokers)]
     if losing:
-        yield from bring_online(state, batch, losing, _election_among_assigned)
+        yield from bring_online(context, batch, losing, RETIREMENT)
         yield Send(batch.take())
     replicas = [
-        TopicReplica(partition, broker)
-        for partition, brokers in removed.items()
+        PartitionAndReplica(topic_partition, broker)
+        for topic_partition, brokers in removed.items()
         for broker in brokers
-        if broker in state.replica_states.get(partition, {})
+        if broker in context.replica_states.get(topic_partition, {})
     ]
     if not replicas:
         return
-    yield from move_replicas(state, batch, replicas, Replica.OFFLINE)
+    yield from move_replicas(context, batch, replicas, ReplicaState.OFFLINE)
     yield Send(batch.take())
     # Nobody waits for the answers: a broker that is away keeps its copy, which no assignment names any more.
-    for step in (Replica.DELETING, Replica.DELETED, Replica.ABSENT):
-        yield from move_replicas(state, batch, replicas, step)
+    for step in (ReplicaState.DELETING, ReplicaState.DELETED, ReplicaState.ABSENT):
+        yield from move_replicas(context, batch, replicas, step)
     yield Send(batch.take())
 
 
-def _is_led_by_one_of(state: ControllerState, partition: TopicPartition, brokers: Sequence[int]) -> bool:
-    known = state.leadership.get(partition)
+def _is_led_by_one_of(context: ControllerContext, topic_partition: TopicPartition, brokers: Sequence[int]) -> bool:
+    known = context.leadership.get(topic_partition)
     return known is not None and known.leader_and_isr.leader in brokers
-
-
-def _election_among_assigned(
-    state: ControllerState, partition: TopicPartition, current: LeaderAndIsr, unclean: bool
-) -> LeaderAndIsr | None:
-    """As for the end of a move, but that those leaving it again are candidates too."""
-    chosen = reassignment_election(state, partition, current, unclean)
-    if chosen is not None:
-        return chosen
-    origin = Assignment(state.assignment(partition).origin)
-    for replica in origin.replicas:
-        if replica in current.isr and state.is_online(replica, partition):
-            return current.with_leader(replica)
-    return None
 
 
 # Znodes
 
 
-def _write_assignments(state: ControllerState, partitions: Iterable[TopicPartition]) -> Steps[dict[str, KafkaError]]:
+def _write_assignments(
+    context: ControllerContext, partitions: Iterable[TopicPartition]
+) -> Steps[dict[str, KafkaError]]:
     """Bring the topics' znodes to what the state says of these partitions; the rest of them stays as it is.
 
     Returns the topics that could not be written.
     """
     indexes: dict[str, list[int]] = {}
-    for partition in partitions:
-        indexes.setdefault(partition.topic, []).append(partition.partition)
+    for topic_partition in partitions:
+        indexes.setdefault(topic_partition.topic, []).append(topic_partition.partition)
     failed: dict[str, KafkaError] = {}
     remaining = list(indexes)
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if not remaining:
             break
         znodes: list[Znode | None] = yield Read([topic_path(topic) for topic in remaining])
@@ -368,12 +370,12 @@ def _write_assignments(state: ControllerState, partitions: Iterable[TopicPartiti
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
                 found = decode_topic(topic, znode.data)
             except (KafkaError, ZnodeFormatError) as error:
-                log.error("The assignment of topic %s could not be written: %s", topic, error)
+                logger.error("The assignment of topic %s could not be written: %s", topic, error)
                 failed[topic] = KafkaError(getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR), str(error))
                 continue
             for index in indexes[topic]:
-                found.partitions[index] = state.assignment(TopicPartition(topic, index))
-            data = encode_topic(found.topic_id or state.topic_id(topic), found.partitions)
+                found.partitions[index] = context.assignment(TopicPartition(topic, index))
+            data = encode_topic(found.topic_id or context.topic_id(topic), found.partitions)
             ops[topic] = SetData(topic_path(topic), data, znode.version)
         written: list[Written] = yield Write(list(ops.values()))
         remaining = [
@@ -386,7 +388,7 @@ def _write_assignments(state: ControllerState, partitions: Iterable[TopicPartiti
 
 def _strike_orders(struck: Callable[[TopicPartition, Sequence[int]], bool]) -> Steps[None]:
     """Take those entries from the znode with the older tools' orders, and the znode away with the last."""
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         znodes: list[Znode | None] = yield Read([REASSIGN_PARTITIONS])
         if znodes[0] is None:
             return
@@ -394,7 +396,11 @@ def _strike_orders(struck: Callable[[TopicPartition, Sequence[int]], bool]) -> S
             orders = decode_reassignments(REASSIGN_PARTITIONS, znodes[0].data)
         except ZnodeFormatError:
             return  # `take_orders` hears of it, and says so
-        left = {partition: replicas for partition, replicas in orders.items() if not struck(partition, replicas)}
+        left = {
+            topic_partition: replicas
+            for topic_partition, replicas in orders.items()
+            if not struck(topic_partition, replicas)
+        }
         if len(left) == len(orders) and orders:
             return
         version = znodes[0].version
@@ -402,4 +408,4 @@ def _strike_orders(struck: Callable[[TopicPartition, Sequence[int]], bool]) -> S
         written: list[Written] = yield Write([change if left else Delete(REASSIGN_PARTITIONS, version)])
         if written[0].result is not WriteResult.BAD_VERSION:
             return
-    log.error("%s was written by others all the time; finished orders stay in it", REASSIGN_PARTITIONS)
+    logger.error("%s was written by others all the time; finished orders stay in it", REASSIGN_PARTITIONS)

@@ -21,15 +21,7 @@ from typing import Any, TypeVar
 from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_BROKER, TopicPartition
 from barnabas.base.randomness import Random, random_uuid
-from barnabas.broker.cluster.znodes import BROKER_TOPICS, Assignment, ProducerIdBlock, TopicAssignment, topic_path
-from barnabas.broker.controller import decisions, isr_changes, leaders, reassignment
-from barnabas.broker.controller.answers import deletion_errors, role_errors
-from barnabas.broker.controller.channel_manager import Channels, Outboxes
-from barnabas.broker.controller.context import ControllerState
-from barnabas.broker.controller.election import Candidacy, Term
-from barnabas.broker.controller.events import Decision, Reactions
-from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.steps import (
+from barnabas.broker.cluster.steps import (
     Children,
     ControllerMovedError,
     Read,
@@ -37,7 +29,22 @@ from barnabas.broker.controller.steps import (
     Steps,
     Write,
 )
+from barnabas.broker.cluster.znodes import BROKER_TOPICS, Assignment, ProducerIdBlock, TopicAssignment, topic_path
+from barnabas.broker.controller import (
+    broker_change,
+    failover,
+    isr_change,
+    reassignment,
+    replica_leader_election,
+    topic_change,
+)
+from barnabas.broker.controller.answers import deletion_errors, role_errors
+from barnabas.broker.controller.channel_manager import Channels, Outboxes
+from barnabas.broker.controller.context import ControllerContext
+from barnabas.broker.controller.controller_election import Candidacy, Term
+from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.broker.controller.znode_access import ZnodeAccess
+from barnabas.broker.controller.znode_handlers import Decision, Reactions
 from barnabas.broker.transactions.producer_id_blocks import claim_block
 from barnabas.coordination.client import CoordinationClient, SessionEvent
 from barnabas.coordination.client_operations import WatchCallback, WatchEvent, exists
@@ -48,7 +55,7 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["Controller", "ControllerSettings"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _FIRST_BALANCE_S = 5
@@ -95,7 +102,7 @@ class Controller:
         self._candidacy = Candidacy(broker_id, client, clock)
         self._reactions = Reactions(self._new_id)
         self._controller_id = NO_BROKER
-        self._state = ControllerState(broker_id)
+        self._context = ControllerContext(broker_id)
         self._active = False
         self._queue: deque[tuple[Hashable, Callable[[], Awaitable[None]]]] = deque()
         self._waiting: set[Hashable] = set()
@@ -125,12 +132,12 @@ class Controller:
 
     @property
     def epoch(self) -> int:
-        return self._state.epoch
+        return self._context.epoch
 
     @property
-    def state(self) -> ControllerState:
+    def context(self) -> ControllerContext:
         """To look at; it changes between events."""
-        return self._state
+        return self._context
 
     def on_progress(self, listener: Callable[[], None]) -> None:
         """Have ``listener`` called after each event that this broker handled as controller."""
@@ -175,55 +182,61 @@ class Controller:
 
     async def partitions_added(self, topic: str) -> None:
         """Look at a topic whose assignment this broker just rewrote."""
-        await self._command(lambda state, batch: decisions.partitions_changed(state, batch, topic))
+        await self._command(lambda context, batch: topic_change.process_partition_modifications(context, batch, topic))
 
     async def topics_deleted(self) -> None:
         """Look at the orders of deletion that this broker just wrote; returns when the brokers are being told."""
-        await self._command(decisions.delete_topics)
+        await self._command(topic_change.process_topic_deletion)
 
     async def shut_down_broker(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
-        """See `decisions.shut_down`."""
-        return await self._command(lambda state, batch: decisions.shut_down(state, batch, broker, broker_epoch))
+        """See `broker_change.process_controlled_shutdown`."""
+        return await self._command(
+            lambda context, batch: broker_change.process_controlled_shutdown(context, batch, broker, broker_epoch)
+        )
 
     async def alter_isr(
-        self, broker: int, broker_epoch: int, changes: Sequence[isr_changes.IsrChange]
+        self, broker: int, broker_epoch: int, changes: Sequence[isr_change.IsrChange]
     ) -> dict[TopicPartition, Any]:
-        """See `isr_changes.alter_isr`."""
+        """See `isr_change.process_alter_partition`."""
         answers = await self._command(
-            lambda state, batch: isr_changes.alter_isr(state, batch, broker, broker_epoch, changes)
+            lambda context, batch: isr_change.process_alter_partition(context, batch, broker, broker_epoch, changes)
         )
-        if not self._state.reassigning.isdisjoint(answers):
-            self._hint(("reassigned",), self._decide(reassignment.complete))  # the leader need not wait for that
+        if not self._context.reassigning.isdisjoint(answers):
+            self._hint(("reassigned",), self._decide(reassignment.maybe_complete))  # the leader need not wait for that
         return answers
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition], *, unclean: bool
     ) -> dict[TopicPartition, int | KafkaError]:
-        """See `leaders.elect_leaders`."""
+        """See `replica_leader_election.process_replica_leader_election`."""
         return await self._command(
-            lambda state, batch: leaders.elect_leaders(state, batch, partitions, unclean=unclean)
+            lambda context, batch: replica_leader_election.process_replica_leader_election(
+                context, batch, partitions, unclean=unclean
+            )
         )
 
     async def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """See `reassignment.alter_reassignments`."""
-        return await self._command(lambda state, batch: reassignment.alter_reassignments(state, batch, targets))
+        """See `reassignment.process_api_reassignment`."""
+        return await self._command(
+            lambda context, batch: reassignment.process_api_reassignment(context, batch, targets)
+        )
 
     async def reassignments(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Assignment]:
-        """See `reassignment.under_way`; answered in its turn."""
-        return await self._command(lambda state, _: reassignment.under_way(state, partitions))
+        """See `reassignment.process_list_reassignments`; answered in its turn."""
+        return await self._command(lambda context, _: reassignment.process_list_reassignments(context, partitions))
 
     def register_again(self) -> None:
         """The broker's own znode was removed though its session lives: make it again, under a new epoch."""
         self._hint(("session",), self._new_session)
 
     def retry_leaders(self) -> None:
-        """Unclean elections were allowed by a change of configuration: see `decisions.retry_leaders`."""
+        """Unclean elections were allowed by a change of configuration: see `replica_leader_election.process_unclean_leader_election_enable`."""
 
-        self._hint(("retry",), self._decide(decisions.retry_leaders))
+        self._hint(("retry",), self._decide(replica_leader_election.process_unclean_leader_election_enable))
 
     async def allocate_producer_ids(self, broker: int) -> ProducerIdBlock:
         """The next block of producer ids for a broker (KIP-730), of which no other broker gets one."""
@@ -237,7 +250,7 @@ class Controller:
         if not self._active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
 
-    async def _command(self, decide: Callable[[ControllerState, RequestBatch], Steps[T]]) -> T:
+    async def _command(self, decide: Callable[[ControllerContext, RequestBatch], Steps[T]]) -> T:
         self._require_active()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -283,25 +296,25 @@ class Controller:
             try:
                 await run()
             except ControllerMovedError as error:
-                log.warning("%s", error)
+                logger.warning("%s", error)
                 self._resign()
                 self._hint(("controller",), self._controller_changed)
             except KeeperError as error:
                 await self._keeper_failed(error)
             except Exception:
-                log.exception("The controller failed at %r and resigns", key)
+                logger.exception("The controller failed at %r and resigns", key)
                 await self._abdicate()
 
     async def _keeper_failed(self, error: KeeperError) -> None:
         if error.code is Keeper.SESSION_EXPIRED:
             self._resign()  # the new session brings the next election
             return
-        log.error("The controller could not go on: %s", error)
+        logger.error("The controller could not go on: %s", error)
         await self._abdicate()
 
     async def _abdicate(self) -> None:
         """Give the office up after an error, so that someone, perhaps this broker, takes over from the znodes."""
-        was_active, version = self._controller_id == self._broker_id, self._state.epoch_version
+        was_active, version = self._controller_id == self._broker_id, self._context.epoch_version
         self._resign()
         if was_active:
             await self._candidacy.give_up(version)
@@ -351,18 +364,18 @@ class Controller:
     async def _take_office(self, term: Term) -> None:
         settings = self._settings()
         self._controller_id = self._broker_id
-        self._state = ControllerState(self._broker_id, *term, delete_topic_enabled=settings.delete_topic_enabled)
-        log.info("Broker %d is controller, in epoch %d", self._broker_id, term.epoch)
+        self._context = ControllerContext(self._broker_id, *term, delete_topic_enabled=settings.delete_topic_enabled)
+        logger.info("Broker %d is controller, in epoch %d", self._broker_id, term.epoch)
         self._outboxes.open()
         # Active from now on: what clients send as soon as they hear of the new controller waits its turn in the queue.
         self._active = True
-        await self._perform(lambda state, batch: decisions.take_over(state, batch, self._new_id))
+        await self._perform(lambda context, batch: failover.on_controller_failover(context, batch, self._new_id))
         if settings.auto_leader_rebalance:
             self._plan_balance(_FIRST_BALANCE_S)
 
     def _resign(self, *, keep_id: bool = False) -> None:
-        if self._controller_id == self._broker_id and self._state.epoch:
-            log.info("Broker %d is no longer controller", self._broker_id)
+        if self._controller_id == self._broker_id and self._context.epoch:
+            logger.info("Broker %d is no longer controller", self._broker_id)
         if not keep_id:
             self._controller_id = NO_BROKER
         self._active = False
@@ -374,7 +387,7 @@ class Controller:
         waiting, self._created_done = self._created_done, []
         for done in waiting:
             _refuse(done, KafkaError(ErrorCode.NOT_CONTROLLER, _MOVED))
-        self._state = ControllerState(self._broker_id)
+        self._context = ControllerContext(self._broker_id)
 
     def _new_id(self) -> Any:
         return random_uuid(self._rng)
@@ -412,7 +425,9 @@ class Controller:
         waiting, self._created_done = self._created_done, []
         try:
             self._require_active()
-            new = await self._perform(lambda state, batch: decisions.topics_created(state, batch, created))
+            new = await self._perform(
+                lambda context, batch: topic_change.process_created_topics(context, batch, created)
+            )
             await self._client.batch([exists(topic_path(t), self._watch_for(topic_path(t))) for t in new])
         except KafkaError as error:
             for done in waiting:
@@ -432,12 +447,16 @@ class Controller:
         if not self._active:
             return
         settings = self._settings()
-        await self._perform(lambda state, batch: leaders.balance_leaders(state, batch, settings.imbalance_percent))
+        await self._perform(
+            lambda context, batch: replica_leader_election.process_auto_preferred_leader_election(
+                context, batch, settings.imbalance_percent
+            )
+        )
         self._plan_balance(settings.imbalance_check_interval_s)
 
     def _answered(self, broker: int, epoch: int, request: Any, response: Any) -> None:
         """A broker's answer to one of our requests; most ask for nothing further."""
-        if epoch != self._state.epoch or self._controller_id != self._broker_id:
+        if epoch != self._context.epoch or self._controller_id != self._broker_id:
             return
         kind = type(request).__name__
         if kind == "LeaderAndIsrRequest":
@@ -445,40 +464,44 @@ class Controller:
         elif kind == "StopReplicaRequest":
             self._replicas_stopped(broker, request, response)
         elif response.error_code:
-            log.error("Broker %d refused UpdateMetadata: %s", broker, ErrorCode(response.error_code).name)
+            logger.error("Broker %d refused UpdateMetadata: %s", broker, ErrorCode(response.error_code).name)
 
     def _roles_taken(self, broker: int, response: Any) -> None:
         if response.error_code:
-            log.error("Broker %d refused LeaderAndIsr: %s", broker, ErrorCode(response.error_code).name)
+            logger.error("Broker %d refused LeaderAndIsr: %s", broker, ErrorCode(response.error_code).name)
             return
-        errors = role_errors(self._state.topic_ids, response)
-        if any(errors.values()) or self._state.offline_dirs.get(broker):
-            self._put_steps(lambda state, batch: decisions.leader_and_isr_answered(state, batch, broker, errors))
+        errors = role_errors(self._context.topic_ids, response)
+        if any(errors.values()) or self._context.offline_dirs.get(broker):
+            self._put_steps(
+                lambda context, batch: broker_change.process_leader_and_isr_response(context, batch, broker, errors)
+            )
 
     def _replicas_stopped(self, broker: int, request: Any, response: Any) -> None:
         errors = deletion_errors(request, response)
         if errors:
-            self._put_steps(lambda state, batch: decisions.stop_replica_answered(state, batch, broker, errors))
+            self._put_steps(
+                lambda context, batch: topic_change.process_stop_replica_response(context, batch, broker, errors)
+            )
 
     def _put_steps(self, decide: Decision) -> None:
-        epoch = self._state.epoch
+        epoch = self._context.epoch
 
         async def run() -> None:
-            if self._state.epoch == epoch:
+            if self._context.epoch == epoch:
                 await self._perform(decide)
 
         self._put(object(), run)
 
     # Steps
 
-    async def _perform(self, decide: Callable[[ControllerState, RequestBatch], Steps[T]]) -> T:
+    async def _perform(self, decide: Callable[[ControllerContext, RequestBatch], Steps[T]]) -> T:
         """Drive a generator to its end."""
         settings = self._settings()
         listener = settings.inter_broker_listener
-        state = self._state
-        state.unclean_default = settings.unclean_leader_election
-        batch = RequestBatch(state, listener)
-        running = decide(state, batch)
+        context = self._context
+        context.unclean_default = settings.unclean_leader_election
+        batch = RequestBatch(context, listener)
+        running = decide(context, batch)
         outcome: Any = None
         try:
             while True:
@@ -489,11 +512,11 @@ class Controller:
                     case Children(path):
                         outcome = await self._znodes.children(path)
                     case Write(ops):
-                        outcome = await self._znodes.write(ops, state.epoch_version)
+                        outcome = await self._znodes.write(ops, context.epoch_version)
                     case Send(requests):
-                        self._outboxes.send(state, requests, listener)
+                        self._outboxes.send(context, requests, listener)
                         outcome = None
-                if state is not self._state:
+                if context is not self._context:
                     raise ControllerMovedError(f"Broker {self._broker_id} lost the office of controller meanwhile")
         except StopIteration as end:
             result: T = end.value

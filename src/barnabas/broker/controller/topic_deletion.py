@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.steps import Children, Delete, Send, Steps, Write
 from barnabas.broker.cluster.znodes import (
     config_path,
     delete_topic_path,
@@ -20,114 +21,124 @@ from barnabas.broker.cluster.znodes import (
     partitions_path,
     topic_path,
 )
-from barnabas.broker.controller.context import ControllerState, Partition, Replica, TopicReplica
-from barnabas.broker.controller.requests import RequestBatch
-from barnabas.broker.controller.steps import Children, Delete, Send, Steps, Write
-from barnabas.broker.controller.transitions import move_partitions, move_replicas
+from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
+from barnabas.broker.controller.partition_state_machine import move_partitions
+from barnabas.broker.controller.replica_state_machine import move_replicas
+from barnabas.broker.controller.request_batch import RequestBatch
 
 __all__ = ["enqueue", "fail_replicas", "finish_replicas", "resume"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _REPORTED = 10
 
 
-def enqueue(state: ControllerState, batch: RequestBatch, topics: Iterable[str]) -> Steps[None]:
+def enqueue(context: ControllerContext, batch: RequestBatch, topics: Iterable[str]) -> Steps[None]:
     """Begin to delete topics that exist."""
-    known = set(topics) & state.topics.keys()
-    state.to_delete |= known
-    moving = {topic for topic in known if state.is_reassigning(topic)}
+    known = set(topics) & context.topics.keys()
+    context.to_delete |= known
+    moving = {topic for topic in known if context.is_reassigning(topic)}
     if moving:
-        state.ineligible_for_deletion |= moving
-        log.info("The deletion of %s waits for their reassignment", ", ".join(sorted(moving)))
-    yield from resume(state, batch)
+        context.ineligible_for_deletion |= moving
+        logger.info("The deletion of %s waits for their reassignment", ", ".join(sorted(moving)))
+    yield from resume(context, batch)
 
 
-def fail_replicas(state: ControllerState, batch: RequestBatch, replicas: Iterable[TopicReplica]) -> Steps[None]:
+def fail_replicas(
+    context: ControllerContext, batch: RequestBatch, replicas: Iterable[PartitionAndReplica]
+) -> Steps[None]:
     """Brokers could not delete these, or went away: their topics wait."""
-    failed = [replica for replica in replicas if state.is_deleting(replica.partition.topic)]
+    failed = [replica for replica in replicas if context.is_deleting(replica.topic_partition.topic)]
     if not failed:
         return
-    yield from move_replicas(state, batch, failed, Replica.INELIGIBLE)
+    yield from move_replicas(context, batch, failed, ReplicaState.INELIGIBLE)
     yield Send(batch.take())
-    state.ineligible_for_deletion |= {replica.partition.topic for replica in failed}
-    yield from resume(state, batch)
+    context.ineligible_for_deletion |= {replica.topic_partition.topic for replica in failed}
+    yield from resume(context, batch)
 
 
-def finish_replicas(state: ControllerState, batch: RequestBatch, replicas: Iterable[TopicReplica]) -> Steps[None]:
+def finish_replicas(
+    context: ControllerContext, batch: RequestBatch, replicas: Iterable[PartitionAndReplica]
+) -> Steps[None]:
     """Brokers have deleted these."""
-    done = [replica for replica in replicas if state.is_deleting(replica.partition.topic)]
-    yield from move_replicas(state, batch, done, Replica.DELETED)
-    yield from resume(state, batch)
+    done = [replica for replica in replicas if context.is_deleting(replica.topic_partition.topic)]
+    yield from move_replicas(context, batch, done, ReplicaState.DELETED)
+    yield from resume(context, batch)
 
 
-def resume(state: ControllerState, batch: RequestBatch, topics: Iterable[str] = ()) -> Steps[None]:
+def resume(context: ControllerContext, batch: RequestBatch, topics: Iterable[str] = ()) -> Steps[None]:
     """Do what can be done now for every topic in deletion; ``topics`` need not wait any longer."""
-    state.ineligible_for_deletion -= {topic for topic in topics if not state.is_reassigning(topic)}
+    context.ineligible_for_deletion -= {topic for topic in topics if not context.is_reassigning(topic)}
     finished, retried, started = [], [], []
-    for topic in sorted(state.to_delete):
-        replicas = state.replica_states_of(topic)
-        if all(replica is Replica.DELETED for replica in replicas):
+    for topic in sorted(context.to_delete):
+        replicas = context.replica_states_of(topic)
+        if all(replica is ReplicaState.DELETED for replica in replicas):
             finished.append(topic)
             continue
-        if Replica.DELETING in replicas:
+        if ReplicaState.DELETING in replicas:
             continue
-        if Replica.INELIGIBLE in replicas:
-            retried += state.replicas_in(topic, Replica.INELIGIBLE)
-        if topic not in state.ineligible_for_deletion:
+        if ReplicaState.INELIGIBLE in replicas:
+            retried += context.replicas_in(topic, ReplicaState.INELIGIBLE)
+        if topic not in context.ineligible_for_deletion:
             started.append(topic)
     if finished:
-        yield from _remove_znodes(state, finished)
-        log.info("Deleted: %s", ", ".join(finished[:_REPORTED]) + (" ..." if len(finished) > _REPORTED else ""))
+        yield from _remove_znodes(context, finished)
+        logger.info("Deleted: %s", ", ".join(finished[:_REPORTED]) + (" ..." if len(finished) > _REPORTED else ""))
         for topic in finished:
-            state.remove_topic(topic)
+            context.remove_topic(topic)
     if retried:
-        yield from move_replicas(state, batch, retried, Replica.OFFLINE)
+        yield from move_replicas(context, batch, retried, ReplicaState.OFFLINE)
         yield Send(batch.take())
     if started:
-        yield from _start(state, batch, started)
+        yield from _start(context, batch, started)
 
 
-def _start(state: ControllerState, batch: RequestBatch, topics: list[str]) -> Steps[None]:
-    partitions = state.partitions_of(topics)
-    unseen = [partition for partition in partitions if partition.topic not in state.deletion_started]
-    move_partitions(state, unseen, Partition.OFFLINE)
-    move_partitions(state, unseen, Partition.ABSENT)
-    state.deletion_started.update(topics)
+def _start(context: ControllerContext, batch: RequestBatch, topics: list[str]) -> Steps[None]:
+    partitions = context.partitions_of(topics)
+    unseen = [
+        topic_partition for topic_partition in partitions if topic_partition.topic not in context.deletion_started
+    ]
+    move_partitions(context, unseen, PartitionState.OFFLINE)
+    move_partitions(context, unseen, PartitionState.ABSENT)
+    context.deletion_started.update(topics)
     batch.add_update_metadata(partitions)  # brokers stop serving the topics at once
     yield Send(batch.take())
 
-    replicas = state.replicas_of(partitions)
-    alive = [replica for replica in replicas if state.is_online(replica.broker, replica.partition)]
+    replicas = context.replicas_of(partitions)
+    alive = [replica for replica in replicas if context.is_online(replica.broker, replica.topic_partition)]
     dead = sorted(set(replicas) - set(alive))
-    todo = [r for r in alive if state.replica_states.get(r.partition, {}).get(r.broker) is not Replica.DELETED]
+    todo = [
+        r for r in alive if context.replica_states.get(r.topic_partition, {}).get(r.broker) is not ReplicaState.DELETED
+    ]
     # A replica comes to ineligible by way of offline; of dead brokers this is only bookkeeping.
-    yield from move_replicas(state, batch, _not_in(state, dead, Replica.INELIGIBLE), Replica.OFFLINE)
-    yield from move_replicas(state, batch, _not_in(state, dead, Replica.INELIGIBLE), Replica.INELIGIBLE)
-    yield from move_replicas(state, batch, todo, Replica.OFFLINE)
+    yield from move_replicas(context, batch, _not_in(context, dead, ReplicaState.INELIGIBLE), ReplicaState.OFFLINE)
+    yield from move_replicas(context, batch, _not_in(context, dead, ReplicaState.INELIGIBLE), ReplicaState.INELIGIBLE)
+    yield from move_replicas(context, batch, todo, ReplicaState.OFFLINE)
     yield Send(batch.take())
-    yield from move_replicas(state, batch, todo, Replica.DELETING)
+    yield from move_replicas(context, batch, todo, ReplicaState.DELETING)
     yield Send(batch.take())
-    waiting = {replica.partition.topic for replica in dead}
+    waiting = {replica.topic_partition.topic for replica in dead}
     if waiting:
-        state.ineligible_for_deletion |= waiting
-        log.info("The deletion of %d topics waits for brokers that are away", len(waiting))
+        context.ineligible_for_deletion |= waiting
+        logger.info("The deletion of %d topics waits for brokers that are away", len(waiting))
 
 
-def _not_in(state: ControllerState, replicas: Iterable[TopicReplica], target: Replica) -> list[TopicReplica]:
-    return [r for r in replicas if state.replica_states.get(r.partition, {}).get(r.broker) is not target]
+def _not_in(
+    context: ControllerContext, replicas: Iterable[PartitionAndReplica], target: ReplicaState
+) -> list[PartitionAndReplica]:
+    return [r for r in replicas if context.replica_states.get(r.topic_partition, {}).get(r.broker) is not target]
 
 
-def _remove_znodes(state: ControllerState, topics: list[str]) -> Steps[None]:
+def _remove_znodes(context: ControllerContext, topics: list[str]) -> Steps[None]:
     """The topic's subtree, its configuration, and the order last: until then a successor finds it and goes on."""
     ops: list[Delete] = []
     for topic in topics:
-        known = set(state.topics.get(topic, ()))
+        known = set(context.topics.get(topic, ()))
         children: list[str] = yield Children(partitions_path(topic))
         known |= {int(name) for name in children if name.isdecimal()}
         for index in sorted(known):
-            partition = TopicPartition(topic, index)
-            ops += [Delete(partition_state_path(partition)), Delete(partition_path(partition))]
+            topic_partition = TopicPartition(topic, index)
+            ops += [Delete(partition_state_path(topic_partition)), Delete(partition_path(topic_partition))]
         ops += [Delete(partitions_path(topic)), Delete(topic_path(topic)), Delete(config_path("topics", topic))]
         ops.append(Delete(delete_topic_path(topic)))
     yield Write(ops)

@@ -4,8 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN_PARTITIONS
-from barnabas.broker.controller.steps import (
+from barnabas.broker.cluster.steps import (
     ControllerMovedError,
     Create,
     Delete,
@@ -15,6 +14,7 @@ from barnabas.broker.controller.steps import (
     Written,
     Znode,
 )
+from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN_PARTITIONS
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client_operations import (
     MultiError,
@@ -34,7 +34,7 @@ from barnabas.wire.jute.errors import KeeperError
 
 __all__ = ["ZnodeAccess"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _ORDERS = (PREFERRED_ELECTION, REASSIGN_PARTITIONS)
 _OPS_PER_MULTI = 128
@@ -102,7 +102,7 @@ class ZnodeAccess:
                 _raise_if_moved(result)
                 outcome = _RESULTS.get(result.code, WriteResult.FAILED)
                 if outcome is WriteResult.FAILED:
-                    log.error("%s failed: %s", op, result)
+                    logger.error("%s failed: %s", op, result)
                 written.append(Written(outcome))
             else:
                 written.append(_done(op, result[1]))

@@ -236,12 +236,12 @@ class Topics:
     def existing(self) -> Collection[str]:
         """The names that are taken."""
         # Metadata knows topics too that a controller which has just been elected is still reading.
-        return {*self._node.controller.state.topics, *self._node.metadata.topics()}
+        return {*self._node.controller.context.topics, *self._node.metadata.topics()}
 
     def plan(self, topic: CreatableTopic, existing: Collection[str]) -> CreationPlan:
         """See `plan_creation`."""
         node = self._node
-        state = node.controller.state
+        state = node.controller.context
         if topic.name in state.to_delete:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' is marked for deletion.")
         return plan_creation(
@@ -381,7 +381,7 @@ class Topics:
     ) -> int:
         """Add partitions; returns how many there are then. Raises `KafkaError`."""
         node = self._node
-        if name in node.controller.state.to_delete:
+        if name in node.controller.context.to_delete:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         while True:
             try:
@@ -416,7 +416,7 @@ class Topics:
         failed: dict[str, KafkaError] = {}
         known = []
         for name in names:
-            if name in node.controller.state.topics or name in node.metadata:
+            if name in node.controller.context.topics or name in node.metadata:
                 known.append(name)
             else:
                 failed[name] = KafkaError(
@@ -450,7 +450,7 @@ class Topics:
         self._node.parked.park(keys, attempt, lambda: done(missing), timeout_ms)
 
     def _is_deleted(self, topic: str) -> bool:
-        state = self._node.controller.state
+        state = self._node.controller.context
         if topic in self._node.metadata:
             return False
         return topic not in state.topics or topic in state.ineligible_for_deletion

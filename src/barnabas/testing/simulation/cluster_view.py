@@ -6,7 +6,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.znodes import (
     BROKER_TOPICS,
-    PartitionState,
+    LeaderIsrAndControllerEpoch,
     decode_partition_state,
     decode_topic,
     partition_state_path,
@@ -32,7 +32,7 @@ class ClusterView:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._tree: Tree | None = None
-        self._decoded: dict[TopicPartition, tuple[bytes, PartitionState]] = {}
+        self._decoded: dict[TopicPartition, tuple[bytes, LeaderIsrAndControllerEpoch]] = {}
 
     def tree(self) -> Tree | None:
         """The committed znodes."""
@@ -57,7 +57,7 @@ class ClusterView:
             for number in tree.children.get(f"{BROKER_TOPICS}/{topic}/partitions", ())
         ]
 
-    def state(self, name: TopicPartition) -> PartitionState | None:
+    def state(self, name: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
         """Who leads the partition, and who is in sync; None when it has no state."""
         tree = self.tree()
         node = None if tree is None else tree.nodes.get(partition_state_path(name))

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_BROKER
+from barnabas.broker.cluster.steps import ControllerMovedError
 from barnabas.broker.cluster.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -14,7 +15,6 @@ from barnabas.broker.cluster.znodes import (
     encode_controller,
     encode_controller_epoch,
 )
-from barnabas.broker.controller.steps import ControllerMovedError
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client_operations import (
     WatchCallback,
@@ -31,7 +31,7 @@ from barnabas.wire.jute.opcodes import CreateMode
 
 __all__ = ["Candidacy", "Incumbent", "Term"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Incumbent(NamedTuple):
@@ -72,7 +72,7 @@ class Candidacy:
         try:
             broker = decode_controller(data)
         except ZnodeFormatError as error:
-            log.error("%s", error)
+            logger.error("%s", error)
             broker = NO_BROKER
         return Incumbent(broker, stat.ephemeral_owner == self._client.session_id)
 
@@ -107,4 +107,4 @@ class Candidacy:
             [multi([check(CONTROLLER_EPOCH, epoch_version), multi_delete(CONTROLLER)])], retry=True
         )
         if isinstance(result, KeeperError) and result.code is not Keeper.NO_NODE:
-            log.warning("The office of controller could not be given up: %s", result)
+            logger.warning("The office of controller could not be given up: %s", result)

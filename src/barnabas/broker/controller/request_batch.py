@@ -9,7 +9,7 @@ from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.znodes import BrokerInfo
-from barnabas.broker.controller.context import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, ControllerState
+from barnabas.broker.controller.context import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, ControllerContext
 from barnabas.wire.kafka.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -37,36 +37,36 @@ SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SS
 class RequestBatch:
     """Requests under construction; `take` makes the messages and empties the batch."""
 
-    def __init__(self, state: ControllerState, inter_broker_listener: str) -> None:
-        self._state = state
+    def __init__(self, context: ControllerContext, inter_broker_listener: str) -> None:
+        self._context = context
         self._listener = inter_broker_listener
         self._new: dict[int, dict[TopicPartition, bool]] = {}
         self._stop: dict[int, dict[TopicPartition, tuple[int, bool]]] = {}
         self._metadata: dict[TopicPartition, None] = {}
         self._metadata_brokers: set[int] = set()
 
-    def add_leader_and_isr(self, brokers: Iterable[int], partition: TopicPartition, *, is_new: bool) -> None:
+    def add_leader_and_isr(self, brokers: Iterable[int], topic_partition: TopicPartition, *, is_new: bool) -> None:
         """Have the brokers take up their roles, and all brokers know of it."""
         for broker in brokers:
             told = self._new.setdefault(broker, {})
-            told[partition] = is_new or told.get(partition, False)
-        self.add_update_metadata([partition])
+            told[topic_partition] = is_new or told.get(topic_partition, False)
+        self.add_update_metadata([topic_partition])
 
     def add_update_metadata(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
         """Tell brokers (all of them by default) who leads, and who is live."""
-        self._metadata_brokers.update(self._state.brokers if brokers is None else brokers)
+        self._metadata_brokers.update(self._context.brokers if brokers is None else brokers)
         self._metadata.update(dict.fromkeys(partitions))
 
-    def add_stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
+    def add_stop_replica(self, brokers: Iterable[int], topic_partition: TopicPartition, *, delete: bool) -> None:
         """Have the brokers stop fetching, and remove the log if ``delete``."""
-        epoch = self._state.leader_epoch(partition)
+        epoch = self._context.leader_epoch(topic_partition)
         for broker in brokers:
             told = self._stop.setdefault(broker, {})
-            told[partition] = (epoch, delete or told.get(partition, (0, False))[1])
+            told[topic_partition] = (epoch, delete or told.get(topic_partition, (0, False))[1])
 
     def take(self) -> list[tuple[int, Any]]:
         """``(broker, request)`` in the order of sending; brokers that are not live get none."""
-        live = self._state.brokers
+        live = self._context.brokers
         requests: list[tuple[int, Any]] = [
             (broker, self._leader_and_isr(broker, told)) for broker, told in sorted(self._new.items()) if broker in live
         ]
@@ -79,23 +79,25 @@ class RequestBatch:
         return requests
 
     def _leader_and_isr(self, broker: int, told: dict[TopicPartition, bool]) -> LeaderAndIsrRequest:
-        state = self._state
+        context = self._context
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders: set[int] = set()
-        for partition, is_new in sorted(told.items()):
-            known = state.leadership[partition]
+        for topic_partition, is_new in sorted(told.items()):
+            known = context.leadership[topic_partition]
             current = known.leader_and_isr
-            assignment = state.assignment(partition)
+            assignment = context.assignment(topic_partition)
             leaders.add(current.leader)
-            topic = topics.get(partition.topic)
+            topic = topics.get(topic_partition.topic)
             if topic is None:
-                topic = topics[partition.topic] = LeaderAndIsrTopicState(
-                    topic_name=partition.topic, topic_id=state.topic_id(partition.topic), partition_states=[]
+                topic = topics[topic_partition.topic] = LeaderAndIsrTopicState(
+                    topic_name=topic_partition.topic,
+                    topic_id=context.topic_id(topic_partition.topic),
+                    partition_states=[],
                 )
             topic.partition_states.append(
                 LeaderAndIsrPartitionState(
-                    topic_name=partition.topic,
-                    partition_index=partition.partition,
+                    topic_name=topic_partition.topic,
+                    partition_index=topic_partition.partition,
                     controller_epoch=known.controller_epoch,
                     leader=current.leader,
                     leader_epoch=current.leader_epoch,
@@ -109,14 +111,14 @@ class RequestBatch:
                 )
             )
         return LeaderAndIsrRequest(
-            controller_id=state.broker_id,
-            controller_epoch=state.epoch,
-            broker_epoch=state.brokers[broker].epoch,
+            controller_id=context.broker_id,
+            controller_epoch=context.epoch,
+            broker_epoch=context.brokers[broker].epoch,
             topic_states=list(topics.values()),
             live_leaders=[
                 LeaderAndIsrLiveLeader(broker_id=leader, host_name=host, port=port)
-                for leader in sorted(leaders & state.brokers.keys())
-                for host, port in [self._address(state.brokers[leader])]
+                for leader in sorted(leaders & context.brokers.keys())
+                for host, port in [self._address(context.brokers[leader])]
             ],
         )
 
@@ -126,16 +128,18 @@ class RequestBatch:
 
     def _update_metadata(self) -> list[tuple[int, UpdateMetadataRequest]]:
         """One message for all brokers but for the epoch that each is addressed with; the parts are shared."""
-        state = self._state
+        context = self._context
         topics: dict[str, UpdateMetadataTopicState] = {}
-        for partition in sorted(self._metadata):
-            entry = self._metadata_entry(partition)
+        for topic_partition in sorted(self._metadata):
+            entry = self._metadata_entry(topic_partition)
             if entry is None:
                 continue  # no leader was ever chosen: nothing to tell yet
-            topic = topics.get(partition.topic)
+            topic = topics.get(topic_partition.topic)
             if topic is None:
-                topic = topics[partition.topic] = UpdateMetadataTopicState(
-                    topic_name=partition.topic, topic_id=state.topic_id(partition.topic), partition_states=[]
+                topic = topics[topic_partition.topic] = UpdateMetadataTopicState(
+                    topic_name=topic_partition.topic,
+                    topic_id=context.topic_id(topic_partition.topic),
+                    partition_states=[],
                 )
             topic.partition_states.append(entry)
         live = [
@@ -152,56 +156,56 @@ class RequestBatch:
                     for end in info.endpoints
                 ],
             )
-            for _, info in sorted(state.brokers.items())
+            for _, info in sorted(context.brokers.items())
         ]
         return [
             (
                 broker,
                 UpdateMetadataRequest(
-                    controller_id=state.broker_id,
-                    controller_epoch=state.epoch,
-                    broker_epoch=state.brokers[broker].epoch,
+                    controller_id=context.broker_id,
+                    controller_epoch=context.epoch,
+                    broker_epoch=context.brokers[broker].epoch,
                     topic_states=list(topics.values()),
                     live_brokers=live,
                 ),
             )
-            for broker in sorted(self._metadata_brokers & state.brokers.keys())
+            for broker in sorted(self._metadata_brokers & context.brokers.keys())
         ]
 
-    def _metadata_entry(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
-        state = self._state
-        known = state.leadership.get(partition)
+    def _metadata_entry(self, topic_partition: TopicPartition) -> UpdateMetadataPartitionState | None:
+        context = self._context
+        known = context.leadership.get(topic_partition)
         if known is None:
             return None
         current = known.leader_and_isr
-        replicas = state.assignment(partition).replicas
-        deleting = state.is_deleting(partition.topic)
+        replicas = context.assignment(topic_partition).replicas
+        deleting = context.is_deleting(topic_partition.topic)
         return UpdateMetadataPartitionState(
-            topic_name=partition.topic,
-            partition_index=partition.partition,
+            topic_name=topic_partition.topic,
+            partition_index=topic_partition.partition,
             controller_epoch=known.controller_epoch,
             leader=LEADER_DURING_DELETE if deleting else current.leader,
             leader_epoch=EPOCH_DURING_DELETE if deleting else current.leader_epoch,
             isr=list(current.isr),
             zk_version=current.version,
             replicas=list(replicas),
-            offline_replicas=[replica for replica in replicas if not state.is_online(replica, partition)],
+            offline_replicas=[replica for replica in replicas if not context.is_online(replica, topic_partition)],
         )
 
     def _stop_replica(self, broker: int, told: dict[TopicPartition, tuple[int, bool]]) -> StopReplicaRequest:
         topics: dict[str, StopReplicaTopicState] = {}
-        for partition, (leader_epoch, delete) in told.items():
+        for topic_partition, (leader_epoch, delete) in told.items():
             topic = topics.setdefault(
-                partition.topic, StopReplicaTopicState(topic_name=partition.topic, partition_states=[])
+                topic_partition.topic, StopReplicaTopicState(topic_name=topic_partition.topic, partition_states=[])
             )
             topic.partition_states.append(
                 StopReplicaPartitionState(
-                    partition_index=partition.partition, leader_epoch=leader_epoch, delete_partition=delete
+                    partition_index=topic_partition.partition, leader_epoch=leader_epoch, delete_partition=delete
                 )
             )
         return StopReplicaRequest(
-            controller_id=self._state.broker_id,
-            controller_epoch=self._state.epoch,
-            broker_epoch=self._state.brokers[broker].epoch,
+            controller_id=self._context.broker_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=self._context.brokers[broker].epoch,
             topic_states=list(topics.values()),
         )

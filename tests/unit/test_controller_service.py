@@ -26,7 +26,7 @@ from barnabas.broker.cluster.znodes import (
     encode_topic,
     topic_path,
 )
-from barnabas.broker.controller.isr_changes import IsrChange
+from barnabas.broker.controller.isr_change import IsrChange
 from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.membership.registration import (
     BrokerIdTakenError,
@@ -199,7 +199,7 @@ def test_topics_that_the_controllers_broker_wrote_need_no_watch(tmp_path: Path) 
             for name, topic in topics.items():
                 await member.client.create(topic_path(name), encode_topic(*topic))
             await asyncio.gather(*(member.controller.topics_created({n: t}) for n, t in topics.items()))
-            assert len(member.controller.state.leadership) == 60
+            assert len(member.controller.context.leadership) == 60
             await until(lambda: brokers.leader(0, "t29", 1) == 0)
             await member.client.set_data(topic_path("t0"), encode_topic(*assigned((0,), (0,), (0,))))
             await until(lambda: brokers.leader(0, "t0", 2) == 0)
@@ -216,7 +216,7 @@ def test_a_deletion_runs_to_its_end(tmp_path: Path) -> None:
             await client.create(topic_path("t"), encode_topic(*assigned((0, 1))))
             await until(lambda: brokers.leader(1, "t") == 0)
             await client.create(delete_topic_path("t"))
-            await until(lambda: not started[0].controller.state.topics)
+            await until(lambda: not started[0].controller.context.topics)
             assert await client.exists(topic_path("t")) is None
             assert await client.exists(delete_topic_path("t")) is None
             assert brokers.leader(1, "t") is None
@@ -238,7 +238,7 @@ def test_a_controller_that_was_deposed_writes_nothing_more(tmp_path: Path) -> No
             # The office is its own all the same, so it takes it again, above the epoch that was written.
             await until(lambda: member.controller.is_active)
             assert member.controller.epoch == 8
-            await until(lambda: "t" in member.controller.state.topics)
+            await until(lambda: "t" in member.controller.context.topics)
 
     asyncio.run(run())
 
@@ -357,17 +357,17 @@ def test_unclean_elections_follow_the_setting_while_it_changes(tmp_path: Path) -
             await controller.topics_created(topics)
             for name, broker in (("t", 1), ("u", 2)):
                 partition = TopicPartition(name, 0)
-                known = controller.state.leadership[partition].leader_and_isr
+                known = controller.context.leadership[partition].leader_and_isr
                 change = IsrChange(partition, known.leader_epoch, (broker,), 0, known.version)
-                await controller.alter_isr(broker, controller.state.brokers[broker].epoch, [change])
+                await controller.alter_isr(broker, controller.context.brokers[broker].epoch, [change])
             await others[0].close()
-            await until(lambda: controller.state.leadership[TopicPartition("t", 0)].leader_and_isr.leader == -1)
+            await until(lambda: controller.context.leadership[TopicPartition("t", 0)].leader_and_isr.leader == -1)
             member.settings = replace(member.settings, unclean_leader_election=True)
             controller.retry_leaders()
-            await until(lambda: controller.state.leadership[TopicPartition("t", 0)].leader_and_isr.leader == 0)
+            await until(lambda: controller.context.leadership[TopicPartition("t", 0)].leader_and_isr.leader == 0)
             member.settings = replace(member.settings, unclean_leader_election=False)
             await others[1].close()
-            await until(lambda: controller.state.leadership[TopicPartition("u", 0)].leader_and_isr.leader == -1)
+            await until(lambda: controller.context.leadership[TopicPartition("u", 0)].leader_and_isr.leader == -1)
 
     asyncio.run(run())
 
@@ -391,16 +391,16 @@ def test_a_move_is_ended_by_the_next_controller_and_orders_in_znodes_are_seen_ag
 
             async def join_isr_until_moved(target: tuple[int, ...]) -> None:
                 """As leaders do: what crosses a change of the controller's is refused, and asked for again."""
-                while second.state.assignment(partition) != Assignment(target):
-                    known = second.state.leadership[partition].leader_and_isr
+                while second.context.assignment(partition) != Assignment(target):
+                    known = second.context.leadership[partition].leader_and_isr
                     change = IsrChange(partition, known.leader_epoch, (1, 2), 0, known.version)
-                    await second.alter_isr(known.leader, second.state.brokers[known.leader].epoch, [change])
+                    await second.alter_isr(known.leader, second.context.brokers[known.leader].epoch, [change])
                     await asyncio.sleep(0.01)
 
             await join_isr_until_moved((2,))
             for target in ((1,), (2,)):
                 await client.create(REASSIGN_PARTITIONS, encode_reassignments({partition: target}))
-                await until(lambda target=target: second.state.assignment(partition).adding == target)
+                await until(lambda target=target: second.context.assignment(partition).adding == target)
                 await join_isr_until_moved(target)
                 while await client.exists(REASSIGN_PARTITIONS) is not None:  # noqa: ASYNC110  # another task writes it
                     await asyncio.sleep(0.01)

@@ -1,0 +1,72 @@
+"""What a newly elected controller does first (Kafka's `onControllerFailover` and `initializeControllerContext`)."""
+
+from barnabas.broker.cluster.steps import Children, Create, Delete, Read, Send, Steps, Write, Znode
+from barnabas.broker.cluster.znodes import (
+    ADMIN_DELETE_TOPICS,
+    BROKER_TOPICS,
+    FEATURE,
+    ISR_CHANGES,
+    LOG_DIR_EVENTS,
+    encode_feature,
+)
+from barnabas.broker.controller import reassignment, replica_leader_election
+from barnabas.broker.controller.broker_change import read_brokers
+from barnabas.broker.controller.context import ControllerContext, PartitionState, ReplicaState
+from barnabas.broker.controller.leadership import read_leadership
+from barnabas.broker.controller.partition_state_machine import trigger_online
+from barnabas.broker.controller.replica_state_machine import move_replicas
+from barnabas.broker.controller.request_batch import RequestBatch
+from barnabas.broker.controller.topic_change import NewTopicId, learn_topics, process_topic_deletion
+
+__all__ = ["on_controller_failover"]
+
+
+def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_topic_id: NewTopicId) -> Steps[None]:
+    """From an empty state to the cluster's: what a newly elected controller does first."""
+    feature: list[Znode | None] = yield Read([FEATURE])
+    if feature[0] is None:
+        yield Write([Create(FEATURE, encode_feature())])
+    for parent in (LOG_DIR_EVENTS, ISR_CHANGES):
+        names: list[str] = yield Children(parent)
+        yield Write([Delete(f"{parent}/{name}") for name in names])
+    context.brokers = yield from read_brokers()
+    topics: list[str] = yield Children(BROKER_TOPICS)
+    yield from learn_topics(context, topics, new_topic_id)
+    yield from read_leadership(context, context.partitions())
+    orders: list[str] = yield Children(ADMIN_DELETE_TOPICS)
+    if context.delete_topic_enabled:
+        context.to_delete = set(orders) & context.topics.keys()
+
+    # Brokers must know who is live before they are told whom to follow.
+    batch.add_update_metadata([])
+    yield Send(batch.take())
+    _initialize_states(context)
+    online = [r for r in context.replicas_of(context.partitions()) if context.is_online(r.broker, r.topic_partition)]
+    offline = [
+        r for r in context.replicas_of(context.partitions()) if not context.is_online(r.broker, r.topic_partition)
+    ]
+    yield from move_replicas(context, batch, online, ReplicaState.ONLINE)
+    yield Send(batch.take())
+    yield from move_replicas(context, batch, offline, ReplicaState.OFFLINE)
+    yield Send(batch.take())
+    yield from trigger_online(context, batch)
+    yield Send(batch.take())
+    begun = yield from reassignment.process_znode_reassignment(context, batch)
+    yield from reassignment.resume(context, batch, context.reassigning - begun)
+    yield from process_topic_deletion(context, batch)
+    yield from replica_leader_election.process_preferred_replica_election(context, batch)
+
+
+def _initialize_states(context: ControllerContext) -> None:
+    for topic_partition in context.partitions():
+        known = context.leadership.get(topic_partition)
+        if known is None:
+            context.partition_states[topic_partition] = PartitionState.NEW
+        elif context.is_online(known.leader_and_isr.leader, topic_partition):
+            context.partition_states[topic_partition] = PartitionState.ONLINE
+        else:
+            context.partition_states[topic_partition] = PartitionState.OFFLINE
+        context.replica_states[topic_partition] = {
+            broker: ReplicaState.ONLINE if context.is_online(broker, topic_partition) else ReplicaState.INELIGIBLE
+            for broker in context.assignment(topic_partition).replicas
+        }
