@@ -138,7 +138,7 @@ def _fill(bootstrap: str, topic: str, mb: int) -> None:
 
 
 def measure_rolling(system: str) -> dict[str, float]:
-    """Each of three brokers stopped cleanly and started again, with 1,000 partitions, while somebody writes."""
+    """Each of three brokers stopped cleanly and started again, with 1,000 partitions, under load."""
     with (
         tempfile.TemporaryDirectory() as directory,
         servers(system, directory, BROKERS) as (bootstrap, brokers),

@@ -51,7 +51,7 @@ _candidates = itertools.count(20_000 + os.getpid() % 8_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, in a row, below those from which the kernel picks; never the same twice."""
+    """Free ports, in a row, below those from which the kernel picks; never the same twice."""
     found: list[int] = []
     while len(found) < count:
         port = next(_candidates)
@@ -65,7 +65,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """One port that nobody listens on."""
+    """One free port."""
     return free_ports(1)[0]
 
 

@@ -112,7 +112,7 @@ def load_and_share(show: Show, cluster: Cluster, records: list[tuple[bytes, byte
         show.step("Three more consumers join: five for three partitions")
         before = {each.name: each.total for each in members}
         members += [GroupMember(f"consumer-{n}", cluster.bootstrap_servers, GROUP, "flights") for n in (3, 4, 5)]
-        with show.busy("the group shares the partitions anew"):
+        with show.busy("the group rebalances"):
             wait_until(lambda: _settled(members, [0, 0, 1, 1, 1]), "a partition for each of three members")
         load(show, cluster, records[half:], "July to December")
         with show.busy("five consumers read"):
@@ -267,7 +267,7 @@ def run_pipeline(show: Show, cluster: Cluster, folder: Path) -> None:
         output.seek(0)
         text = output.read()
     if code:
-        raise CheckFailed("the pipeline ended with an error, told above")
+        raise CheckFailed("the pipeline ended with an error, see above")
     summary = json.loads(text)
     show.say(f"{summary['rows']:,} rows in {summary['batches']} micro-batches, {summary['seconds']:.0f} s")
     show.equal("rows read by the pipeline", summary["rows"], data.FLIGHTS)
@@ -275,7 +275,7 @@ def run_pipeline(show: Show, cluster: Cluster, folder: Path) -> None:
 
 
 def show_figures(show: Show, cluster: Cluster, folder: Path) -> None:
-    """The database, the topic, and what they tell."""
+    """The database, the topic, and what they show."""
     show.step("What the database and the results topic hold")
     database = sqlite3.connect(folder / "flights.db")
     try:

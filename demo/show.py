@@ -55,7 +55,7 @@ class Show:
             yield
 
     def check(self, claim: str, *, holds: bool, otherwise: str = "") -> None:
-        """A claim that is told when it holds and ends the demo when it does not."""
+        """A claim that is printed when it holds and ends the demo when it does not."""
         if not holds:
             raise CheckFailed(f"{claim}: {otherwise}" if otherwise else claim)
         self.checks += 1

@@ -4,7 +4,7 @@
 real thing. A simulated disk implements both and decides what a crash leaves of the bytes that were never synced.
 
 Paths are plain strings in the operating system's form. Failures are `OSError` with their ``errno``, for storage code
-tells a full disk from a broken one. After a failed `File.sync` the file's state is unknown: callers must not retry
+distinguishes a full disk from a broken one. After a failed `File.sync` the file's state is unknown: callers must not retry
 but give the log dir up (a second fsync can report success for pages that were lost).
 """
 

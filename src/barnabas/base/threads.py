@@ -1,6 +1,6 @@
 """The seam to threads: work that waits for a disk or takes long runs beside the event loop, and its outcome on it.
 
-Whoever hands work over sees to it that the work shares nothing with what goes on meanwhile.
+The caller makes sure that the work shares nothing with what runs at the same time.
 """
 
 from collections.abc import Callable

@@ -15,7 +15,7 @@ from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVer
 
 __all__ = ["main"]
 
-# What only KRaft controllers offer: nobody misses it in a broker.
+# Only KRaft controllers serve these; they are not missing in a broker.
 _CONTROLLERS_ONLY = frozenset(
     (
         ApiKey.VOTE,
@@ -86,17 +86,17 @@ def _line(key: int, versions: tuple[int, int] | None) -> str:
         return f"UNKNOWN({key}): {span}"
     version = _usable(key, first, last)
     if version is not None:
-        told = f"usable: {version}"
+        described = f"usable: {version}"
     else:
-        told = f"unusable: node too {'new' if first > api(key).versions.last else 'old'}"
-    return f"{ApiKey(key).title}({key}): {span} [{told}]"
+        described = f"unusable: node too {'new' if first > api(key).versions.last else 'old'}"
+    return f"{ApiKey(key).title}({key}): {span} [{described}]"
 
 
 def _as_json(broker: Broker, answer: Offered | BarnabasError) -> dict[str, Any]:
-    told: dict[str, Any] = {"id": broker.id, "host": broker.host, "port": broker.port, "rack": broker.rack}
+    described: dict[str, Any] = {"id": broker.id, "host": broker.host, "port": broker.port, "rack": broker.rack}
     if isinstance(answer, BarnabasError):
-        return {**told, "error": str(answer)}
-    told["apis"] = [
+        return {**described, "error": str(answer)}
+    described["apis"] = [
         {
             "key": key,
             "name": ApiKey(key).title if _known(key) else None,
@@ -106,8 +106,8 @@ def _as_json(broker: Broker, answer: Offered | BarnabasError) -> dict[str, Any]:
         }
         for key, (first, last) in sorted(answer.items())
     ]
-    told["unsupported"] = [ApiKey(key).title for key in _missing(answer)]
-    return told
+    described["unsupported"] = [ApiKey(key).title for key in _missing(answer)]
+    return described
 
 
 def _usable(key: int, first: int, last: int) -> int | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_FENCED_BROKERS_FROM = 2  # the version of DescribeCluster that can tell brokers not yet, or no longer, in service
+_FENCED_BROKERS_FROM = 2  # the first version of DescribeCluster that can list fenced brokers
 _COLUMN = 10
 
 
@@ -65,7 +65,7 @@ def _cluster_id(connection: "AdminConnection", *, as_json: bool) -> None:
 
 def _list_endpoints(connection: "AdminConnection", *, include_fenced: bool, as_json: bool) -> None:
     if include_fenced and connection.negotiated(DescribeClusterRequest) < _FENCED_BROKERS_FROM:
-        raise BarnabasError("the brokers do not tell of fenced ones: leave --include-fenced-brokers out")
+        raise BarnabasError("the brokers cannot list fenced brokers: omit --include-fenced-brokers")
     response = connection.send(DescribeClusterRequest(include_fenced_brokers=include_fenced), DescribeClusterResponse)
     if response.error_code:
         raise KafkaError(response.error_code, response.error_message)

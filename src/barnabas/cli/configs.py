@@ -30,7 +30,7 @@ __all__ = ["main"]
 
 
 class Kind(NamedTuple):
-    """A kind of entity: its resource type and where its dynamic values are told to come from."""
+    """A kind of entity: its resource type and the source of its dynamic values."""
 
     type: ResourceType
     source: ConfigSource | None

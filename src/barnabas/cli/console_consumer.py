@@ -162,7 +162,7 @@ def _properties(parser: ToolParser, given: argparse.Namespace) -> dict[str, Any]
     if groups:
         properties["group.id"] = groups.pop()
     else:
-        # Nobody will come back to this group: its offsets are not worth keeping.
+        # No consumer uses this group again: its offsets are not worth keeping.
         properties["group.id"] = f"console-consumer-{random.randrange(100_000)}"
         properties.setdefault("enable.auto.commit", "false")
     return properties

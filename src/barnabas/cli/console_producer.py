@@ -148,7 +148,7 @@ def _parser() -> ToolParser:
     add("--request-timeout-ms", type=int, metavar="MS", help="how long brokers may take to acknowledge")
     add("--message-send-max-retries", type=int, metavar="N", help="how often a failed record is sent again")
     add("--retry-backoff-ms", type=int, metavar="MS", help="the pause before a record is sent again")
-    add("--metadata-expiry-ms", type=int, metavar="MS", help="how often the cluster's metadata is asked for anew")
+    add("--metadata-expiry-ms", type=int, metavar="MS", help="how often the cluster's metadata is refreshed")
     add("--max-block-ms", type=int, metavar="MS", help="how long to wait when the buffer is full (default 60000)")
     add("--max-memory-bytes", type=int, metavar="BYTES", help="how much waits for the brokers at most (buffer.memory)")
     add("--socket-buffer-size", type=int, metavar="BYTES", help="the size of the socket's send buffer")

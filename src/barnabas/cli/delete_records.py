@@ -57,7 +57,7 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
 
 
 def _as_json(partition: TopicPartition, outcome: int | KafkaError) -> dict[str, object]:
-    told: dict[str, object] = {"topic": partition.topic, "partition": partition.partition}
+    result: dict[str, object] = {"topic": partition.topic, "partition": partition.partition}
     if isinstance(outcome, KafkaError):
-        return {**told, "low_watermark": None, "error": outcome.code.name, "message": outcome.message}
-    return {**told, "low_watermark": outcome, "error": None}
+        return {**result, "low_watermark": None, "error": outcome.code.name, "message": outcome.message}
+    return {**result, "low_watermark": outcome, "error": None}

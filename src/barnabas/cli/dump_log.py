@@ -38,7 +38,7 @@ Decoder = Callable[[Record], _DECODED]
 
 
 class _Findings:
-    """What is wrong, by file, in the order in which Kafka's tool tells it."""
+    """What is wrong, by file, in the order in which Kafka's tool reports it."""
 
     def __init__(self) -> None:
         self.index_mismatches: dict[str, list[tuple[int, int]]] = {}

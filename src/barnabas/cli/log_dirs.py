@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """Ask the brokers and print one line of JSON after two that tell of the asking; ``--output json``: JSON alone."""
+    """Ask the brokers and print one line of JSON after two lines about the request; ``--output json``: JSON alone."""
     parser = ToolParser("log-dirs", "Show the replicas in brokers' log dirs, with their sizes.")
     add_connection_options(parser, required=False)
     add = parser.add_argument

@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _flush_quietly()
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): not an error, but Python must not try to write the rest.
+        # The reader of our output is gone (`| head`). That is no error, but Python must not try to write the rest.
         _forget_output()
         return _PIPE_CLOSED
     except SystemExit as stop:  # argparse: --help, or wrong usage
@@ -117,7 +117,7 @@ def _usage() -> str:
         "Commands:",
         *(f"  {name:<{width}}{command.help}" for name, command in COMMANDS.items() if _exists(command)),
         "",
-        "barnabas COMMAND --help tells a command's options, which are those of Kafka's tools; --version the version.",
+        "barnabas COMMAND --help lists a command's options, which are those of Kafka's tools; --version prints the version.",
     ]
     return "\n".join(lines)
 

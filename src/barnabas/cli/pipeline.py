@@ -17,7 +17,7 @@ _PLAIN_LINE_EVERY_S = 5.0
 
 
 def main(argv: list[str]) -> int:
-    """``run FILE`` or ``check FILE``; returns the exit code, 0 when the flow ended well or was told to stop."""
+    """``run FILE`` or ``check FILE``; returns the exit code, 0 when the flow ended well or was stopped."""
     parser = ToolParser("pipeline", "Run streaming flows from topics to databases and topics on Spark.")
     commands = parser.add_subparsers(
         dest="action", required=True, metavar="ACTION", parser_class=argparse.ArgumentParser

@@ -1,6 +1,6 @@
 """``barnabas reassign-partitions``: move replicas between brokers and log dirs, with Kafka's options.
 
-``--generate`` proposes a plan, ``--execute`` starts one, ``--verify`` tells how far it is and takes throttles back once
+``--generate`` proposes a plan, ``--execute`` starts one, ``--verify`` reports its progress and removes throttles once
 nothing moves any more, ``--cancel`` undoes it, ``--list`` shows what moves. Plans are described in
 `reassignment_plans`. A throttle set with ``--execute`` stays until ``--verify`` or ``--cancel``, as with Kafka's tool.
 """
@@ -205,7 +205,7 @@ def _throttle_log_dirs(connection: AdminConnection, plan: Plan, rate: int) -> No
 
 
 def _move_log_dirs(connection: AdminConnection, moves: dict[Replica, str], timeout_ms: int, say: Say) -> None:
-    """Ask until every broker has begun: one that is to get a replica anew cannot before the replica is there."""
+    """Repeat until every broker has begun: a broker that gets a new replica cannot move it before the replica exists."""
     pending = dict(moves)
     end = time.monotonic() + timeout_ms / 1000
     while pending:
@@ -240,24 +240,24 @@ def _verify(connection: AdminConnection, given: argparse.Namespace, say: Say) ->
         moving = under_way.get(partition)
         replicas = moving.replicas if moving else current.get(partition, [])
         if moving:
-            state, told = "in progress", f"Reassignment of partition {partition} is still in progress."
+            state, text = "in progress", f"Reassignment of partition {partition} is still in progress."
         elif replicas == target:
-            state, told = "completed", f"Reassignment of partition {partition} is completed."
+            state, text = "completed", f"Reassignment of partition {partition} is completed."
         else:
             state = "not active"
-            told = (
+            text = (
                 f"There is no active reassignment of partition {partition}, but replica set is {_joined(replicas)} "
                 f"rather than {_joined(target)}."
             )
-        say(told)
+        say(text)
         partitions.append({**_named(partition), "state": state, "replicas": replicas, "target": target})
     moves = []
-    told_moves = []
+    reported_moves = []
     for replica, place in sorted(find_replicas(connection, plan.log_dirs).items()):
-        state, told = _move_state(replica, place, plan.log_dirs[replica])
-        told_moves.append(told)
+        state, text = _move_state(replica, place, plan.log_dirs[replica])
+        reported_moves.append(text)
         moves.append({**_replica(replica), "state": state, "target": plan.log_dirs[replica]})
-    say("\n".join(told_moves))
+    say("\n".join(reported_moves))
     finished = not under_way and all(move["state"] != "in progress" for move in moves)
     if finished and not given.preserve_throttles:
         _clear_throttles(connection, plan, say)
@@ -288,7 +288,7 @@ def _move_state(replica: Replica, place: ReplicaPlace, target: str) -> tuple[str
 
 
 def _clear_throttles(connection: AdminConnection, plan: Plan, say: Say) -> None:
-    """All throttles of all brokers and of the plan's topics: nobody knows any more which brokers were copied from."""
+    """All throttles of all brokers and of the plan's topics, because the source brokers are no longer known."""
     there = {broker.id for broker in connection.describe_cluster(fresh=True).brokers}
     away = {broker_id for _, replicas in plan.entries for broker_id in replicas} - there
     if away:

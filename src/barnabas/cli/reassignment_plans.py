@@ -171,7 +171,7 @@ def racks_of(brokers: Iterable[Broker], *, rack_aware: bool) -> dict[int, str | 
 
 
 def propose(current: Assignment, racks: Mapping[int, str | None], rng: Choices) -> Assignment:
-    """Every topic placed anew on these brokers, with as many replicas as its first partition has now."""
+    """A new placement of every topic on these brokers, with as many replicas as its first partition has now."""
     counts: dict[str, int] = {}
     for topic, _ in current:
         counts[topic] = counts.get(topic, 0) + 1

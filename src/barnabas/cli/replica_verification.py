@@ -35,7 +35,7 @@ _BACKOFF_S = 0.5
 
 
 def main(argv: list[str]) -> int:
-    """Compare until told to stop."""
+    """Compare until stopped."""
     parser = _parser()
     given = parser.parse_args(argv)
     given.bootstrap_server = given.bootstrap_server or given.broker_list
@@ -108,7 +108,7 @@ class _Verification:
 
     def run(self) -> int:
         """Until Ctrl-C, a fatal difference or, with an end, the end; the exit code."""
-        self._tell("verification process is started", {"event": "started", "partitions": len(self._comparisons)})
+        self._print("verification process is started", {"event": "started", "partitions": len(self._comparisons)})
         reported = time.monotonic()
         try:
             with ThreadPoolExecutor(len(self._by_broker)) as pool:
@@ -141,7 +141,7 @@ class _Verification:
         fatal = False
         for comparison in self._comparisons:
             for difference in comparison.compare(given[comparison.partition]):
-                self._tell_difference(difference)
+                self._report_difference(difference)
                 fatal = fatal or difference.is_fatal
         self._advanced = before != [comparison.offset for comparison in self._comparisons]
         if not self._advanced:
@@ -194,7 +194,7 @@ class _Verification:
                 yield partition, Fetched(item.high_watermark, records or b"")
 
     def _trouble(self, key: object, text: str) -> None:
-        """Told once, and again after it had passed or changed."""
+        """Report a difference once, and again after it has gone or changed."""
         if self._troubles.get(key) != text:
             self._troubles[key] = text
             print(f"{_now()}: {text}", file=sys.stderr, flush=True)
@@ -207,7 +207,7 @@ class _Verification:
 
     def _report(self) -> None:
         worst = max(self._comparisons, key=lambda item: item.lag)
-        self._tell(
+        self._print(
             f"max lag is {worst.lag} for partition {worst.partition} at offset {worst.offset} among "
             f"{len(self._comparisons)} partitions",
             {
@@ -220,13 +220,13 @@ class _Verification:
             },
         )
 
-    def _tell_difference(self, difference: Difference) -> None:
+    def _report_difference(self, difference: Difference) -> None:
         self._differ = True
-        told = difference._asdict()
-        told["topic"], told["partition"] = difference.partition
-        self._tell(str(difference), {"event": "difference", **told})
+        described = difference._asdict()
+        described["topic"], described["partition"] = difference.partition
+        self._print(str(difference), {"event": "difference", **described})
 
-    def _tell(self, text: str, event: dict[str, object]) -> None:
+    def _print(self, text: str, event: dict[str, object]) -> None:
         if self._given.output == "json":
             print(compact({"time_ms": time.time_ns() // 1_000_000, **event}), flush=True)
         else:

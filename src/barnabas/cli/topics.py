@@ -228,7 +228,7 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> None:
 
 
 def _reassignments(connection: AdminConnection) -> dict[TopicPartition, Reassignment]:
-    """As Kafka's tool: described without, where brokers cannot tell them or may not."""
+    """As in Kafka's tool, topics are described without them where brokers cannot or may not return them."""
     try:
         return list_reassignments(connection)
     except KafkaError as error:

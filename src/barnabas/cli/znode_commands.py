@@ -278,7 +278,7 @@ def delete_all(session: Session, flags: Flags) -> None:
         try:
             _submit(session, delete(found))
         except KeeperError as error:
-            if error.code is not ErrorCode.NO_NODE:  # somebody else was faster
+            if error.code is not ErrorCode.NO_NODE:  # another client was faster
                 raise
 
 

@@ -137,7 +137,7 @@ _APIS: dict[int, Api] = {}
 
 
 def api(key: int) -> Api:
-    """The messages of an API; raises KafkaError (UNSUPPORTED_VERSION) for a key that nobody knows."""
+    """The messages of an API; raises KafkaError (UNSUPPORTED_VERSION) for an unknown key."""
     found = _APIS.get(key)
     if found is None:
         try:

@@ -62,7 +62,7 @@ def writer(message_type: type[Message], version: int) -> Writer:
 
 
 def decode(message_type: type[MessageType], version: int, buffer: Buffer, offset: int = 0) -> MessageType:
-    """The message at ``offset``; bytes after it are ignored, as Kafka does (`reader` tells where it ends)."""
+    """The message at ``offset``; bytes after it are ignored, as Kafka does (`reader` returns where it ends)."""
     message: MessageType = reader(message_type, version)(buffer, offset)[0]
     return message
 

@@ -1,4 +1,4 @@
-"""What consumers tell each other through the group coordinator: subscriptions and assignments.
+"""What consumers exchange through the group coordinator: subscriptions and assignments.
 
 Both are an int16 version and a message of that version, opaque to the protocol itself. A newer version than we know is
 read as the newest that we do: versions only append fields.

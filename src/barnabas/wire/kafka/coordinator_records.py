@@ -1,6 +1,6 @@
 """Keys and values of ``__consumer_offsets`` and ``__transaction_state``, byte for byte as Apache Kafka 3.9 keeps them.
 
-Each is an int16 version and a message of that version. The version of a key in ``__consumer_offsets`` tells what it is::
+Each is an int16 version and a message of that version. The version of a key in ``__consumer_offsets`` identifies its kind::
 
     0, 1   OffsetCommitKey      group, topic, partition     value OffsetCommitValue
     2      GroupMetadataKey     group                       value GroupMetadataValue

@@ -152,7 +152,7 @@ class ErrorCode(IntEnum):
 
     @property
     def message(self) -> str:
-        """A short sentence for people, without a full stop."""
+        """A short description for people, without a full stop."""
         return DEFAULT_MESSAGES.get(self) or self.name.lower().replace("_", " ")
 
     @property

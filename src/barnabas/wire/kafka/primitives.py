@@ -55,7 +55,7 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
-    """The position after a section of tagged fields nobody knows; ``position`` is that of their count."""
+    """The position after a section of unknown tagged fields; ``position`` is that of their count."""
     count, position = read_uvarint(data, position)
     for _ in range(count):
         _, position = read_uvarint(data, position)

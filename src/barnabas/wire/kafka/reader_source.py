@@ -36,7 +36,7 @@ _COPY_BELOW_BYTES = 65536
 _MAX_ELEMENTS = 100_000
 """Elements of all arrays of one request together; as objects they take some 20 MB. Responses are not limited."""
 _MAX_CLUSTER_ELEMENTS = 1_000_000
-"""The same for the controller's requests, which tell of a whole cluster; their lists of numbers are not counted."""
+"""The same for the controller's requests, which describe a whole cluster; their lists of numbers are not counted."""
 _CONTROLLERS_APIS = frozenset((4, 5, 6))
 
 

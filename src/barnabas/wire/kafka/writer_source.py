@@ -40,7 +40,7 @@ def writer_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any]
 
 
 def _lacks_field(what: str) -> KafkaError:
-    return KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{what} cannot be told in this version of the message")
+    return KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{what} has no field in this version of the message")
 
 
 def _unencodable(what: str, error: Exception) -> ValueError:
