@@ -197,6 +197,25 @@ class NetworkContract:
 
         self.run(run)
 
+    def test_a_handler_that_raises_the_frame_limit_gets_larger_frames_from_then_on(self) -> None:
+        """Connections begin with a small limit, which is lifted once the client is known."""
+
+        async def run(network: Network) -> None:
+            async with Pair(network) as pair:
+                pair.connection.send([framed(b"connect")])
+                await pair.clients[0].until(lambda r: r.frames)
+                server = pair.servers[0]
+                server.connection.max_frame_bytes = 2 * LIMIT
+                pair.connection.max_frame_bytes = 2 * LIMIT
+                pair.connection.send([framed(bytes(LIMIT + 1))])
+                await pair.clients[0].until(lambda r: len(r.frames) == 2)
+                server.connection.max_frame_bytes = 100
+                pair.connection.send([struct.pack(">i", 101), b"x"])
+                await pair.clients[0].until(lambda r: r.ended)
+                assert server.bad == struct.pack(">i", 101)
+
+        self.run(run)
+
     def test_a_paused_connection_delivers_nothing_until_it_is_resumed(self) -> None:
         """Frames that had arrived with the one that paused wait, and follow in order."""
 

@@ -1,11 +1,22 @@
 """Frames over real sockets on the loopback: what every network promises."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+import gc
+import logging
+import os
+import socket
+import struct
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterator
+from random import Random
 
-from barnabas.base.network import Network
+import pytest
+
+from barnabas.base.network import Connection, Network
+from barnabas.net import descriptors, sockets
 from barnabas.net.sockets import SocketNetwork
-from support.network_contract import NetworkContract
+from support.network_contract import HOST, LIMIT, NetworkContract, Recorder, framed, some_bytes
 
 
 class TestSockets(NetworkContract):
@@ -13,3 +24,145 @@ class TestSockets(NetworkContract):
 
     def run(self, test: Callable[[Network], Awaitable[None]]) -> None:
         asyncio.run(test(SocketNetwork()))
+
+
+@contextlib.asynccontextmanager
+async def listening(echo: bool = False):
+    """A listener's port, and the handlers of its connections."""
+    handlers: list[Recorder] = []
+
+    def accept(connection: Connection) -> Recorder:
+        handlers.append(Recorder(connection, echo=echo))
+        return handlers[-1]
+
+    listener = await SocketNetwork().listen(HOST, 0, accept, max_frame_bytes=LIMIT)
+    try:
+        yield listener.port, handlers
+    finally:
+        for handler in handlers:
+            handler.connection.close()
+        await listener.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  # what is watched has no event
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    ("sent", "allowed"), [(b"", 2048), (b"x", 2048), (b"x" * 10_000, 24 * 1024), (b"x" * 100_000, 900 * 1024)]
+)
+def test_memory_of_a_frame_follows_the_bytes_that_came_not_its_length(sent: bytes, allowed: int) -> None:
+    """Many connections announce 4 MiB each and send little: each costs at most eight times what it sent."""
+    count = 20 if len(sent) > 50_000 else 200
+
+    async def run() -> None:
+        async with listening() as (port, handlers):
+            clients = [socket.create_connection((HOST, port)) for _ in range(count)]
+            await until(lambda: len(handlers) == count)
+            gc.collect()
+            tracemalloc.start()
+            try:
+                for client in clients:
+                    client.setblocking(True)
+                    client.sendall(struct.pack(">i", 4 * 1024 * 1024) + sent)
+                wanted = 4 + len(sent)
+                await until(lambda: all(held_bytes(handler.connection) >= wanted - 4 for handler in handlers))
+                used, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert used < count * allowed
+            for client in clients:
+                client.close()
+
+    asyncio.run(run())
+
+
+def held_bytes(connection: Connection) -> int:
+    """How much of a frame has come."""
+    return connection._filled if connection._frame is not None else len(connection._partial)  # type: ignore[attr-defined]
+
+
+def test_a_large_frame_that_comes_in_pieces_of_any_size_is_whole() -> None:
+    """From single bytes to hundreds of KiB: the frame passes through all ways in which its buffer grows."""
+
+    async def run() -> None:
+        random = Random(7)
+        payloads = [some_bytes(size) for size in (70_000, 3_000_000, 5, 1_200_001)]
+        data = memoryview(b"".join(map(framed, payloads)))
+        async with listening() as (port, handlers):
+            with socket.create_connection((HOST, port)) as client:
+                client.setblocking(False)
+                loop = asyncio.get_running_loop()
+                position = 0
+                while position < len(data):
+                    size = random.choice((1, 3, 100, 5_000, 60_000, 300_000))
+                    await loop.sock_sendall(client, data[position : position + size])
+                    position += size
+                    await asyncio.sleep(0)
+                await until(lambda: handlers and len(handlers[0].frames) == len(payloads))
+                assert handlers[0].frames == payloads
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def low_limit() -> Iterator[int]:
+    """A soft limit of descriptors little above what is open."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    probe = os.dup(0)
+    os.close(probe)
+    limit = (probe + 60) * 4 // 3
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    yield limit
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_connections_leave_a_quarter_of_the_descriptors_to_files(
+    low_limit: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Accepting stops below the limit, with one line in the log, and goes on when connections are gone."""
+    monkeypatch.setattr(sockets, "_ACCEPT_PAUSE_S", 0.01)
+    caplog.set_level(logging.WARNING)
+
+    async def run() -> None:
+        async with listening(echo=True) as (port, handlers):
+            clients: list[socket.socket] = []
+            with contextlib.suppress(OSError):
+                for _ in range(low_limit):
+                    client = socket.socket()
+                    clients.append(client)
+                    client.setblocking(False)
+                    await asyncio.get_running_loop().sock_connect(client, (HOST, port))
+                    await asyncio.sleep(0)
+            await until(lambda: "lack of descriptors" in caplog.text)
+            accepted = len(handlers)
+            for client in clients[-5:]:  # room for this process, which is the clients too
+                client.close()
+            files = [os.open(os.devnull, os.O_RDONLY) for _ in range(4)]
+            for descriptor in files:
+                os.close(descriptor)
+            for client in clients:
+                client.close()
+            await until(lambda: sum(bool(handler.ended) for handler in handlers) >= accepted)
+            with socket.socket() as late:
+                late.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(late, (HOST, port))
+                await loop.sock_sendall(late, framed(b"hello"))
+                async with asyncio.timeout(20):
+                    assert await loop.sock_recv(late, 100) == framed(b"hello")
+        assert caplog.text.count("lack of descriptors") == 1
+
+    asyncio.run(run())
+
+
+def test_the_soft_limit_is_raised_and_connections_get_three_quarters_of_it(low_limit: int) -> None:
+    """A server asks for as many descriptors as the system lets it have, up to 100,000."""
+    resource = pytest.importorskip("resource")
+    assert descriptors.connection_ceiling() == low_limit - low_limit // 4
+    raised = descriptors.raise_descriptor_limit()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert raised == soft == (100_000 if hard == resource.RLIM_INFINITY else min(hard, 100_000))

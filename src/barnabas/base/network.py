@@ -19,6 +19,9 @@ Part = Buffer | FileSlice
 class Connection(Protocol):
     """One side of an open connection."""
 
+    max_frame_bytes: int
+    """The largest frame that is accepted, checked on its length before anything is kept. The handler may change it."""
+
     @property
     def peer(self) -> tuple[str, int]:
         """The other side's address and port."""
@@ -37,7 +40,7 @@ class Connection(Protocol):
     def send(self, parts: Sequence[Part]) -> None:
         """Send the parts in order, after all that was sent before. The caller adds the length prefix.
 
-        Never blocks and never fails: after a broken connection the handler hears `FrameHandler.closed`.
+        Never blocks and never fails: a broken connection calls `FrameHandler.closed`.
         Buffers must not change until they have left.
         """
         ...
@@ -57,14 +60,14 @@ class Connection(Protocol):
 
 
 class FrameHandler(Protocol):
-    """What a connection's owner hears. Calls never overlap."""
+    """The owner of a connection. Calls never overlap."""
 
     def frame(self, data: memoryview) -> None:
         """A whole frame without its length; writable, and the handler's to keep."""
         ...
 
     def bad_length(self, prefix: bytes) -> None:
-        """Four bytes that are no acceptable length: negative, or above the limit. The connection is paused.
+        """Four bytes that are not an acceptable length: negative, or above the limit. The connection is paused.
 
         The handler closes it, at once or after an answer (ZooKeeper's four-letter words arrive this way).
         """

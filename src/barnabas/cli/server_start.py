@@ -11,6 +11,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError
 from barnabas.base.settings import read_properties
 from barnabas.cli.common import ToolParser
+from barnabas.net.descriptors import raise_descriptor_limit
 
 __all__ = ["main"]
 
@@ -26,6 +27,7 @@ def main(argv: list[str]) -> int:
     texts = _settings(given.properties, given.override)
     logging.basicConfig(level=given.log_level.upper(), format=_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
     sys.setswitchinterval(_SWITCH_S)
+    raise_descriptor_limit()
     return asyncio.Runner(loop_factory=_loop_factory()).run(_serve(texts))
 
 

@@ -12,6 +12,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values, read_properties
 from barnabas.coordination.server import CoordinationServer
 from barnabas.coordination.settings import parse_settings
+from barnabas.net.descriptors import raise_descriptor_limit
 
 __all__ = ["main"]
 
@@ -24,6 +25,7 @@ def main(argv: list[str]) -> int:
     )
     try:
         settings = _settings(arguments.config, arguments.override)
+        raise_descriptor_limit()
         return _run(settings)
     except BarnabasError as error:
         print(f"zookeeper-server-start: {error}", file=sys.stderr)

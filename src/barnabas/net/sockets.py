@@ -5,14 +5,18 @@ non-blocking socket with ``add_reader`` and ``add_writer``:
 
 - Small frames are read many at a time into one scratch buffer that all connections of a network share, so an idle
   connection costs no buffer. Each frame leaves as a buffer of its own.
-- A frame larger than what has arrived gets its own buffer and the rest is received straight into it. That buffer grows
-  with the bytes that really come: a length that lies costs the liar bandwidth, not our memory.
+- A frame larger than what has arrived gets its own buffer. The first eighth is copied out of the scratch buffer; then
+  the buffer gets its full size, and the rest is received straight into it. It is never more than eight times what has
+  come: a false length costs the peer bandwidth, not our memory.
 - Sending tries the socket at once; what does not fit waits in a queue and goes when the socket is writable.
 - A client that sends requests and does not read the answers is not read from either, once a mebibyte waits for it.
+- A listener stops accepting before connections take the descriptors that files need (`barnabas.net.descriptors`); peers
+  then wait in the backlog. It accepts again when descriptors are free.
 """
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import struct
@@ -22,19 +26,24 @@ from collections.abc import Callable, Sequence
 
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Connection, FrameHandler, Part
+from barnabas.net.descriptors import connection_ceiling, is_out_of_descriptors
 
 __all__ = ["SocketNetwork"]
 
 _SCRATCH_BYTES = 256 * 1024
-_FIRST_GROWTH_BYTES = 1024 * 1024
+_GROWTH = 8  # how many times what has come a buffer may take
 _SENDFILE_FROM_BYTES = 32 * 1024
 _IOV_MAX = 64
 _MAX_UNSENT_BYTES = 1024 * 1024
 _BACKLOG = 1024
 _ACCEPTS_A_TURN = 64
+_ACCEPT_PAUSE_S = 0.1
+_SILENCE_S = 60  # between two log lines about the same lack of descriptors
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _HAS_SENDFILE = hasattr(os, "sendfile")
 _LENGTH = struct.Struct(">i")
+
+logger = logging.getLogger(__name__)
 
 
 class SocketNetwork:
@@ -149,6 +158,8 @@ class _SocketListener:
         self._accept = accept
         self._max_frame_bytes = max_frame_bytes
         self._port: int = sockets[0].getsockname()[1]
+        self._ceiling = connection_ceiling()
+        self._silent_until_s = 0.0
         for listening in sockets:
             loop.add_reader(listening.fileno(), self._ready, listening)
 
@@ -162,21 +173,41 @@ class _SocketListener:
                 connected, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:
-                # Out of descriptors: leave the peers in the backlog and look again in a moment.
-                self._loop.remove_reader(listening.fileno())
-                self._loop.call_later(0.1, self._listen_again, listening)
+            except OSError as error:
+                self._pause(listening, str(error))
                 return
             connected.setblocking(False)
+            descriptor = connected.fileno()
             try:
                 self._network._open(
                     self._loop, connected, self._accept, self._max_frame_bytes, max_unsent_bytes=_MAX_UNSENT_BYTES
                 )
             except OSError:
                 connected.close()  # reset before we looked at it
+            if descriptor >= self._ceiling:
+                self._pause(listening, f"descriptor {descriptor} is in use, those from {self._ceiling} are for files")
+                return
 
-    def _listen_again(self, listening: socket.socket) -> None:
-        if listening in self._sockets:
+    def _pause(self, listening: socket.socket, reason: str) -> None:
+        """Leave peers in the backlog until there is room. The listener is not polled meanwhile: that would spin."""
+        now_s = self._loop.time()
+        if now_s >= self._silent_until_s:
+            logger.warning(
+                "Port %d does not accept connections for lack of descriptors (%s). Raise the limit (ulimit -n), or lower "
+                "the number of connections or partitions",
+                self._port,
+                reason,
+            )
+        self._silent_until_s = now_s + _SILENCE_S
+        self._loop.remove_reader(listening.fileno())
+        self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, listening)
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if listening not in self._sockets:
+            return
+        if is_out_of_descriptors(listening.fileno(), self._ceiling):
+            self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, listening)
+        else:
             self._loop.add_reader(listening.fileno(), self._ready, listening)
 
     async def close(self) -> None:
@@ -198,7 +229,6 @@ class _SocketConnection:
         "_held",
         "_local",
         "_loop",
-        "_max_frame_bytes",
         "_max_unsent_bytes",
         "_outgoing",
         "_partial",
@@ -209,6 +239,7 @@ class _SocketConnection:
         "_socket",
         "_unsent_bytes",
         "_writing",
+        "max_frame_bytes",
     )
 
     def __init__(
@@ -224,7 +255,7 @@ class _SocketConnection:
         self._socket = connected
         self._descriptor = connected.fileno()
         self._scratch = scratch
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._peer: tuple[str, int] = connected.getpeername()[:2]
         self._local: tuple[str, int] = connected.getsockname()[:2]
         self._partial = b""  # bytes of frames that arrived while paused, or a piece of a frame
@@ -297,7 +328,10 @@ class _SocketConnection:
         frame = self._frame
         try:
             if frame is not None:
-                got = self._socket.recv_into(memoryview(frame)[self._filled :])
+                if len(frame) == self._filled:
+                    got = self._socket.recv_into(self._scratch[: self._frame_bytes - self._filled])
+                else:
+                    got = self._socket.recv_into(memoryview(frame)[self._filled :])
             else:
                 got = self._socket.recv_into(self._scratch)
         except (BlockingIOError, InterruptedError):
@@ -308,6 +342,8 @@ class _SocketConnection:
         if not got:
             self._finish(None)
         elif frame is not None:
+            if len(frame) == self._filled:
+                frame += self._scratch[:got]
             self._filled += got
             if self._filled == len(frame):
                 self._frame_filled(frame)
@@ -318,8 +354,11 @@ class _SocketConnection:
             self._deliver(self._scratch[:got])
 
     def _frame_filled(self, frame: bytearray) -> None:
+        """The buffer is full: hand the frame on if it is whole, else make room for all of it once enough has come."""
         if self._filled < self._frame_bytes:
-            frame.extend(bytes(min(len(frame), self._frame_bytes - len(frame))))
+            if self._filled * _GROWTH >= self._frame_bytes:
+                self._frame = bytearray(self._frame_bytes)
+                self._frame[: self._filled] = frame
             return
         self._frame = None
         self._handler.frame(memoryview(frame))
@@ -336,7 +375,7 @@ class _SocketConnection:
                 self._read(False)
                 break
             (frame_bytes,) = _LENGTH.unpack_from(data, position)
-            if not 0 <= frame_bytes <= self._max_frame_bytes:
+            if not 0 <= frame_bytes <= self.max_frame_bytes:
                 prefix = bytes(data[position : position + 4])
                 self.pause()
                 self._read(False)
@@ -346,7 +385,7 @@ class _SocketConnection:
             if stop > end:
                 have = end - position - 4
                 if frame_bytes > len(self._scratch) // 4:
-                    frame = bytearray(min(frame_bytes, max(_FIRST_GROWTH_BYTES, have)))
+                    frame = bytearray(frame_bytes if have * _GROWTH >= frame_bytes else have)
                     frame[:have] = data[position + 4 :]
                     self._frame, self._frame_bytes, self._filled = frame, frame_bytes, have
                     return

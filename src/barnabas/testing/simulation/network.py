@@ -266,7 +266,7 @@ class _Endpoint:
         self.process = process
         self._local = local
         self._peer = peer
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._max_unsent_bytes = max_unsent_bytes
         self._handler: FrameHandler | None = None
         self._outgoing: deque[Part] = deque()
@@ -426,7 +426,7 @@ class _Endpoint:
                 self._is_held = True
                 break
             (size,) = _LENGTH.unpack_from(received, position)
-            if not 0 <= size <= self._max_frame_bytes:
+            if not 0 <= size <= self.max_frame_bytes:
                 self._is_bad = self._is_paused = True
                 handler.bad_length(bytes(received[position : position + 4]))
                 break
