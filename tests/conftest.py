@@ -1,15 +1,20 @@
 """What holds for all tests."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 
-# How long an example takes is the machine's affair: others may be using it.
+from support.needs import is_required, missing
+
+# Other processes may use the machine too: an example may take long.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 OURS_ALONE = {Path(__file__).parent / name for name in ("unit", "fuzz", "simulation")}
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -18,3 +23,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if OURS_ALONE.isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose programs are not on this machine."""
+    names = dict.fromkeys(name for mark in item.iter_markers("needs") for name in mark.args)
+    if lacking := missing(names):
+        pytest.skip(f"needs {', '.join(lacking)}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    """Fail what is skipped, where nothing may be missing."""
+    return _required((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    """The same for a whole module."""
+    return _required((yield))
+
+
+def _required(report: Report) -> Report:
+    if report.skipped and is_required() and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which BARNABAS_REQUIRE_REFERENCE forbids: {report.longrepr}"
+    return report

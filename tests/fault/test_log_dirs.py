@@ -3,7 +3,6 @@
 import contextlib
 import os
 import resource
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from barnabas.client.admin import AdminConnection
 from barnabas.client.log_dirs import LogDir, Replica, alter_replica_log_dirs, describe_log_dirs
 from barnabas.wire.kafka.errors import ErrorCode
 from support.load import PARTITIONS, Load, assert_exactly_once_in_order, read_all
+from support.needs import needs
 from support.trio import Trio, trio
 from support.waiting import eventually
 
@@ -204,10 +204,9 @@ def test_files_that_cannot_grow_cost_their_log_dir(tmp_path: Path) -> None:
         assert cluster.brokers[0].process.wait(60) == 1  # its last log dir is lost
 
 
+@needs("strace")
 def test_a_failing_sync_costs_its_log_dir_and_is_not_repeated(tmp_path: Path) -> None:
     """EIO of fdatasync, put in by strace: an acknowledgement that waits for it never comes from there."""
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not there to make a system call fail")
     with trio(tmp_path, {"log.flush.before.ack": "true"}, each=two_dirs(tmp_path)) as cluster:
         cluster.create(TOPIC)
         load = Load(cluster.bootstrap, TOPIC)

@@ -15,7 +15,8 @@ from barnabas.client.admin import AdminConnection
 from barnabas.client.offsets import EARLIEST, list_offsets
 from barnabas.wire.kafka.errors import ErrorCode
 from support.knowing import topic_known
-from support.reference import apache_cluster, apache_tool, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_cluster, apache_tool
 from support.servers import up
 from support.waiting import eventually
 

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from barnabas.client import Admin
-from support.reference import SHARED, apache_cluster, needs_reference
+from support.needs import CUSTOMERS, needs, needs_reference
+from support.reference import apache_cluster
 from support.servers import BARNABAS, barnabas, up
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop]
-
-CUSTOMERS = SHARED / "data" / "customers.csv"
 
 
 @pytest.fixture(scope="module", params=["ours", pytest.param("apache", marks=[pytest.mark.java, needs_reference])])
@@ -48,7 +47,7 @@ class Reader:
         return lines
 
 
-@pytest.mark.skipif(not CUSTOMERS.exists(), reason="needs ../shared/data/customers.csv")
+@needs("../shared/data/customers.csv")
 @pytest.mark.parametrize("members", [2, 5])
 def test_a_group_shares_the_customers_by_partitions(bootstrap: str, members: int, tmp_path: Path) -> None:
     """Every record once, each member the whole of its partitions, and members beyond the partitions idle."""

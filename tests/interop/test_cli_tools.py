@@ -13,7 +13,8 @@ import pytest
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.main import main
 from barnabas.client import Admin, Consumer
-from support.reference import apache_cluster, apache_tool, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_cluster, apache_tool
 from support.servers import BARNABAS, up
 
 pytestmark = [pytest.mark.interop]

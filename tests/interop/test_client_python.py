@@ -16,7 +16,8 @@ from barnabas.client import (
     Producer,
 )
 from barnabas.client.consumer import DeserializationError
-from support.reference import apache_cluster, apache_tool, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_cluster, apache_tool
 from support.servers import up
 from support.waiting import eventually
 

@@ -18,7 +18,8 @@ from confluent_kafka.admin import (
 )
 from kazoo.client import KazooClient
 
-from support.reference import apache_cluster, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_cluster
 from support.servers import up
 from support.waiting import eventually
 

@@ -19,7 +19,8 @@ from barnabas.coordination.client_operations import (
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import CreateMode, EventType
 from support.coordination_in_process import session
-from support.reference import apache_cluster, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.knowing import members_known, topic_known
 from support.mixed import APACHES, OURS, MixedCluster, mixed_cluster
-from support.reference import needs_reference
+from support.needs import needs_reference
 from support.servers import barnabas
 from support.waiting import eventually
 

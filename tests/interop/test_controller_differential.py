@@ -32,7 +32,8 @@ from barnabas.wire.kafka.messages.create_topics import (
 from barnabas.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from barnabas.wire.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from support.reference import apache_cluster, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_cluster
 from support.servers import up
 from support.waiting import eventually
 

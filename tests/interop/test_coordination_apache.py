@@ -14,7 +14,8 @@ from kazoo.exceptions import NoNodeError
 from kazoo.security import make_digest_acl
 
 from support.coordination import CoordinationProcess, coordination_server
-from support.reference import apache_cluster, apache_tool, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_cluster, apache_tool
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]

@@ -51,7 +51,7 @@ from barnabas.wire.jute.records import (
     WhoAmIResponse,
 )
 from support.coordination import RawClient, coordination_server
-from support.reference import needs_reference
+from support.needs import needs_reference
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import random
-import shutil
 import socket
 import struct
 import subprocess
@@ -27,6 +26,7 @@ from barnabas.wire.jute.records import (
     SetDataRequest,
 )
 from support.coordination import CoordinationProcess, RawClient, coordination_server, four_letter_word
+from support.needs import needs
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.fault]
@@ -95,7 +95,7 @@ def check(client: RawClient, writer: Writer) -> int:
     return len(writer.created)
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+@needs("strace")
 def test_a_failed_sync_stops_the_server_without_an_acknowledgement(tmp_path: Path) -> None:
     """EIO from fdatasync: no reply, the process ends with 1 and says why; what was acknowledged is there."""
     with coordination_server(tmp_path, start=False) as server:

@@ -30,7 +30,8 @@ from barnabas.wire.kafka.messages import (
 from barnabas.wire.kafka.records.batch_header import read_headers
 from barnabas.wire.kafka.records.records import read_records
 from barnabas.wire.kafka.schema import Message, Struct
-from support.reference import apache_cluster, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_cluster
 from support.servers import up
 from support.waiting import eventually
 

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support.reference import APACHE, apache_tool, needs_reference
+from support.needs import APACHE, needs_reference
+from support.reference import apache_tool
 from support.servers import Up, up
 from support.waiting import eventually
 

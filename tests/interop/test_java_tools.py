@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.reference import APACHE, apache_tool, needs_reference
+from support.needs import APACHE, needs_reference
+from support.reference import apache_tool
 from support.servers import Up, up
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]

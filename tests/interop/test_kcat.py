@@ -1,21 +1,14 @@
 """kcat, with the librdkafka of its distribution (years older than the one of our Python clients)."""
 
 import json
-import os
-import shutil
 import subprocess
 
 import pytest
 
+from support.needs import needs
 from support.servers import Up, up
 
-if shutil.which("kcat") is None and os.environ.get("BARNABAS_REQUIRE_REFERENCE"):
-    pytest.exit("BARNABAS_REQUIRE_REFERENCE is set, but kcat is missing", 1)
-
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(shutil.which("kcat") is None, reason="needs kcat (Debian's package kcat)"),
-]
+pytestmark = [pytest.mark.interop, needs("kcat")]
 
 
 @pytest.fixture(scope="module")

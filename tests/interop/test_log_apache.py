@@ -24,7 +24,8 @@ from barnabas.wire.kafka.records.batch_header import read_headers
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
-from support.reference import Reference, apache_cluster, apache_tool, needs_reference
+from support.needs import needs_reference
+from support.reference import Reference, apache_cluster, apache_tool
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]

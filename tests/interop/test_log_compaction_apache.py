@@ -25,7 +25,8 @@ from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
 from barnabas.wire.kafka.records.records import Record, build_batch
-from support.reference import Reference, apache_cluster, apache_tool, needs_reference
+from support.needs import needs_reference
+from support.reference import Reference, apache_cluster, apache_tool
 from support.servers import up
 from support.waiting import eventually
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from barnabas.client import Producer
-from support.reference import apache_tool, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_tool
 from support.servers import Up, up
 from support.waiting import eventually
 

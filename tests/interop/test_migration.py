@@ -19,7 +19,8 @@ from kazoo.exceptions import KazooException
 
 from support.load import assert_exactly_once_in_order, read_all
 from support.mixed import APACHES, LIMIT_S, OURS, MixedCluster, is_long, mixed_cluster
-from support.reference import ROOT, apache_tool, needs_reference
+from support.needs import ROOT, needs_reference
+from support.reference import apache_tool
 from support.servers import barnabas
 from support.strangers import (
     JavaMember,
@@ -140,9 +141,7 @@ def owner(cluster: MixedCluster, broker_id: int) -> int:
     return cluster.znodes.get(f"/brokers/ids/{broker_id}")[1].ephemeralOwner
 
 
-@pytest.mark.parametrize(
-    "on", [APACHES, pytest.param(OURS, marks=pytest.mark.skipif(not is_long(), reason="set BARNABAS_LONG=1"))]
-)
+@pytest.mark.parametrize("on", [APACHES, OURS] if is_long() else [APACHES])
 def test_a_cluster_moves_to_ours_and_back_and_no_client_notices(tmp_path: Path, on: str) -> None:
     """Every broker and the coordination server change their kind twice, under idempotent load with groups reading."""
     with mixed_cluster(tmp_path, [APACHES] * 3, on=on) as cluster:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from support.mixed import APACHES, LIMIT_S, OURS, MixedCluster, mixed_cluster
-from support.reference import needs_reference
+from support.needs import needs_reference
 from support.servers import barnabas
 from support.waiting import eventually
 

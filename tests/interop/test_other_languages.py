@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from support.needs import needs
 from support.servers import Up, up
 
 pytestmark = [pytest.mark.interop]
 
 PROGRAMS = Path(__file__).parents[1] / "other_languages"
-needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="needs go")
-needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="needs node and npm")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def node_programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@needs_go
+@needs("go")
 @pytest.mark.parametrize("program", ["franz", "sarama", "segment"])
 def test_go_clients_do_all_they_do_elsewhere(cluster: Up, program: str, tmp_path: Path) -> None:
     """franz-go, Sarama (as of several Kafka versions) and segmentio/kafka-go."""
@@ -50,7 +49,7 @@ def test_go_clients_do_all_they_do_elsewhere(cluster: Up, program: str, tmp_path
     subprocess.run([binary, cluster.bootstrap.split(",")[0]], timeout=120, check=True)
 
 
-@needs_npm
+@needs("node", "npm")
 @pytest.mark.parametrize("program", ["kafkajs.js", "platformatic.mjs"])
 def test_javascript_clients_do_all_they_do_elsewhere(cluster: Up, program: str, node_programs: Path) -> None:
     """KafkaJS and @platformatic/kafka."""

@@ -17,7 +17,8 @@ from barnabas.client.admin import AdminConnection
 from barnabas.client.reassignments import alter_reassignments
 from support.knowing import members_known, topic_known
 from support.mixed import APACHES, LIMIT_S, OURS, MixedCluster, mixed_cluster
-from support.reference import apache_tool, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_tool
 from support.servers import barnabas
 from support.waiting import eventually
 

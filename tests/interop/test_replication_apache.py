@@ -8,7 +8,7 @@ from confluent_kafka.admin import NewTopic
 
 from support.load import PARTITIONS, assert_exactly_once_in_order, read_all
 from support.mixed import APACHES, OURS, is_long, mixed_cluster
-from support.reference import needs_reference
+from support.needs import needs_reference
 from support.strangers import (
     JavaMember,
     LibrdkafkaMember,
@@ -20,17 +20,11 @@ from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.fault, needs_reference, pytest.mark.timeout(900)]
 ROUNDS = int(os.environ.get("BARNABAS_KILLS", 5 if is_long() else 1))
+KINDS = {"one-of-apaches": [OURS, OURS, APACHES]} | ({"one-of-ours": [APACHES, APACHES, OURS]} if is_long() else {})
 SETTINGS = {"zookeeper.session.timeout.ms": "6000"}
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        [OURS, OURS, APACHES],
-        pytest.param([APACHES, APACHES, OURS], marks=pytest.mark.skipif(not is_long(), reason="set BARNABAS_LONG=1")),
-    ],
-    ids=["one-of-apaches", "one-of-ours"],
-)
+@pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS)
 def test_replicas_of_both_kinds_survive_each_others_kills_with_equal_bytes(tmp_path: Path, kinds: list[str]) -> None:
     """One broker of each kind is killed with 9 and comes back, in turn; groups see each record once, in order."""
     with mixed_cluster(tmp_path, kinds, settings=SETTINGS) as cluster:

@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from barnabas.base.ids import TopicPartition as Name
 from barnabas.testing import Cluster
 from support.load import PARTITIONS, Load, assert_exactly_once_in_order, read_all
-from support.reference import apache_tool, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_tool
 from support.waiting import eventually
 
 pytestmark = pytest.mark.interop

@@ -13,7 +13,7 @@ from crc32c import crc32c
 from barnabas.base.ids import TopicPartition as Name
 from barnabas.testing import Cluster
 from barnabas.wire.kafka.records.batch_header import read_header
-from support.reference import APACHE, needs_reference
+from support.needs import APACHE, needs_reference
 from support.waiting import eventually
 
 pytestmark = pytest.mark.interop

@@ -7,7 +7,7 @@ from confluent_kafka.admin import NewTopic
 
 from support.load import read_all
 from support.mixed import LIMIT_S, OURS, is_long, mixed_cluster
-from support.reference import needs_reference
+from support.needs import needs_reference
 from support.strangers import JavaMember, JavaProducer, assert_each_once_in_order, await_progress
 from support.waiting import eventually
 

@@ -12,7 +12,8 @@ from barnabas.base.ids import uuid_text
 from barnabas.wire.kafka.codec import encode
 from barnabas.wire.kafka.schema import Field, Struct
 from support.kafka_messages import all_versions, arbitrary, name_of
-from support.reference import apache_tool, needs_reference
+from support.needs import needs_reference
+from support.reference import apache_tool
 
 ECHO = Path(__file__).parents[1] / "support" / "MessageEcho.java"
 STORED = {

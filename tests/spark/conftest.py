@@ -17,7 +17,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-collect_ignore_glob = [] if importlib.util.find_spec("pyspark") else ["test_*.py"]
+from support.needs import is_required
+
+collect_ignore_glob = [] if importlib.util.find_spec("pyspark") or is_required() else ["test_*.py"]
 _TOPICS = itertools.count()
 Record = tuple[bytes | None, bytes | None]
 

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.interop]
+from support.needs import needs, program
+
+pytestmark = [pytest.mark.spark, pytest.mark.interop, needs("initdb", "pg_ctl")]
 pa = pytest.importorskip("pyarrow")
 psycopg = pytest.importorskip("psycopg")
 
@@ -37,10 +39,7 @@ DAY = datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """A server that listens on a socket in a folder of its own."""
-    programs = [shutil.which(name) for name in ("initdb", "pg_ctl")]
-    if not all(programs):
-        pytest.skip("PostgreSQL's initdb and pg_ctl are not on the PATH")
-    initdb, pg_ctl = programs
+    initdb, pg_ctl = program("initdb"), program("pg_ctl")
     with tempfile.TemporaryDirectory(prefix="pg-") as name:
         folder = Path(name)
         extra: dict[str, Any] = {}

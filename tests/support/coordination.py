@@ -22,8 +22,8 @@ from barnabas.wire.jute.frames import (
 )
 from barnabas.wire.jute.opcodes import OpCode, Xid
 from barnabas.wire.jute.records import AuthPacket, ConnectRequest, ConnectResponse
+from support.needs import APACHE
 from support.ports import free_ports
-from support.reference import APACHE
 from support.waiting import eventually
 
 

@@ -17,8 +17,9 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from support.needs import APACHE
 from support.ports import free_ports
-from support.reference import APACHE, apache_tool
+from support.reference import apache_tool
 from support.servers import BARNABAS
 from support.waiting import eventually
 

@@ -1,38 +1,16 @@
 """Apache Kafka and Apache ZooKeeper, run beside the project by ../shared/reference/apache."""
 
 import contextlib
-import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
 from support.knowing import members_known
+from support.needs import APACHE
 from support.ports import free_ports
-
-ROOT = Path(__file__).parents[2]
-SHARED = Path(os.environ.get("BARNABAS_SHARED", ROOT.parent / "shared"))
-APACHE = SHARED / "reference" / "apache"
-
-_MISSING = [
-    name
-    for name, there in {
-        "the reference systems (../shared/reference/apache)": APACHE.exists(),
-        "java": shutil.which("java"),
-        "mvn": shutil.which("mvn"),
-    }.items()
-    if not there
-]
-if _MISSING and os.environ.get("BARNABAS_REQUIRE_REFERENCE"):
-    pytest.exit(f"BARNABAS_REQUIRE_REFERENCE is set, but missing: {', '.join(_MISSING)}", 1)
-
-needs_reference = pytest.mark.skipif(bool(_MISSING), reason=f"needs {', '.join(_MISSING) or 'nothing more'}")
-"""Skips a test where Java, Maven or the reference systems are missing; in CI they may not be."""
 
 
 def apache_tool(

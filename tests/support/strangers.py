@@ -19,7 +19,7 @@ from confluent_kafka import Consumer
 
 from support.load import Load
 from support.mixed import SHORT_LIVED
-from support.reference import APACHE
+from support.needs import APACHE
 from support.waiting import eventually
 
 LIMIT_S = 120

@@ -1,0 +1,48 @@
+"""What tests need beside Python: programs of others, which a machine may lack.
+
+`needs` marks a test. Where something is missing, the test is skipped and says what; with BARNABAS_REQUIRE_REFERENCE, as
+in CI, nothing is skipped: a skipped test fails, whatever the reason (`tests/conftest.py`).
+"""
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+__all__ = ["APACHE", "CUSTOMERS", "ROOT", "SHARED", "is_required", "missing", "needs", "needs_reference", "program"]
+
+ROOT = Path(__file__).parents[2]
+SHARED = Path(os.environ.get("BARNABAS_SHARED", ROOT.parent / "shared"))
+APACHE = SHARED / "reference" / "apache"
+CUSTOMERS = SHARED / "data" / "customers.csv"
+
+_FILES = {"the reference systems (../shared/reference/apache)": APACHE, "../shared/data/customers.csv": CUSTOMERS}
+
+
+def needs(*names: str) -> pytest.MarkDecorator:
+    """Programs on the PATH, or files that are named in this module."""
+    return pytest.mark.needs(*names)
+
+
+needs_reference = needs("java", "mvn", "the reference systems (../shared/reference/apache)")
+"""Apache Kafka and Apache ZooKeeper, which run on Java."""
+
+
+def missing(names: Iterable[str]) -> list[str]:
+    """Those that this machine does not have."""
+    return [name for name in names if not (_FILES[name].exists() if name in _FILES else program(name))]
+
+
+def program(name: str) -> str | None:
+    """The path of a program, or None. Debian keeps PostgreSQL's server programs off the PATH."""
+    found = shutil.which(name)
+    for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True) if found is None else ():
+        found = found or shutil.which(name, path=str(folder))
+    return found
+
+
+def is_required() -> bool:
+    """Whether nothing may be missing."""
+    return bool(os.environ.get("BARNABAS_REQUIRE_REFERENCE"))
