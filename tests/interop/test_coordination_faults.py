@@ -27,6 +27,7 @@ from barnabas.wire.jute.records import (
 )
 from support.coordination import CoordinationProcess, RawClient, coordination_server, four_letter_word
 from support.needs import needs
+from support.promptness import PROMISED_S, promptly, read_to_the_end
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.fault]
@@ -122,8 +123,6 @@ def test_a_failed_sync_stops_the_server_without_an_acknowledgement(tmp_path: Pat
 # Hostile bytes
 
 LIMIT = 1_048_575
-CLOSED_S = 20
-"""Promised is 1 s; on a machine that runs other tests too, only that nobody waits for a time-out must show."""
 CONNECT = bytes(encode_connect_request(ConnectRequest(0, 0, 10_000, 0, bytes(16))))
 
 
@@ -132,16 +131,9 @@ def resident_kb(server: CoordinationProcess) -> int:
     return int(status.split("VmRSS:")[1].split()[0])
 
 
-def is_closed_within(connection: socket.socket, seconds: float) -> bool:
-    connection.settimeout(seconds)
-    try:
-        while connection.recv(1 << 16):
-            pass
-    except TimeoutError:
-        return False
-    except OSError:
-        pass
-    return True
+def assert_closed(server: CoordinationProcess, connection: socket.socket, what: object) -> None:
+    with promptly(server.process.pid, what):
+        read_to_the_end(connection)
 
 
 def test_frames_that_cannot_be_are_answered_with_a_closed_connection(tmp_path: Path) -> None:
@@ -157,12 +149,12 @@ def test_frames_that_cannot_be_are_answered_with_a_closed_connection(tmp_path: P
                         hostile.sendall(CONNECT)
                         assert hostile.recv(100)
                     hostile.sendall(struct.pack(">i", size) + b"x" * 100)
-                    assert is_closed_within(hostile, CLOSED_S), (established, size)
+                    assert_closed(server, hostile, (established, size))
                 assert healthy.call(OpCode.GET_DATA, GetDataRequest("/a", False))[1] == 0
         for body in (b"", b"\0", b"\0" * 3, b"\xff" * 44, b"\0" * 2000):
             with socket.create_connection(("127.0.0.1", server.port)) as hostile:
                 hostile.sendall(struct.pack(">i", len(body)) + body)
-                assert is_closed_within(hostile, CLOSED_S), body[:10]
+                assert_closed(server, hostile, body[:10])
         assert resident_kb(server) - before_kb < 16 * 1024
 
 
@@ -193,10 +185,11 @@ def test_connections_of_one_address_are_limited_and_silent_ones_closed(tmp_path:
     with coordination_server(tmp_path, maxClientCnxns=20, sessionlessConnectionTimeout=1500) as server:
         silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
         with socket.create_connection(("127.0.0.1", server.port)) as extra:
-            assert is_closed_within(extra, CLOSED_S)
-        for each in silent:
-            assert is_closed_within(each, CLOSED_S)
-            each.close()
+            assert_closed(server, extra, "one connection too many")
+        with promptly(server.process.pid, "closing silent connections", limit_s=1.5 + PROMISED_S):
+            for each in silent:
+                read_to_the_end(each)
+                each.close()
         eventually(lambda: four_letter_word(server.port, b"ruok") == b"imok")
 
 

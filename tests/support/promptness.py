@@ -1,0 +1,51 @@
+"""Answers within a promised time, on a machine that has other work too.
+
+The kernel counts for how long each thread waited for a CPU (``/proc/PID/task/TID/schedstat``). What the server's threads
+and this process waited while an answer was due is explained by the machine's load, and nothing else is: a server that
+works for long, sleeps or waits for a time-out is late by its own doing, and fails the test.
+"""
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["PROMISED_S", "promptly", "read_to_the_end", "waited_for_cpu_s"]
+
+PROMISED_S = 1.0
+_PATIENCE_S = 60.0
+"""Where the server says nothing at all."""
+
+
+def waited_for_cpu_s(pid: int | str) -> float:
+    """For how long the threads of a process were ready to run and did not, in all."""
+    waited_ns = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            waited_ns += int((task / "schedstat").read_text().split()[1])
+    return waited_ns / 1e9
+
+
+@contextlib.contextmanager
+def promptly(pid: int, what: object = "", *, limit_s: float = PROMISED_S) -> Iterator[None]:
+    """Fail when the block takes longer than promised and than waiting for CPUs, the server's and ours, explains."""
+    before_s = waited_for_cpu_s(pid) + waited_for_cpu_s("self")
+    began = time.monotonic()
+    yield
+    took_s = time.monotonic() - began
+    if took_s > limit_s:
+        load_s = max(waited_for_cpu_s(pid) + waited_for_cpu_s("self") - before_s, 0.0)
+        assert took_s <= limit_s + load_s, (
+            f"{what} took {took_s:.2f} s; promised {limit_s} s, load explains {load_s:.2f} s"
+        )
+
+
+def read_to_the_end(connection: socket.socket) -> bytes:
+    """What the server sends before it closes the connection."""
+    connection.settimeout(_PATIENCE_S)
+    said = b""
+    with contextlib.suppress(ConnectionResetError):
+        while chunk := connection.recv(1 << 16):
+            said += chunk
+    return said
