@@ -11,6 +11,7 @@ from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.replication.delayed_fetch import Fetches
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.partition import Partition, StateChange
 from barnabas.broker.replication.replica_manager import LeadershipOutcome, ReplicaManager
@@ -188,6 +189,9 @@ class DataPath:
             **parts,
         )
         node.fetch_sessions = FetchSessions(10, node.rng, node.parked)
+        node.fetches = Fetches(
+            node.replicas, node.parked, node.clock, node.replication_quotas.leader, node.metadata.topic_name, None
+        )
         node.producer_ids = ProducerIds(node)
         self.dispatcher = Dispatcher(node, load_handlers(DATA_PATH_APIS))
         node.api_versions = advertised(self.dispatcher.handlers)

@@ -28,6 +28,7 @@ from barnabas.wire.kafka.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
 from support.broker import START_MS, DataPath, Wire, batch
 
@@ -313,6 +314,42 @@ def test_a_follower_that_is_no_replica_is_turned_away(broker: DataPath) -> None:
         fetched(wire.ask(fetch_request(0, replica_id=9, current_leader_epoch=0), 12)).error_code
         == ErrorCode.UNKNOWN_LEADER_EPOCH
     )
+
+
+def fetch_of(*asked: tuple[str, int]) -> FetchRequest:
+    topics = [
+        FetchTopic(
+            topic=topic, partitions=[FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)]
+        )
+        for topic, index in asked
+    ]
+    return FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics)
+
+
+@pytest.mark.parametrize(("version", "error"), [(9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (10, ErrorCode.NONE)])
+def test_a_zstd_topic_is_refused_to_versions_that_do_not_know_the_codec(
+    broker: DataPath, version: int, error: ErrorCode
+) -> None:
+    """Only the topic's compression.type counts: with ``producer`` zstd batches leave as they are."""
+    broker.configs["t"] = LogConfig({"compression.type": "zstd"})
+    for topic in ("t", "u"):
+        broker.lead(topic)
+        produce(broker.connect(), batch(b"a", compression=CompressionType.ZSTD), topic=topic)
+    refused, served = broker.connect().ask(fetch_of(("t", 0), ("u", 0)), version).responses
+    assert refused.partitions[0].error_code == error
+    assert bool(refused.partitions[0].records) is (error is ErrorCode.NONE)
+    assert served.partitions[0].records
+
+
+def test_an_answer_has_the_order_of_the_request_and_unknown_partitions_at_its_end(broker: DataPath) -> None:
+    """A topic that the request names twice is twice in the answer; neighbours of one topic are together."""
+    for topic, index in (("t", 0), ("t", 1), ("u", 0)):
+        broker.lead(topic, index)
+    response = broker.connect().ask(fetch_of(("none", 0), ("t", 1), ("u", 0), ("t", 0), ("t", 9)), 12)
+    found = [
+        (topic.topic, [partition.partition_index for partition in topic.partitions]) for topic in response.responses
+    ]
+    assert found == [("t", [1]), ("u", [0]), ("t", [0]), ("none", [0]), ("t", [9])]
 
 
 def test_a_session_answers_news_only_and_serves_from_memory(broker: DataPath) -> None:

@@ -13,7 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.znodes import Endpoint
 from barnabas.broker.metadata.cache import AliveBroker
 from barnabas.broker.replication.partition import FollowerProgress, Leader, Presence
-from barnabas.broker.replication.selection import ReplicaView, rack_aware, replica_selector
+from barnabas.broker.replication.selection import PreferredReadReplica, ReplicaView, rack_aware, replica_selector
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.fetch import (
     FetchPartition,
@@ -320,7 +320,7 @@ def test_a_leader_sends_a_consumer_to_an_in_sync_follower_in_its_rack(
     """Broker 1 is in rack near; the answer names it at once and has no records."""
     broker = DataPath(tmp_path)
     node = broker.node
-    node.rack, node.replica_selector = "here", rack_aware
+    node.fetches.preferred_read_replica = PreferredReadReplica(0, "here", rack_aware, node.metadata.alive_broker)
     for broker_id, where in ((1, "near"), (2, "far")):
         endpoint = Endpoint("127.0.0.1", 9, "PLAINTEXT", "PLAINTEXT")
         node.metadata._brokers[broker_id] = AliveBroker(broker_id, where, {"PLAINTEXT": endpoint})

@@ -46,10 +46,11 @@ from barnabas.broker.membership.joining import Joining
 from barnabas.broker.membership.registration import ensure_cluster_id, ensure_top_level_paths
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.alter_partition_manager import IsrReports
+from barnabas.broker.replication.delayed_fetch import Fetches
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.quotas import ReplicationQuotas
 from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.replication.selection import replica_selector
+from barnabas.broker.replication.selection import PreferredReadReplica, replica_selector
 from barnabas.broker.replication.service import ReplicaFetchers
 from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.requests.purgatory import Parked
@@ -108,7 +109,7 @@ class BrokerServer:
         node.clock = clock or SystemClock()
         node.rng = rng or new_random()
         node.rack = node.settings["broker.rack"]
-        node.replica_selector = replica_selector(node.settings["replica.selector.class"])
+        self._replica_selector = replica_selector(node.settings["replica.selector.class"])
         node.broker_id = node.settings["broker.id"]
         node.connection_caps = broker_settings.connection_caps(node.settings)
         self._network = network or SocketNetwork(
@@ -254,6 +255,16 @@ class BrokerServer:
         node.producer_ids = ProducerIds(node)
         node.fetch_sessions = FetchSessions(
             settings["max.incremental.fetch.session.cache.slots"], node.rng, node.parked
+        )
+        node.fetches = Fetches(
+            node.replicas,
+            node.parked,
+            node.clock,
+            node.replication_quotas.leader,
+            node.metadata.topic_name,
+            None
+            if self._replica_selector is None
+            else PreferredReadReplica(node.broker_id, node.rack, self._replica_selector, node.metadata.alive_broker),
         )
         node.groups = GroupService(node)
         self._dispatcher = Dispatcher(node, load_handlers())

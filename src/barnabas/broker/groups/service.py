@@ -21,7 +21,7 @@ from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Now, R
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.records import encode_batch
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replica_manager import LOG_END
+from barnabas.broker.replication.reads import LOG_END
 from barnabas.broker.requests.request import Node
 from barnabas.log.partition_log import AppendInfo, Origin
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

@@ -1,17 +1,18 @@
-"""Fetch sessions (KIP-227): what a client asked for before, so that a request names changes only, and so does the answer.
+"""The leader's side of fetch sessions (KIP-227; Kafka's FetchSession, FetchSessionCache, FetchContext).
 
-A session holds partitions with what the client last asked and what it was last told. Its epoch counts requests: 0 asks
-for a new session, -1 ends one, any other must be the one after the last. An answer leaves out partitions without news;
-those with records move to the end of the order, so that none starves under a byte limit.
+A session holds what a client asked for before, so that a request names changes only, and so does the answer: partitions
+with what the client last asked and what it was last sent. Its epoch counts requests: 0 asks for a new session, -1 ends
+one, any other must be the one after the last. An answer leaves out partitions without news; those with records move to
+the end of the order, so that none starves under a byte limit.
 
-Nor does a request look at all of a session's partitions, for a follower has thousands. `_Session.news` holds those that
-may have something to tell, in the order in which they are looked at:
+A request does not look at all of a session's partitions either, for a follower has thousands. `_Session.news` holds those
+that may have something new, in the order in which they are looked at:
 
-- what the request names, and whatever changed since it was looked at last (a `Watch` tells of that),
+- what the request names, and what changed since it was looked at last (the purgatory reports that),
 - what had an error, more records than there was room for, or anything else that a later look may find changed.
 
 A partition leaves the list when an answer was given and there was nothing more to say: its reader has all of it, and
-was told so. A watch at the partition brings it back at the first change.
+knows that. A watch at the partition brings it back at the first change.
 
 The cache holds max.incremental.fetch.session.cache.slots sessions. A new one gets in by pushing out one that was not
 used for two minutes, or, when all are in use, one that is older than that and smaller than the new one (a follower's
@@ -24,10 +25,11 @@ from dataclasses import dataclass
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
 from barnabas.broker.replication.partition import Presence
+from barnabas.broker.replication.reads import ReadResult
 from barnabas.broker.requests.purgatory import Parked
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["FetchContext", "FetchSessions", "PartitionFetch"]
+__all__ = ["FetchContext", "FetchPartitionData", "FetchSessions", "PartitionFetch"]
 
 EVICTION_AGE_MS = 120_000
 NO_SESSION = 0
@@ -97,6 +99,22 @@ class PartitionFetch:
             self.told_high_watermark = -1
             news = True
         return news
+
+
+@dataclass(slots=True)
+class FetchPartitionData:
+    """What was read of one partition (Kafka's class of this name)."""
+
+    wanted: PartitionFetch
+    read: ReadResult
+    error_code: ErrorCode = ErrorCode.NONE
+    preferred_read_replica: int = -1
+    can_rest: bool = False
+    """Whether it need not be looked at again before it changes."""
+    is_urgent: bool = False
+    """Whether the reader must hear of it at once, though there are no records."""
+    is_throttled: bool = False
+    """Whether its bytes count for the replication throttle."""
 
 
 class _Session:
@@ -202,10 +220,33 @@ class FetchContext:
             self._parked.watch(partition.name, partition)
 
     def rest(self, partition: PartitionFetch) -> None:
-        """There is no more to say of a partition: look at it again when it changes, or when it is asked for anew."""
+        """There is no more to say of a partition: look at it again when it changes, or when it is asked for again."""
         session = self._session
         if session is not None and partition.name is not None and session.news.pop(partition.key, None) is not None:
             self._watch(partition)
+
+    def finish(self, found: Sequence[FetchPartitionData]) -> list[FetchPartitionData]:
+        """What the answer names of all that was found (Kafka's updateAndGenerateResponseData)."""
+        if not self.session_id:
+            return list(found)
+        served, named = [], []
+        for data in found:
+            wanted, read = data.wanted, data.read
+            if read.size_bytes:
+                served.append(wanted.key)
+            has_news = wanted.has_news(
+                size_bytes=read.size_bytes,
+                high_watermark=read.high_watermark,
+                log_start_offset=read.log_start_offset,
+                error=data.error_code is not ErrorCode.NONE,
+                must_tell=data.is_urgent,
+            )
+            if data.can_rest:
+                self.rest(wanted)
+            if has_news or not self.incremental:
+                named.append(data)
+        self.served(served)
+        return named
 
     def served(self, keys: Iterable[PartitionKey]) -> None:
         """Partitions whose records the answer carries go to the end of the order."""

@@ -16,7 +16,7 @@ log end offset.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from barnabas.base.ids import NO_BROKER, TopicPartition, Uuid
+from barnabas.base.ids import NO_BROKER, ZERO_UUID, TopicPartition, Uuid
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -271,11 +271,28 @@ class Partition:
     # Who may use the log
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Turn away who knows another leader epoch than ours (KIP-320); -1 is of one who does not know any."""
+        """Reject requests with a different leader epoch (KIP-320). -1 means that the client does not know the epoch."""
         if epoch != NO_EPOCH and epoch != self.leader_epoch:
             if epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def check_topic_id(self, topic_id: Uuid) -> None:
+        """Raise INCONSISTENT_TOPIC_ID for the id of another topic of this name; `ZERO_UUID` stands for none."""
+        if topic_id != ZERO_UUID and self.log.topic_id not in (ZERO_UUID, topic_id):
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+
+    def check_follower(self, replica_id: int, leader_epoch: int) -> bool:
+        """Raise `KafkaError` unless this broker leads and the replica is one, in this leader epoch; is it in the ISR?"""
+        self.check_leader_epoch(leader_epoch)
+        role = self.leading()
+        if replica_id not in role.followers:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"Replica {replica_id} is not recognized as a valid replica of {self.name} in leader epoch "
+                f"{self.leader_epoch}",
+            )
+        return replica_id in role.isr
 
     def leading(self) -> Leader:
         """The leader's role; raises NOT_LEADER_OR_FOLLOWER where another broker leads."""

@@ -9,46 +9,20 @@ import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from barnabas.base.files import FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.replication.isr import IsrChanges
-from barnabas.broker.replication.partition import Leader, Partition, Presence, StateChange, anyone
+from barnabas.broker.replication.partition import NO_EPOCH, Leader, Partition, Presence, StateChange, anyone
+from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
 from barnabas.broker.requests.purgatory import Parked, Waiter
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
-from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_partition import AlterPartitionResponse
 
-__all__ = ["AppendInfo", "Isolation", "LeadershipOutcome", "ReadResult", "ReplicaManager"]
+__all__ = ["AppendInfo", "LeadershipOutcome", "ReplicaManager"]
 
 logger = logging.getLogger(__name__)
-
-NO_EPOCH = -1
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
-LOG_END = 2
-Isolation = int
-"""How far a reader may look: READ_UNCOMMITTED to the high watermark, READ_COMMITTED to the last stable offset, LOG_END
-(followers) to the end of the log."""
-
-
-@dataclass(slots=True)
-class ReadResult:
-    """One partition's part of a fetch."""
-
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    log_end_offset: int
-    records: FileSlice | bytes
-    size_bytes: int
-    aborted_transactions: Sequence[AbortedTransaction] | None = None
-    """For READ_COMMITTED."""
-    diverging_epoch: tuple[int, int] | None = None
-    """(epoch, its end offset) where the reader's log left ours (KIP-595's way of KIP-101)."""
-
 
 LeadershipCallback = Callable[[Sequence[Partition], Sequence[Partition]], None]
 
@@ -279,27 +253,9 @@ class ReplicaManager:
         FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
         partition = self.partition(name)
-        if topic_id != ZERO_UUID and partition.topic_id not in (ZERO_UUID, topic_id):
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        partition.check_topic_id(topic_id)
         log = partition.readable_log(leader_epoch, only_leader=only_leader)
-        high_watermark = log.high_watermark
-        stable = log.last_stable_offset
-        result = ReadResult(high_watermark, stable, log.log_start_offset, log.log_end_offset, b"", 0)
-        if last_fetched_epoch != NO_EPOCH:
-            diverging = _divergence(log, offset, last_fetched_epoch)
-            if diverging is not None:
-                result.diverging_epoch = diverging
-                return result
-        if isolation == READ_UNCOMMITTED:
-            bound = high_watermark
-        else:
-            bound = stable if isolation == READ_COMMITTED else result.log_end_offset
-        piece = log.read(offset, max_bytes, upper_bound=bound, min_one_batch=min_one_batch)
-        result.records = piece.records
-        result.size_bytes = piece.size_bytes
-        if isolation == READ_COMMITTED:
-            result.aborted_transactions = log.aborted_transactions(offset, piece.upper_offset)
-        return result
+        return read_log(log, offset, max_bytes, isolation, last_fetched_epoch, min_one_batch=min_one_batch)
 
     def follower_fetched(
         self,
@@ -375,19 +331,6 @@ class ReplicaManager:
             self._advance(partition, now_ms)
             self._parked.changed(partition.name)
         return not self.isr_changes.must_pause
-
-    def check_follower(self, name: TopicPartition, replica_id: int, leader_epoch: int) -> bool:
-        """Turn away a follower that is not among the replicas (as far as this leader epoch goes); is it in the ISR?"""
-        partition = self.partition(name)
-        partition.check_leader_epoch(leader_epoch)
-        role = partition.leading()
-        if replica_id not in role.followers:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"Replica {replica_id} is not recognized as a valid replica of {name} in leader epoch "
-                f"{partition.leader_epoch}",
-            )
-        return replica_id in role.isr
 
     def delete_records(self, name: TopicPartition, offset: int) -> int:
         """Let a partition begin at ``offset`` (-1: the high watermark); the offset that was meant.
@@ -514,18 +457,3 @@ class ReplicaManager:
         if outcome.gained or outcome.lost:
             for callback in self._on_leadership:
                 callback(outcome.gained, outcome.lost)
-
-
-def _divergence(log: PartitionLog, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-    """Where a follower's or a consumer's log left ours, if it did: (epoch, its end offset)."""
-    epoch, end_offset = log.end_offset_for_epoch(last_fetched_epoch)
-    if epoch == -1:
-        raise KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"Could not determine the end offset of the last fetched epoch {last_fetched_epoch} from the request",
-        )
-    if offset < log.log_start_offset:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if epoch < last_fetched_epoch or end_offset < offset:
-        return epoch, end_offset
-    return None

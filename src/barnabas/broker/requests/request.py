@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from barnabas.broker.controller.service import Controller
     from barnabas.broker.groups.service import GroupService
     from barnabas.broker.metadata.cache import MetadataCache
+    from barnabas.broker.replication.delayed_fetch import Fetches
     from barnabas.broker.replication.fetch_sessions import FetchSessions
     from barnabas.broker.replication.replica_manager import ReplicaManager
-    from barnabas.broker.replication.selection import ReplicaSelector
     from barnabas.broker.requests.purgatory import Parked, Waiter
     from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
     from barnabas.broker.topics.service import Topics
@@ -91,8 +91,7 @@ class Node:
     fetch_sessions: "FetchSessions"
     replication_quotas: ReplicationQuotas
     """Without any limit until the server reads the configuration."""
-    replica_selector: "ReplicaSelector | None"
-    """Who sends consumers to nearer replicas; None while they all read from the leader."""
+    fetches: "Fetches"
 
     def __init__(self) -> None:
         self.broker_id = -1
@@ -102,7 +101,6 @@ class Node:
         self.connection_caps = {}
         self.api_versions = []
         self.replication_quotas = ReplicationQuotas(-1)
-        self.replica_selector = None
 
     def check_controller(self, broker_epoch: int, controller_epoch: int) -> None:
         """Turn away a request meant for an earlier life of this broker (KIP-380), or sent by a replaced controller.

@@ -1,0 +1,272 @@
+"""One Fetch from its first read to its answer (Kafka's ReplicaManager.fetchMessages and DelayedFetch).
+
+An answer waits until min_bytes can be read, something went wrong, or max_wait_ms is over. It is bounded by max_bytes and
+by each partition's limit, but the first batch is whole, however large (KIP-74). What a reader may see depends on its
+replica id:
+
+- -1, a consumer: up to the high watermark, or to the last stable offset with aborted transactions listed
+  (read_committed). Followers serve those that know of it (version 11); the leader may send a consumer to a follower.
+- a broker's id, a follower: up to the end, from the leader alone. Its offset says how far it has come. While it is out
+  of sync it may be throttled (KIP-73).
+- -2, a tool that compares replicas: up to the end, from any replica.
+
+With a fetch session only the partitions that may have news are looked at (see `fetch_sessions`), so a request costs what
+changed and not what exists.
+"""
+
+import logging
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+from barnabas.base.clock import Clock
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch
+from barnabas.broker.replication.partition import NO_EPOCH, Partition
+from barnabas.broker.replication.quotas import ReplicationQuota
+from barnabas.broker.replication.reads import Isolation, ReadResult, read_log, upper_bound
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.replication.selection import PreferredReadReplica
+from barnabas.broker.requests.purgatory import Parked, Waiter
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["CONSUMER", "FetchParams", "Fetches"]
+
+logger = logging.getLogger(__name__)
+
+CONSUMER = -1
+_NO_RECORDS = b""
+
+
+@dataclass(slots=True)
+class FetchParams:
+    """Who reads, and how much (Kafka's class of this name). Never changed; a frozen dataclass costs more to make."""
+
+    replica_id: int
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: Isolation
+    only_leader: bool
+    rack: str | None
+    """The reader's rack; None where it must not be sent to another replica."""
+    listener: str
+
+    @property
+    def is_from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+Respond = Callable[[list[FetchPartitionData]], None]
+
+
+class Fetches:
+    """Serves Fetch from the replicas of one broker."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        parked: Parked,
+        clock: Clock,
+        quota: ReplicationQuota,
+        topic_name: Callable[[Uuid], str | None],
+        preferred_read_replica: PreferredReadReplica | None,
+    ) -> None:
+        """``quota`` throttles what followers out of sync read. ``topic_name`` is the name of a topic id."""
+        self.replicas = replicas
+        self.parked = parked
+        self.clock = clock
+        self.quota = quota
+        self.topic_name = topic_name
+        self.preferred_read_replica = preferred_read_replica
+
+    def fetch(self, params: FetchParams, context: FetchContext, respond: Respond) -> Waiter | None:
+        """Call ``respond`` with what the answer names: now, or later, and then the wait is returned."""
+        fetch = _DelayedFetch(self, params, context, respond)
+        if fetch.read() or params.max_wait_ms <= 0 or not len(context):
+            fetch.complete()
+            return None
+        return fetch.wait()
+
+
+class _DelayedFetch:
+    __slots__ = (
+        "_context",
+        "_fetches",
+        "_found",
+        "_has_noted_progress",
+        "_is_from_follower",
+        "_isolation",
+        "_offsets",
+        "_params",
+        "_presence",
+        "_respond",
+    )
+
+    def __init__(self, fetches: Fetches, params: FetchParams, context: FetchContext, respond: Respond) -> None:
+        self._fetches = fetches
+        self._params = params
+        self._context = context
+        self._respond = respond
+        self._isolation = params.isolation
+        self._is_from_follower = params.is_from_follower
+        owner = (params.replica_id, params.replica_epoch)
+        self._presence = context.belongs_to(owner) if self._is_from_follower else None
+        for left in context.forgotten:
+            self._is_absent_from(left)
+        self._found: list[FetchPartitionData] = []
+        self._offsets: dict[TopicPartition | None, PartitionFetch] = {}
+        self._has_noted_progress = False
+
+    # Reading
+
+    def read(self) -> bool:
+        """Read what may have news. True when there is something to answer now: enough bytes, or an error."""
+        params = self._params
+        room = params.max_bytes
+        min_one_batch = True
+        is_urgent = False
+        found = []
+        for wanted in self._context.to_look_at():
+            try:
+                data = self._read_partition(wanted, min(wanted.max_bytes, room), min_one_batch)
+            except KafkaError as error:
+                data = self._refused(wanted, error.code)
+            except Exception:
+                logger.exception("Partition %s cannot be read", wanted.name)
+                data = self._refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)
+            is_urgent = is_urgent or data.is_urgent
+            size_bytes = data.read.size_bytes
+            if size_bytes:
+                min_one_batch = False
+                room = max(room - size_bytes, 0)
+            found.append(data)
+        self._found = found
+        if not self._has_noted_progress:
+            self._has_noted_progress = True
+            if self._presence is not None:
+                self._presence.last_fetch_ms = self._fetches.clock.wall_ms()
+        return is_urgent or params.max_bytes - room >= params.min_bytes
+
+    def _refused(self, wanted: PartitionFetch, code: ErrorCode) -> FetchPartitionData:
+        self._is_absent_from(wanted)
+        return FetchPartitionData(wanted, ReadResult(-1, -1, -1, -1, _NO_RECORDS, 0), code, is_urgent=True)
+
+    def _read_partition(self, wanted: PartitionFetch, max_bytes: int, min_one_batch: bool) -> FetchPartitionData:
+        fetches, params = self._fetches, self._params
+        topic_partition = wanted.name
+        if topic_partition is None:
+            topic = fetches.topic_name(wanted.topic_id)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            topic_partition = wanted.name = TopicPartition(topic, wanted.key[1])
+        partition = fetches.replicas.partition(topic_partition)
+        is_throttled = False
+        is_follower = self._is_from_follower
+        if is_follower:
+            is_in_sync = partition.check_follower(params.replica_id, wanted.leader_epoch)
+            quota = fetches.quota
+            is_throttled = quota.is_throttled(topic_partition)
+            if is_throttled and not is_in_sync and quota.is_exceeded(fetches.clock.monotonic_ms()):
+                max_bytes, min_one_batch = 0, False
+        elif params.rack is not None and fetches.preferred_read_replica is not None:
+            elsewhere = self._elsewhere(fetches.preferred_read_replica, partition, wanted, params.rack)
+            if elsewhere is not None:
+                return elsewhere
+        partition.check_topic_id(wanted.topic_id)
+        log = partition.readable_log(wanted.leader_epoch, only_leader=params.only_leader)
+        read = read_log(
+            log, wanted.fetch_offset, max_bytes, self._isolation, wanted.last_fetched_epoch, min_one_batch=min_one_batch
+        )
+        data = FetchPartitionData(wanted, read, is_throttled=is_throttled)
+        if read.diverging_epoch is not None:
+            self._is_absent_from(wanted)
+            data.is_urgent = True
+        elif not is_follower:
+            data.can_rest = not read.size_bytes and upper_bound(read, self._isolation) <= wanted.fetch_offset
+        else:
+            if not self._has_noted_progress:
+                self._note_progress(topic_partition, wanted)
+                read.high_watermark = log.high_watermark  # what this very fetch commits, its answer says
+            # One out of sync is looked at again and again, for it may join at any time; so is what is not committed,
+            # for the passing of time alone may commit it.
+            data.can_rest = is_in_sync and read.high_watermark == read.log_end_offset == wanted.fetch_offset
+        return data
+
+    def _note_progress(self, topic_partition: TopicPartition, wanted: PartitionFetch) -> None:
+        """The follower has what is before its offset."""
+        self._fetches.replicas.follower_fetched(
+            topic_partition,
+            self._params.replica_id,
+            wanted.fetch_offset,
+            wanted.follower_log_start_offset,
+            self._fetches.clock.wall_ms(),
+            self._params.replica_epoch,
+            self._presence,
+        )
+
+    def _is_absent_from(self, wanted: PartitionFetch) -> None:
+        """A follower no longer fetches a partition, or cannot: its fetches of others say nothing about this one."""
+        if self._presence is not None and wanted.name is not None:
+            self._fetches.replicas.follower_left(wanted.name, self._params.replica_id, self._presence)
+
+    def _elsewhere(
+        self, preferred: PreferredReadReplica, partition: Partition, wanted: PartitionFetch, rack: str
+    ) -> FetchPartitionData | None:
+        """The answer that sends a consumer to another replica; None when it is served here."""
+        now_ms = self._fetches.clock.wall_ms()
+        chosen = preferred.find(partition, wanted.fetch_offset, rack, self._params.listener, now_ms)
+        if chosen is None:
+            return None
+        log = partition.readable_log(wanted.leader_epoch, only_leader=False)
+        read = ReadResult(
+            log.high_watermark, log.last_stable_offset, log.log_start_offset, log.log_end_offset, _NO_RECORDS, 0
+        )
+        return FetchPartitionData(wanted, read, preferred_read_replica=chosen, is_urgent=True)
+
+    # Waiting
+
+    def wait(self) -> Waiter:
+        """Wait for bytes, for an error, or for max_wait_ms."""
+        session = self._context.watch()
+        keys: list[Hashable]
+        if session is not None:
+            keys = [session]
+        else:
+            self._offsets = {wanted.name: wanted for wanted in self._context if wanted.name is not None}
+            keys = list(self._offsets)
+        return self._fetches.parked.park(keys, self._try_complete, self._on_expiration, self._params.max_wait_ms)
+
+    def _try_complete(self, key: Hashable) -> bool:
+        # Most changes concern one partition of many: look at those before reading them all again.
+        changed = self._context.unwatched() if not self._offsets else [self._offsets[key]]  # type: ignore[index]  # see wait
+        if all(map(self._has_nothing, changed)) or not self.read():
+            self._context.watch()
+            return False
+        self.complete()
+        return True
+
+    def _has_nothing(self, wanted: PartitionFetch) -> bool:
+        """Whether a partition can be read as before, and there is nothing to read."""
+        topic_partition = wanted.name
+        partition = None if topic_partition is None else self._fetches.replicas.get(topic_partition)
+        return (
+            partition is not None
+            and not partition.offline
+            and (partition.is_leader or not self._params.only_leader)
+            and partition.log.log_start_offset <= wanted.fetch_offset
+            and upper_bound(partition.log, self._isolation) <= wanted.fetch_offset
+            and wanted.leader_epoch in (NO_EPOCH, partition.leader_epoch)
+        )
+
+    def _on_expiration(self) -> None:
+        self.read()
+        self.complete()
+
+    def complete(self) -> None:
+        """Answer with what was read last."""
+        if self._is_from_follower:
+            throttled_bytes = sum([data.read.size_bytes for data in self._found if data.is_throttled])
+            if throttled_bytes:
+                self._fetches.quota.record(throttled_bytes, self._fetches.clock.monotonic_ms())
+        self._respond(self._context.finish(self._found))
