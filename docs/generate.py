@@ -13,7 +13,7 @@ from barnabas.broker.apis import load_handlers
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.replication.partition_fetch_state import TRANSITIONS, FetchState
 from barnabas.cli.main import COMMANDS
-from barnabas.coordination.settings import DEFINITIONS as COORDINATION
+from barnabas.coordination.server.settings import DEFINITIONS as COORDINATION
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
 

@@ -12,9 +12,8 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.coordination.database import Database
-from barnabas.coordination.snapshot import encode_snapshot, read_snapshot
-from barnabas.coordination.transaction_log import decode_entry, encode_entry
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot
 from barnabas.wire.jute import records, transactions
 from barnabas.wire.jute.codec import decode, encode
 from barnabas.wire.jute.frames import (
@@ -45,12 +44,12 @@ SEEDS = [
     bytes(encode_multi_request(1, [(OpCode.CREATE, CREATE), (OpCode.DELETE, records.DeleteRequest("/a", 1))]))[12:],
     bytes(encode_multi_response(1, 2, 0, [(OpCode.ERROR, records.ErrorResponse(-1)), (OpCode.DELETE, None)]))[4:],
     bytes(
-        encode_entry(
+        transactions.encode_transaction(
             transactions.TxnHeader(1, 2, 3, 4, OpCode.CREATE),
             transactions.CreateTxn("/a", b"", list(records.OPEN_ACL), False, 1),
             transactions.TxnDigest(2, 5),
         )
-    )[12:-1],
+    ),
     b"".join(encode_snapshot(Database())),
 ]
 
@@ -68,7 +67,7 @@ def fuzz(data: bytes) -> None:
         elif choice < 192:
             READERS[choice % len(READERS)](rest)
         elif choice < 224:
-            header, txn, digest = decode_entry(rest)
+            header, txn, digest = transactions.decode_transaction(rest)
             Database().replay(header, txn, digest)
         else:
             read_snapshot(rest, "fuzz", 0)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.coordination.client_operations import (
+from barnabas.coordination.client.operations import (
     MultiError,
     WatchEvent,
     check,

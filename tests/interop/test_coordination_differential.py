@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.coordination.sessions import session_password
+from barnabas.coordination.core.sessions import session_password
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from
 from barnabas.wire.jute.frames import decode_multi_response
 from barnabas.wire.jute.opcodes import OpCode

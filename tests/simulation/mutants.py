@@ -22,7 +22,7 @@ SEEDS = range(1, 21)
 
 def skip_the_fsync() -> None:
     """The coordination server acknowledges what is only in the page cache."""
-    from barnabas.coordination.transaction_log import TransactionLog
+    from barnabas.coordination.storage.transaction_log import TransactionLog
 
     original = TransactionLog.append
 
@@ -35,7 +35,7 @@ def skip_the_fsync() -> None:
 
 def answer_before_the_log() -> None:
     """The coordination server acknowledges while the thread has not written yet."""
-    from barnabas.coordination.server import CoordinationServer
+    from barnabas.coordination.server.server import CoordinationServer
 
     def log(self: CoordinationServer) -> None:
         self._logging_scheduled = False
@@ -66,14 +66,14 @@ def retry_a_failed_fsync() -> None:
 
 def leave_directories_unsynced() -> None:
     """New data directories are not made durable."""
-    from barnabas.coordination import storage
+    from barnabas.coordination.storage import storage
 
     patch(storage, "make_dirs_durably", lambda files, path: files.make_dirs(path))
 
 
 def number_nodes_by_children() -> None:
     """Sequential nodes are numbered by the children there are, so numbers come again."""
-    from barnabas.coordination.znode import Znode
+    from barnabas.coordination.core.znode import Znode
 
     class Counting(int):
         """A cversion that prints as the number of children."""
@@ -95,14 +95,14 @@ def number_nodes_by_children() -> None:
 
 def forget_watches() -> None:
     """Watches never fire."""
-    from barnabas.coordination.watches import Watches
+    from barnabas.coordination.core.watches import Watches
 
     patch(Watches, "fire", lambda self, events: None)
 
 
 def never_expire_sessions() -> None:
     """A session lives for ever, and its ephemerals with it."""
-    from barnabas.coordination.sessions import SessionTracker
+    from barnabas.coordination.core.sessions import SessionTracker
 
     patch(SessionTracker, "expire", lambda self, now_ms: [])
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.server import CoordinationServer
-from barnabas.coordination.settings import parse_settings
+from barnabas.coordination.server.server import CoordinationServer
+from barnabas.coordination.server.settings import parse_settings
 from barnabas.net.sockets import SocketNetwork
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.coordination.client import BlockingClient, CoordinationClient, ServerList, SessionEvent
-from barnabas.coordination.client_operations import (
+from barnabas.coordination.client.operations import (
     MultiError,
     WatchEvent,
     check,

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordination.database import Database
-from barnabas.coordination.processor import ClientConnection, Limits, Processor
-from barnabas.coordination.sessions import SessionTracker, session_password
-from barnabas.coordination.transaction_log import decode_entry
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.processor import ClientConnection, Limits, Processor
+from barnabas.coordination.core.sessions import SessionTracker, session_password
 from barnabas.wire.jute.codec import decode, encode
 from barnabas.wire.jute.errors import ErrorCode
 from barnabas.wire.jute.frames import (
@@ -44,6 +43,7 @@ from barnabas.wire.jute.records import (
     SetWatches,
     WatcherEvent,
 )
+from barnabas.wire.jute.transactions import decode_transaction
 
 OPEN = list(OPEN_ACL)
 TICK_MS = 1000
@@ -147,7 +147,7 @@ class Harness:
     def replayed(self) -> Database:
         database = Database()
         for entry in self.log:
-            database.replay(*decode_entry(entry[12:-1]))
+            database.replay(*decode_transaction(entry))
         return database
 
 

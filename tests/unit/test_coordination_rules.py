@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.coordination.access import authenticate, checked_acl, hide_digests, ip_id, is_allowed
-from barnabas.coordination.operations.base import checked_version
-from barnabas.coordination.paths import is_valid_path
-from barnabas.coordination.sessions import SessionTracker, first_session_id
+from barnabas.coordination.core.access import authenticate, checked_acl, hide_digests, ip_id, is_allowed
+from barnabas.coordination.core.operations.base import checked_version
+from barnabas.coordination.core.paths import is_valid_path
+from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.records import ACL, OPEN_ACL, Id
 

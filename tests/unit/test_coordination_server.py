@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError, CorruptDataError
-from barnabas.coordination.server import CoordinationServer
-from barnabas.coordination.settings import parse_settings
+from barnabas.coordination.server.server import CoordinationServer
+from barnabas.coordination.server.settings import parse_settings
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL, CreateRequest, ExistsRequest
 from support.coordination import RawClient, four_letter_word

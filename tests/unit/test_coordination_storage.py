@@ -9,26 +9,31 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import OsFiles
-from barnabas.coordination.database import Database
-from barnabas.coordination.snapshot import encode_snapshot, read_snapshot
-from barnabas.coordination.storage import Storage
-from barnabas.coordination.transaction_log import encode_entry, read_log
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot
+from barnabas.coordination.storage.storage import Storage
+from barnabas.coordination.storage.transaction_log import encode_entry, read_log
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL
-from barnabas.wire.jute.transactions import CreateSessionTxn, CreateTxn, SetDataTxn, TxnHeader
+from barnabas.wire.jute.transactions import CreateSessionTxn, CreateTxn, SetDataTxn, TxnHeader, encode_transaction
 
 FILES = OsFiles()
 
 
-def entry(zxid: int) -> bytes:
+def transaction(zxid: int) -> bytes:
     """A transaction that every database can apply."""
     if zxid == 1:
-        return bytes(encode_entry(TxnHeader(7, 0, 1, 5, OpCode.CREATE_SESSION), CreateSessionTxn(4000), None))
+        return bytes(encode_transaction(TxnHeader(7, 0, 1, 5, OpCode.CREATE_SESSION), CreateSessionTxn(4000), None))
     if zxid == 2:
         txn = CreateTxn("/a", b"first", list(OPEN_ACL), False, 1)
-        return bytes(encode_entry(TxnHeader(7, 1, 2, 5, OpCode.CREATE), txn, None))
+        return bytes(encode_transaction(TxnHeader(7, 1, 2, 5, OpCode.CREATE), txn, None))
     txn = SetDataTxn("/a", b"data %d" % zxid, zxid - 2)
-    return bytes(encode_entry(TxnHeader(7, zxid, zxid, 5, OpCode.SET_DATA), txn, None))
+    return bytes(encode_transaction(TxnHeader(7, zxid, zxid, 5, OpCode.SET_DATA), txn, None))
+
+
+def entry(zxid: int) -> bytes:
+    """The bytes of `transaction` in a log file."""
+    return encode_entry(transaction(zxid))
 
 
 @pytest.fixture
@@ -49,7 +54,7 @@ def log_of(path: Path, first: int = 1) -> Path:
 
 
 def write(storage: Storage, first: int, last: int) -> None:
-    storage.log.append(first, [entry(zxid) for zxid in range(first, last + 1)])
+    storage.log.append(first, [transaction(zxid) for zxid in range(first, last + 1)])
 
 
 def data_of(database: Database) -> bytes | None:
@@ -111,7 +116,7 @@ def test_every_flipped_byte_before_the_last_transaction_is_refused(tmp_path: Pat
 def test_a_zeroed_block_in_the_middle_is_refused(tmp_path: Path, storage: Storage) -> None:
     """Zeros are the reserved room only when nothing follows."""
     write(storage, 1, 2)
-    storage.log.append(3, [entry(zxid) for zxid in range(3, 60)])
+    storage.log.append(3, [transaction(zxid) for zxid in range(3, 60)])
     storage.log.close()
     whole = bytearray(log_of(tmp_path).read_bytes())
     whole[1024:1536] = bytes(512)
@@ -151,7 +156,7 @@ def test_an_entry_larger_than_a_chunk_is_read(tmp_path: Path, storage: Storage) 
     """A node's data may exceed what is read at once."""
     write(storage, 1, 2)
     big = SetDataTxn("/a", b"x" * 3_000_000, 1)
-    storage.log.append(3, [bytes(encode_entry(TxnHeader(7, 3, 3, 5, OpCode.SET_DATA), big, None)), entry(4)])
+    storage.log.append(3, [encode_transaction(TxnHeader(7, 3, 3, 5, OpCode.SET_DATA), big, None), transaction(4)])
     database, replayed = storage.load()
     assert (replayed, data_of(database)) == (4, b"data 4")
     assert len(list(read_log(FILES, str(log_of(tmp_path)), repair=False))) == 4

@@ -1,7 +1,7 @@
 """Watches where several of one watcher meet on a path."""
 
-from barnabas.coordination.tree import Event
-from barnabas.coordination.watches import Watches, WatchMode
+from barnabas.coordination.core.tree import Event
+from barnabas.coordination.core.watches import Watches, WatchMode
 from barnabas.wire.jute.opcodes import EventType
 from barnabas.wire.jute.records import OPEN_ACL
 

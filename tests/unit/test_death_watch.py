@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.broker.cluster.znodes import broker_path
 from barnabas.broker.membership.death_watch import DeathWatch, watched
-from barnabas.coordination.client_operations import delete
+from barnabas.coordination.client.operations import delete
 from barnabas.testing import Cluster
 from support.waiting import eventually
 

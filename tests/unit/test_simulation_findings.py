@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.base.files import make_dirs_durably
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.coordination.storage import Storage
+from barnabas.coordination.storage.storage import Storage
 from barnabas.log.checkpoints import CLEAN_SHUTDOWN, CleanShutdown
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig

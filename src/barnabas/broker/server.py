@@ -60,7 +60,7 @@ from barnabas.broker.storage.service import Upkeep
 from barnabas.broker.topics.service import Topics
 from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client_operations import create
+from barnabas.coordination.client.operations import create
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.group_sync import Syncs

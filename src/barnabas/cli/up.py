@@ -269,7 +269,7 @@ def _import_servers() -> None:
     import asyncio  # noqa: F401  # loaded for the children
     import importlib
 
-    for module in ("barnabas.coordination.server", "barnabas.broker.server", "barnabas.client.admin"):
+    for module in ("barnabas.coordination.server.server", "barnabas.broker.server", "barnabas.client.admin"):
         importlib.import_module(module)
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.coordination.client import BlockingClient
-from barnabas.coordination.client_operations import Operation, WatchCallback, create, delete, set_data
-from barnabas.coordination.client_operations import set_acl as set_acl_operation
+from barnabas.coordination.client.operations import Operation, WatchCallback, create, delete, set_data
+from barnabas.coordination.client.operations import set_acl as set_acl_operation
 from barnabas.wire.jute.codec import decode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import CreateMode, OpCode, Perms, WatcherType

@@ -10,8 +10,8 @@ import sys
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values, read_properties
-from barnabas.coordination.server import CoordinationServer
-from barnabas.coordination.settings import parse_settings
+from barnabas.coordination.server.server import CoordinationServer
+from barnabas.coordination.server.settings import parse_settings
 from barnabas.net.descriptors import raise_descriptor_limit
 
 __all__ = ["main"]

@@ -15,7 +15,7 @@ from barnabas.base.randomness import new_random
 from barnabas.cli.common import ToolParser
 from barnabas.cli.znode_commands import COMMANDS, CommandError, Session, describe_error
 from barnabas.coordination.client import BlockingClient, SessionEvent
-from barnabas.coordination.client_operations import WatchEvent
+from barnabas.coordination.client.operations import WatchEvent
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import EventType

@@ -16,8 +16,8 @@ from barnabas.base.errors import BarnabasError
 from barnabas.broker.server import BrokerServer
 from barnabas.client.admin import AdminConnection
 from barnabas.client.topics import create_topic
-from barnabas.coordination.server import CoordinationServer
-from barnabas.coordination.settings import parse_settings
+from barnabas.coordination.server.server import CoordinationServer
+from barnabas.coordination.server.settings import parse_settings
 
 __all__ = ["Cluster"]
 

@@ -28,7 +28,7 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES, UpdateMode
 from barnabas.broker.requests.request import Node
 from barnabas.coordination.client import SessionEvent
-from barnabas.coordination.client_operations import WatchEvent, create, delete, get, get_children, set_data
+from barnabas.coordination.client.operations import WatchEvent, create, delete, get, get_children, set_data
 from barnabas.log.settings import TOPIC_SETTINGS, LogConfig, defaults_from_broker
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError

@@ -16,7 +16,7 @@ from barnabas.broker.cluster.znodes import (
     encode_controller_epoch,
 )
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client_operations import (
+from barnabas.coordination.client.operations import (
     WatchCallback,
     check,
     create,

@@ -47,7 +47,7 @@ from barnabas.broker.controller.znode_access import ZnodeAccess
 from barnabas.broker.controller.znode_handlers import Decision, Reactions
 from barnabas.broker.transactions.producer_id_blocks import claim_block
 from barnabas.coordination.client import CoordinationClient, SessionEvent
-from barnabas.coordination.client_operations import WatchCallback, WatchEvent, exists
+from barnabas.coordination.client.operations import WatchCallback, WatchEvent, exists
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import EventType

@@ -16,7 +16,7 @@ from barnabas.broker.cluster.steps import (
 )
 from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH, PREFERRED_ELECTION, REASSIGN_PARTITIONS
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client_operations import (
+from barnabas.coordination.client.operations import (
     MultiError,
     Operation,
     WatchCallback,

@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from barnabas.base.network import Connection, Network
 from barnabas.broker.cluster.znodes import CONTROLLER, ZnodeFormatError, broker_path, decode_controller
 from barnabas.broker.requests.request import Node
-from barnabas.coordination.client_operations import delete, get, multi
+from barnabas.coordination.client.operations import delete, get, multi
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 
 __all__ = ["DeathWatch", "watched"]

@@ -15,7 +15,7 @@ from barnabas.broker.cluster.znodes import BrokerInfo, broker_path
 from barnabas.broker.membership.boot import has_kept_its_pages, note_boot
 from barnabas.broker.membership.registration import Registration
 from barnabas.broker.requests.request import Node
-from barnabas.coordination.client_operations import WatchEvent
+from barnabas.coordination.client.operations import WatchEvent
 from barnabas.wire.jute.opcodes import EventType
 
 __all__ = ["Joining"]

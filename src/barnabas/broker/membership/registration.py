@@ -29,7 +29,7 @@ from barnabas.broker.cluster.znodes import (
     encode_cluster_id,
 )
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client_operations import create, delete
+from barnabas.coordination.client.operations import create, delete
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 
 __all__ = ["BrokerIdTakenError", "Registration", "ensure_cluster_id", "ensure_top_level_paths"]

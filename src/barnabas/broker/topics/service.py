@@ -28,7 +28,7 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.requests.request import Node
 from barnabas.broker.topics.placement import assign_replicas
-from barnabas.coordination.client_operations import MultiError, create, multi, multi_create, multi_set
+from barnabas.coordination.client.operations import MultiError, create, multi, multi_create, multi_set
 from barnabas.log.settings import LogConfig
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError

@@ -7,7 +7,7 @@ offsets; the coordination service's tree holds all that was acknowledged, and it
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.ids import TopicPartition
-from barnabas.coordination.storage import Storage
+from barnabas.coordination.storage.storage import Storage
 from barnabas.testing.simulation.coordination_clients import CoordinationFacts
 from barnabas.testing.simulation.disk import SimulatedFiles
 from barnabas.testing.simulation.history import History, PartitionHistory, key_of, producer_of

@@ -12,7 +12,7 @@ from barnabas.broker.cluster.znodes import (
     partition_state_path,
     topic_path,
 )
-from barnabas.coordination.tree import Tree
+from barnabas.coordination.core.tree import Tree
 from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation, broker_name
 
 __all__ = ["ClusterView", "partition_of_state"]

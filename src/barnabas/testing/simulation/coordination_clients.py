@@ -12,7 +12,7 @@ import asyncio
 from typing import Any
 
 from barnabas.coordination.client import CoordinationClient, SessionEvent
-from barnabas.coordination.client_operations import WatchEvent
+from barnabas.coordination.client.operations import WatchEvent
 from barnabas.testing.simulation.simulation import COORDINATION, COORDINATION_PORT, Simulation
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import CreateMode

@@ -16,8 +16,8 @@ from typing import Any, Self
 from barnabas.base.errors import BarnabasError
 from barnabas.base.randomness import Random
 from barnabas.broker.server import BrokerServer
-from barnabas.coordination.server import CoordinationServer
-from barnabas.coordination.settings import parse_settings
+from barnabas.coordination.server.server import CoordinationServer
+from barnabas.coordination.server.settings import parse_settings
 from barnabas.testing.simulation.disk import Disk, SimulatedFiles
 from barnabas.testing.simulation.history import History
 from barnabas.testing.simulation.loop import Process, ProcessState, SimulatedClock, SimulatedLoop, current_process

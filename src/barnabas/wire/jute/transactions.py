@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from barnabas.wire.jute.codec import Int, Long
+from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode, decode_from, encode_into
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import ACL
 
@@ -26,6 +26,8 @@ __all__ = [
     "Txn",
     "TxnDigest",
     "TxnHeader",
+    "decode_transaction",
+    "encode_transaction",
 ]
 
 
@@ -215,3 +217,33 @@ TRANSACTION_TYPES: dict[int, type] = {
 }
 """The record that follows a `TxnHeader` of each type. Logs before 3.4 have `CreateTxnV0`, and nothing for a closed
 session."""
+
+
+def encode_transaction(header: TxnHeader, txn: Transaction, digest: TxnDigest | None) -> bytearray:
+    """A transaction as logs and proposals carry it: header, record, digest."""
+    payload = bytearray()
+    encode_into(payload, header)
+    encode_into(payload, txn)
+    if digest is not None:
+        encode_into(payload, digest)
+    return payload
+
+
+def decode_transaction(payload: bytes) -> tuple[TxnHeader, Transaction | None, TxnDigest | None]:
+    """The reverse of `encode_transaction`, for logs of older servers too. Raises `MalformedRecordError`."""
+    header, offset = decode_from(TxnHeader, payload)
+    record_type = TRANSACTION_TYPES.get(header.type)
+    if record_type is None:
+        raise MalformedRecordError(f"transaction 0x{header.zxid:x} has the unknown type {header.type}")
+    if header.type == OpCode.CLOSE_SESSION and offset == len(payload):
+        return header, None, None  # a log of ZooKeeper before 3.5
+    txn: Transaction
+    try:
+        txn, offset = decode_from(record_type, payload, offset)
+    except MalformedRecordError:
+        if record_type is not CreateTxn:
+            raise
+        old = decode(CreateTxnV0, payload, offset)  # a log of ZooKeeper before 3.4
+        return header, CreateTxn(old.path, old.data, old.acl, old.ephemeral, -1), None
+    digest = decode(TxnDigest, payload, offset) if len(payload) - offset >= 12 else None
+    return header, txn, digest

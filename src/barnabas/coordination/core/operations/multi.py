@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.coordination.access import require
-from barnabas.coordination.operations import create, delete, set_data
-from barnabas.coordination.operations.base import (
+from barnabas.coordination.core.access import require
+from barnabas.coordination.core.operations import create, delete, set_data
+from barnabas.coordination.core.operations.base import (
     Apply,
     Outcome,
     Staging,
@@ -21,8 +21,8 @@ from barnabas.coordination.operations.base import (
     deciding,
     existing,
 )
-from barnabas.coordination.paths import checked_path
-from barnabas.coordination.tree import Event, Staged, View
+from barnabas.coordination.core.paths import checked_path
+from barnabas.coordination.core.tree import Event, Staged, View
 from barnabas.wire.jute.codec import MalformedRecordError, decode, encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import MultiPart, decode_multi_request

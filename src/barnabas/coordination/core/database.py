@@ -5,10 +5,10 @@ epoch 0. Transactions are applied in the order of their zxids, live (prepared by
 """
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.coordination.operations import APPLY
-from barnabas.coordination.operations.base import Stamp
-from barnabas.coordination.tree import Event, Tree
-from barnabas.coordination.znode import DIGEST_VERSION
+from barnabas.coordination.core.operations import APPLY
+from barnabas.coordination.core.operations.base import Stamp
+from barnabas.coordination.core.tree import Event, Tree
+from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.transactions import CreateSessionTxn, Transaction, TxnDigest, TxnHeader

@@ -5,8 +5,8 @@ deleteContainer is the server's own: it removes container and TTL nodes whose ti
 
 from collections.abc import Sequence
 
-from barnabas.coordination.access import require
-from barnabas.coordination.operations.base import (
+from barnabas.coordination.core.access import require
+from barnabas.coordination.core.operations.base import (
     Apply,
     Outcome,
     Staging,
@@ -16,8 +16,8 @@ from barnabas.coordination.operations.base import (
     deciding,
     existing,
 )
-from barnabas.coordination.paths import SYSTEM_PATHS, parent_of
-from barnabas.coordination.tree import Event, View
+from barnabas.coordination.core.paths import SYSTEM_PATHS, parent_of
+from barnabas.coordination.core.tree import Event, View
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import EventType, OpCode, Perms
 from barnabas.wire.jute.records import DeleteRequest

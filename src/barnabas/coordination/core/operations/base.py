@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from barnabas.coordination.tree import Event, Tree, View
-from barnabas.coordination.watches import Watcher, Watches
-from barnabas.coordination.znode import Znode
+from barnabas.coordination.core.tree import Event, Tree, View
+from barnabas.coordination.core.watches import Watcher, Watches
+from barnabas.coordination.core.znode import Znode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import Id

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from barnabas.coordination.operations.base import Reading, ReadOperation
-from barnabas.coordination.tree import Event
-from barnabas.coordination.watches import WatchMode
+from barnabas.coordination.core.operations.base import Reading, ReadOperation
+from barnabas.coordination.core.tree import Event
+from barnabas.coordination.core.watches import WatchMode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import AddWatchMode, EventType, OpCode, WatcherType
 from barnabas.wire.jute.records import (

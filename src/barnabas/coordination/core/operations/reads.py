@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from barnabas.coordination.access import hide_digests, is_allowed, require
-from barnabas.coordination.operations.base import Reading, ReadOperation, existing
-from barnabas.coordination.znode import Znode
+from barnabas.coordination.core.access import hide_digests, is_allowed, require
+from barnabas.coordination.core.operations.base import Reading, ReadOperation, existing
+from barnabas.coordination.core.znode import Znode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import MultiPart
 from barnabas.wire.jute.opcodes import OpCode, Perms

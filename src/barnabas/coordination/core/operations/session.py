@@ -5,9 +5,9 @@ closeSession lists the ephemerals that go with the session, those that are still
 
 from collections.abc import Sequence
 
-from barnabas.coordination.operations.base import Apply, Outcome, Staging, Stamp, WriteOperation, deciding
-from barnabas.coordination.operations.delete import apply_delete
-from barnabas.coordination.tree import Event, View
+from barnabas.coordination.core.operations.base import Apply, Outcome, Staging, Stamp, WriteOperation, deciding
+from barnabas.coordination.core.operations.delete import apply_delete
+from barnabas.coordination.core.tree import Event, View
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.transactions import CloseSessionTxn, CreateSessionTxn, DeleteTxn, ErrorTxn

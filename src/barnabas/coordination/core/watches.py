@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from enum import IntFlag
 from typing import Generic, Protocol, TypeVar
 
-from barnabas.coordination.tree import Event
+from barnabas.coordination.core.tree import Event
 from barnabas.wire.jute.opcodes import EventType, WatcherType
 
 __all__ = ["WatchMode", "Watcher", "Watches"]

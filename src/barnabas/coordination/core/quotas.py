@@ -5,8 +5,8 @@ A quota for ``/a`` is the node ``/zookeeper/quota/a/zookeeper_limits``, made by 
 a digest. Limits are soft, as ZooKeeper's are unless told otherwise: they are counted, not enforced.
 """
 
-from barnabas.coordination.paths import QUOTA_PATH
-from barnabas.coordination.znode import Znode
+from barnabas.coordination.core.paths import QUOTA_PATH
+from barnabas.coordination.core.znode import Znode
 
 __all__ = ["Quotas"]
 

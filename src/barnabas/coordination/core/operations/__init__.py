@@ -1,6 +1,6 @@
 """One module for each kind of operation; the tables here are what the processor and the log's replay dispatch by."""
 
-from barnabas.coordination.operations import (
+from barnabas.coordination.core.operations import (
     create,
     delete,
     multi,
@@ -12,7 +12,7 @@ from barnabas.coordination.operations import (
     set_data,
     watching,
 )
-from barnabas.coordination.operations.base import Apply, ReadOperation, WriteOperation
+from barnabas.coordination.core.operations.base import Apply, ReadOperation, WriteOperation
 
 __all__ = ["APPLY", "READS", "WRITES"]
 

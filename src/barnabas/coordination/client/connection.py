@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from barnabas.base.errors import ConfigError
 from barnabas.base.network import Connection, Network, Part
 from barnabas.base.randomness import Random
-from barnabas.coordination.client_operations import (
+from barnabas.coordination.client.operations import (
     Operation,
     WatchCallback,
     WatchEvent,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from barnabas.coordination.operations.base import Reading, ReadOperation
+from barnabas.coordination.core.operations.base import Reading, ReadOperation
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import (
     ClientInfo,

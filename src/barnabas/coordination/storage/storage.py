@@ -11,10 +11,11 @@ from collections.abc import Iterable
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File, Files, make_dirs_durably
-from barnabas.coordination.database import Database
-from barnabas.coordination.snapshot import encode_snapshot, read_snapshot, snapshot_name
-from barnabas.coordination.transaction_log import TransactionLog, decode_entry, logs_from, read_log, zxid_of_name
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot, snapshot_name
+from barnabas.coordination.storage.transaction_log import TransactionLog, logs_from, read_log, zxid_of_name
 from barnabas.wire.jute.codec import MalformedRecordError
+from barnabas.wire.jute.transactions import decode_transaction
 
 __all__ = ["SnapshotWriter", "Storage"]
 
@@ -102,7 +103,7 @@ class Storage:
             logger.info("Replaying %s", path)
             for payload in self._payloads(path, first):
                 try:
-                    header, txn, digest = decode_entry(payload)
+                    header, txn, digest = decode_transaction(payload)
                 except MalformedRecordError as error:
                     raise CorruptDataError(f"{path} holds a transaction that cannot be read: {error}") from None
                 last = max(previous or 0, database.last_zxid) if previous is not None else database.last_zxid

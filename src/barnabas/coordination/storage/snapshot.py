@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.coordination.database import Database
-from barnabas.coordination.znode import DIGEST_VERSION, Znode
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.znode import DIGEST_VERSION, Znode
 from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode_from, encode_into
 from barnabas.wire.jute.records import ACL, OPEN_ACL
 from barnabas.wire.jute.transactions import FileHeader

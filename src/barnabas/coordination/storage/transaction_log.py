@@ -23,22 +23,11 @@ from collections.abc import Iterator, Sequence
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File, Files
-from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from, encode_into
-from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.transactions import (
-    TRANSACTION_TYPES,
-    CreateTxn,
-    CreateTxnV0,
-    FileHeader,
-    Transaction,
-    TxnDigest,
-    TxnHeader,
-)
+from barnabas.wire.jute.codec import MalformedRecordError, decode, encode_into
+from barnabas.wire.jute.transactions import FileHeader
 
 __all__ = [
-    "LogEntry",
     "TransactionLog",
-    "decode_entry",
     "encode_entry",
     "log_name",
     "logs_from",
@@ -59,8 +48,6 @@ _TXN_HEADER_BYTES = 32
 _POSSIBLE_ENTRY = re.compile(rb"(?s)(?=\0{4}.{4}(?!\0{3}[\0-\x1f])[\0-\x3f].{3})")
 """The checksum fills half of its Long, and a payload has more than 31 bytes; zeros are none."""
 
-LogEntry = tuple[TxnHeader, Transaction | None, TxnDigest | None]
-
 
 def log_name(zxid: int) -> str:
     """The name of the file that begins with the transaction."""
@@ -78,39 +65,9 @@ def zxid_of_name(name: str, prefix: str) -> int | None:
         return None
 
 
-def encode_entry(header: TxnHeader, txn: Transaction, digest: TxnDigest | None) -> bytearray:
-    """An entry's bytes in the log."""
-    entry = bytearray(_ENTRY.size)
-    encode_into(entry, header)
-    encode_into(entry, txn)
-    if digest is not None:
-        encode_into(entry, digest)
-    payload = memoryview(entry)[_ENTRY.size :]
-    checksum, size = zlib.adler32(payload), len(payload)
-    payload.release()
-    _ENTRY.pack_into(entry, 0, checksum, size)
-    entry += _END
-    return entry
-
-
-def decode_entry(payload: bytes) -> LogEntry:
-    """What an entry's payload says. Raises `MalformedRecordError`."""
-    header, offset = decode_from(TxnHeader, payload)
-    record_type = TRANSACTION_TYPES.get(header.type)
-    if record_type is None:
-        raise MalformedRecordError(f"transaction 0x{header.zxid:x} has the unknown type {header.type}")
-    if header.type == OpCode.CLOSE_SESSION and offset == len(payload):
-        return header, None, None  # a log of ZooKeeper before 3.5
-    txn: Transaction
-    try:
-        txn, offset = decode_from(record_type, payload, offset)
-    except MalformedRecordError:
-        if record_type is not CreateTxn:
-            raise
-        old = decode(CreateTxnV0, payload, offset)  # a log of ZooKeeper before 3.4
-        return header, CreateTxn(old.path, old.data, old.acl, old.ephemeral, -1), None
-    digest = decode(TxnDigest, payload, offset) if len(payload) - offset >= 12 else None
-    return header, txn, digest
+def encode_entry(payload: bytes | bytearray) -> bytes:
+    """An entry's bytes in the file."""
+    return b"".join((_ENTRY.pack(zlib.adler32(payload), len(payload)), payload, _END))
 
 
 def logs_from(names: Sequence[str], zxid: int) -> list[tuple[int, str]]:
@@ -215,15 +172,15 @@ class TransactionLog:
         self._file: File | None = None
         self._position = 0
 
-    def append(self, first_zxid: int, entries: Sequence[bytes | bytearray]) -> None:
-        """Write the entries and return when they are on stable storage; ``first_zxid`` is the first one's.
+    def append(self, first_zxid: int, payloads: Sequence[bytes | bytearray]) -> None:
+        """Write transactions and return when they are on stable storage; ``first_zxid`` is the first one's.
 
         After an OSError the log's state is unknown, and the server must stop: a second sync could lie.
         """
         file = self._file
         if file is None:
             file = self._open(first_zxid)
-        batch = b"".join(entries)
+        batch = b"".join(map(encode_entry, payloads))
         end = self._position + len(batch)
         if self._preallocate_bytes and end + _RESERVE_BEFORE_END_BYTES > file.size():
             file.truncate(end - end % self._preallocate_bytes + self._preallocate_bytes)

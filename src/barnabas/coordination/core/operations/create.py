@@ -6,11 +6,19 @@ twice, deletions or not. The parent's cversion and pzxid change with its childre
 
 from collections.abc import Sequence
 
-from barnabas.coordination.access import checked_acl, require
-from barnabas.coordination.operations.base import Apply, Outcome, Staging, Stamp, WriteOperation, deciding, existing
-from barnabas.coordination.paths import checked_path, parent_of
-from barnabas.coordination.tree import Event, View
-from barnabas.coordination.znode import MAX_TTL_MS, Znode, owner_of_ttl
+from barnabas.coordination.core.access import checked_acl, require
+from barnabas.coordination.core.operations.base import (
+    Apply,
+    Outcome,
+    Staging,
+    Stamp,
+    WriteOperation,
+    deciding,
+    existing,
+)
+from barnabas.coordination.core.paths import checked_path, parent_of
+from barnabas.coordination.core.tree import Event, View
+from barnabas.coordination.core.znode import MAX_TTL_MS, Znode, owner_of_ttl
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import CONTAINER_OWNER, CreateMode, EventType, OpCode, Perms
 from barnabas.wire.jute.records import Create2Response, CreateRequest, CreateResponse, CreateTTLRequest

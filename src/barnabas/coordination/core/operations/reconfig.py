@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from barnabas.coordination.operations.base import Staging, WriteOperation
-from barnabas.coordination.tree import Event
+from barnabas.coordination.core.operations.base import Staging, WriteOperation
+from barnabas.coordination.core.tree import Event
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import ReconfigRequest

@@ -21,17 +21,16 @@ import logging
 from collections import deque
 from typing import NoReturn, Protocol
 
-from barnabas.coordination.access import authenticate, ip_id, is_allowed
-from barnabas.coordination.database import Database
-from barnabas.coordination.operations import READS, WRITES
-from barnabas.coordination.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
-from barnabas.coordination.operations.multi import decode_parts
-from barnabas.coordination.sessions import Session, SessionTracker, session_password
-from barnabas.coordination.statistics import Statistics
-from barnabas.coordination.transaction_log import encode_entry
-from barnabas.coordination.tree import Change, Event, Staged
-from barnabas.coordination.watches import Watches
-from barnabas.coordination.znode import DIGEST_VERSION
+from barnabas.coordination.core.access import authenticate, ip_id, is_allowed
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.operations import READS, WRITES
+from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
+from barnabas.coordination.core.operations.multi import decode_parts
+from barnabas.coordination.core.sessions import Session, SessionTracker, session_password
+from barnabas.coordination.core.statistics import Statistics
+from barnabas.coordination.core.tree import Change, Event, Staged
+from barnabas.coordination.core.watches import Watches
+from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import (
@@ -51,7 +50,14 @@ from barnabas.wire.jute.records import (
     RequestHeader,
     WatcherEvent,
 )
-from barnabas.wire.jute.transactions import CreateSessionTxn, ErrorTxn, Transaction, TxnDigest, TxnHeader
+from barnabas.wire.jute.transactions import (
+    CreateSessionTxn,
+    ErrorTxn,
+    Transaction,
+    TxnDigest,
+    TxnHeader,
+    encode_transaction,
+)
 
 __all__ = ["ClientConnection", "Limits", "Processor", "Transport"]
 
@@ -213,7 +219,7 @@ class Processor:
         self.watches: Watches[ClientConnection] = Watches()
         self.statistics = Statistics()
         self.unlogged: list[bytearray] = []
-        """Entries for the log, in order, that the edge has not taken yet."""
+        """Transactions for the log, in order, that the edge has not taken yet."""
         self._staged = Staged(database.tree)
         self._proposals: deque[_Proposal] = deque()
         self._last_zxid = database.last_zxid
@@ -417,7 +423,7 @@ class Processor:
         except KeeperError as error:
             txn_type, txn, outcome = OpCode.ERROR, ErrorTxn(error.code), Outcome(OpCode.ERROR, err=error.code)
         header = TxnHeader(session_id, xid, zxid, wall_ms, txn_type)
-        self.unlogged.append(encode_entry(header, txn, TxnDigest(DIGEST_VERSION, staged.digest)))
+        self.unlogged.append(encode_transaction(header, txn, TxnDigest(DIGEST_VERSION, staged.digest)))
         proposal = _Proposal(zxid, session_id, client, xid, opcode, txn_type, txn, outcome, changes, events, now_ms)
         self._proposals.append(proposal)
         if client is not None:

@@ -9,9 +9,9 @@ Only committed changes reach the `Tree`, one after the other, with rising zxids;
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from barnabas.coordination.paths import CONFIG_PATH, QUOTA_PATH, SYSTEM_PATH, parent_of
-from barnabas.coordination.quotas import Quotas
-from barnabas.coordination.znode import Znode
+from barnabas.coordination.core.paths import CONFIG_PATH, QUOTA_PATH, SYSTEM_PATH, parent_of
+from barnabas.coordination.core.quotas import Quotas
+from barnabas.coordination.core.znode import Znode
 from barnabas.wire.jute.opcodes import EventType
 from barnabas.wire.jute.records import ACL, OPEN_ACL, READ_ACL
 

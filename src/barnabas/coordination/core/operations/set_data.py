@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from barnabas.coordination.access import require
-from barnabas.coordination.operations.base import (
+from barnabas.coordination.core.access import require
+from barnabas.coordination.core.operations.base import (
     Apply,
     Outcome,
     Staging,
@@ -13,8 +13,8 @@ from barnabas.coordination.operations.base import (
     deciding,
     existing,
 )
-from barnabas.coordination.paths import checked_path
-from barnabas.coordination.tree import Event, View
+from barnabas.coordination.core.paths import checked_path
+from barnabas.coordination.core.tree import Event, View
 from barnabas.wire.jute.opcodes import EventType, OpCode, Perms
 from barnabas.wire.jute.records import SetDataRequest, SetDataResponse
 from barnabas.wire.jute.transactions import SetDataTxn

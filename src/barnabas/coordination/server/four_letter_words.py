@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection
 
 from barnabas import __version__
 from barnabas.base.settings import Values
-from barnabas.coordination.processor import ClientConnection, Processor
-from barnabas.coordination.settings import session_timeouts_ms
+from barnabas.coordination.core.processor import ClientConnection, Processor
+from barnabas.coordination.server.settings import session_timeouts_ms
 
 __all__ = ["VERSION_TEXT", "answer"]
 

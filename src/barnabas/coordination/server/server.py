@@ -18,11 +18,11 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, FrameHandler, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
-from barnabas.coordination.four_letter_words import answer
-from barnabas.coordination.processor import ClientConnection, Limits, Processor
-from barnabas.coordination.sessions import SessionTracker, first_session_id
-from barnabas.coordination.settings import session_timeouts_ms
-from barnabas.coordination.storage import Storage
+from barnabas.coordination.core.processor import ClientConnection, Limits, Processor
+from barnabas.coordination.core.sessions import SessionTracker, first_session_id
+from barnabas.coordination.server.four_letter_words import answer
+from barnabas.coordination.server.settings import session_timeouts_ms
+from barnabas.coordination.storage.storage import Storage
 
 __all__ = ["CoordinationServer"]
 
@@ -121,7 +121,7 @@ class _Peer:
 class CoordinationServer:
     """A standalone server of the ZooKeeper protocol, on the running event loop.
 
-    ``settings`` are those of `barnabas.coordination.settings.parse_settings`. `port` is the real port after `start`.
+    ``settings`` are those of `barnabas.coordination.server.settings.parse_settings`. `port` is the real port after `start`.
     """
 
     def __init__(

@@ -1,0 +1,1 @@
+"""The state and the rules of a coordination server: tree, sessions, watches, quotas, and the way of a request."""

@@ -1,0 +1,1 @@
+"""A coordination server: its settings, its four-letter words, and the edge that does its I/O."""

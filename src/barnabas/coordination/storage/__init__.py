@@ -1,0 +1,1 @@
+"""Transaction log and snapshots, in Apache ZooKeeper's formats."""
