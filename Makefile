@@ -7,7 +7,7 @@ STAMP := $(VENV)/installed
 # What other programs do in time may fail on a busy machine, twice at most; every such failure is reported.
 AGAIN := --reruns 2 -rR
 
-.PHONY: help install demo test test-unit test-interop test-spark simulate mutants check format bench lock clean
+.PHONY: help install demo test test-unit test-interop test-spark simulate mutants trials check format bench lock clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -44,6 +44,10 @@ simulate: install  ## whole clusters in virtual time, with faults, from seeds: S
 
 mutants: install  ## defects put into the code on purpose, each of which the simulation must notice
 	@$(BIN)/python tests/simulation/mutants.py
+
+trials: SEEDS = 1-10000
+trials: install  ## every promise about reliability with the numbers of a full trial, hours, and one table
+	@$(BIN)/python tests/trials.py --seeds $(SEEDS) $(TRIALS)
 
 check: install  ## format, lint, types, layering
 	@$(BIN)/ruff format --check .

@@ -17,8 +17,9 @@ from support.ports import free_ports
 from support.servers import Server
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.interop, pytest.mark.fault]
 KILLS = int(os.environ.get("BARNABAS_KILLS", "3"))
+SEED = 7
+pytestmark = [pytest.mark.interop, pytest.mark.fault, pytest.mark.timeout(120 + 60 * KILLS)]
 
 
 @dataclass
@@ -72,7 +73,7 @@ def test_killed_with_9_nothing_acknowledged_is_lost_or_doubled(pair: Pair, victi
 
     eventually(created, timeout_s=30, what="the topic is created")
     load = Load(pair.bootstrap, "trial")
-    rng = random.Random(7)
+    rng = random.Random(SEED)
     server = getattr(pair, victim)
     for _ in range(KILLS):
         before = len(load.acknowledged)
@@ -87,4 +88,5 @@ def test_killed_with_9_nothing_acknowledged_is_lost_or_doubled(pair: Pair, victi
     load.finish()
     assert load.failed == []
     record_property("acknowledged", len(load.acknowledged))
+    record_property("kills, their moments from seed", [KILLS, SEED])
     assert_exactly_once_in_order(load, read_all(pair.bootstrap, "trial"))

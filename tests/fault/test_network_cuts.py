@@ -113,7 +113,9 @@ def test_cut_off_from_coordination_a_broker_is_replaced_and_comes_back(cuttable:
     ends_whole(cuttable, load, epochs)
 
 
-def test_cut_off_from_the_other_brokers_a_follower_leaves_the_set_in_time_and_comes_back(cuttable: Cuttable) -> None:
+def test_cut_off_from_the_other_brokers_a_follower_leaves_the_set_in_time_and_comes_back(
+    cuttable: Cuttable, record_property
+) -> None:
     """Its session lives, so only its lag tells; what it leads itself waits, for it cannot ask the controller."""
     cluster = cuttable.cluster
     victim = (cluster.controller() + 1) % BROKERS
@@ -121,14 +123,19 @@ def test_cut_off_from_the_other_brokers_a_follower_leaves_the_set_in_time_and_co
     epochs = Epochs(cluster, TOPIC)
     load = Load(cluster.bootstrap, TOPIC)
     load.goes_on(1000, "the load begins")
+    began = time.monotonic()
     cuttable.cut_from_brokers(victim)
     eventually(
         lambda: all(victim not in epochs.state(partition)["isr"] for partition in followed),
         timeout_s=SHRINKS_S,
         what="the sets shrink",
     )
+    record_property("seconds until the sets shrank", round(time.monotonic() - began, 2))
     assert epochs.state(cuttable.led_by(victim))["leader"] == victim
+    began = time.monotonic()
     cuttable.heal()
+    cluster.wait_until_in_sync(TOPIC)
+    record_property("seconds until they were whole again", round(time.monotonic() - began, 2))
     ends_whole(cuttable, load, epochs)
 
 

@@ -34,6 +34,7 @@ from support.trio import SESSION_MS, Epochs, Trio, trio
 from support.waiting import eventually
 
 PAUSES = int(os.environ.get("BARNABAS_PAUSES", "3"))
+SEED = 3
 TOPIC = "trial"
 VICTIMS = ("leader", "controller", "zookeeper")
 STALE = 10**9
@@ -143,7 +144,7 @@ def pause_coordination(server: Server, load: Load) -> None:
 
 def test_zombies_lose_and_double_nothing_and_leave_equal_logs(tmp_path: Path, record_property) -> None:
     """After each pause the zombie hears that it was replaced, cuts its log back, and is in sync again."""
-    rng = random.Random(3)
+    rng = random.Random(SEED)
     settings = {"zookeeper.session.timeout.ms": SESSION_MS, "zookeeper.connection.timeout.ms": 18_000}
     with trio(tmp_path, settings) as cluster:
         cluster.create(TOPIC)
@@ -167,6 +168,7 @@ def test_zombies_lose_and_double_nothing_and_leave_equal_logs(tmp_path: Path, re
         load.finish()
         records = read_all(cluster.bootstrap, TOPIC)
         kept = [number for _, _, number in records if number >= STALE]
+        record_property("pauses, their moments from seed", [PAUSES, SEED])
         record_property("acknowledged", len(load.acknowledged))
         record_property("acks=1 by zombies: acknowledged, lost", [len(stale.acks_one), len(stale.acks_one - {*kept})])
         record_property("acks=all to zombies: acknowledged, refused", [len(stale.acks_all), stale.refused])

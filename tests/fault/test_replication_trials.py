@@ -59,6 +59,7 @@ def test_servers_killed_with_9_lose_and_double_nothing_and_the_logs_end_equal(
         eventually(lambda: len(load.acknowledged) >= ACKNOWLEDGED, timeout_s=60, what="enough is acknowledged")
         cluster.wait_until_in_sync(TOPIC)
         load.finish()
+        record_property("kills, their moments from seed", [KILLS, run])
         record_property("acknowledged", len(load.acknowledged))
         record_property("seconds until 500 more were acknowledged", gaps)
         assert load.failed == []

@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.fault]
 
 OPEN = list(OPEN_ACL)
 TRIALS = int(os.environ.get("BARNABAS_KILL_TRIALS", "3"))
+SEED = 7
 
 
 class Writer(threading.Thread):
@@ -62,9 +63,9 @@ class Writer(threading.Thread):
                 self.version = number + 1
 
 
-def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path, record_property) -> None:
     """kill -9 under load, again and again: every acknowledged node and version is there after the restart."""
-    rng = random.Random(7)
+    rng = random.Random(SEED)
     acknowledged = 0
     with coordination_server(tmp_path, snapCount=500, preAllocSize=64) as server:
         for trial in range(TRIALS):
@@ -80,6 +81,8 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) 
             for writer in writers:
                 acknowledged += check(client, writer)
             client.close()
+    record_property("acknowledged", acknowledged)
+    record_property("kills, their moments from seed", [TRIALS, SEED])
     assert acknowledged > 100 * TRIALS
 
 

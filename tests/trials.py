@@ -1,0 +1,229 @@
+"""``make trials``: every promise about reliability, tried with the numbers of a full trial, and one table of what came out.
+
+CI runs the same tests with small numbers. Each row is one trial: what is promised, what was asked for, what the tests
+measured, their seeds, and how long it took. ``python tests/trials.py NAME ...`` runs some of them; ``--list`` names them;
+``--small`` runs them with CI's numbers. The exit status is 1 if one failed.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree  # of reports that pytest wrote a moment ago
+
+ROOT = Path(__file__).parents[1]
+SIMULATION = ("-m", "barnabas.testing.simulation", "--jobs", str(os.cpu_count() or 1), "--seeds")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One row of the table: tests of pytest with the variables that make them long, or another program."""
+
+    promise: str
+    tests: tuple[str, ...] = ()
+    asked: Mapping[str, str | int] = field(default_factory=dict)
+    """Environment variables."""
+    program: tuple[str, ...] = ()
+    """Arguments for Python, in place of ``tests``."""
+
+
+@dataclass
+class Row:
+    """What came of a trial."""
+
+    name: str
+    promise: str
+    command: str
+    asked: dict[str, str]
+    got: list[str]
+    held: bool
+    duration_s: float
+
+
+def trials(seeds: str) -> dict[str, Trial]:
+    """By name. ``seeds`` are those of simulated clusters, FIRST-LAST."""
+    return {
+        "kills": Trial(
+            "acks=all is never lost: 3 brokers, RF 3, min ISR 2; leader, controller and coordination killed",
+            ("tests/fault/test_replication_trials.py",),
+            {"BARNABAS_RUNS": 20, "BARNABAS_KILLS": 5, "BARNABAS_ACKNOWLEDGED": 20_000},
+        ),
+        "restarts": Trial(
+            "one broker, or its coordination server, is killed: nothing acknowledged is lost or doubled",
+            ("tests/fault/test_kill_trials.py",),
+            {"BARNABAS_KILLS": 20},
+        ),
+        "zombies": Trial(
+            "zombies are fenced: leader, controller and coordination stopped past their sessions, then continued",
+            ("tests/fault/test_pause_trials.py",),
+            {"BARNABAS_PAUSES": 50},
+        ),
+        "elections": Trial(
+            "two of three brokers lost at once, an unclean election, a rolling restart with many partitions",
+            ("tests/fault/test_election_trials.py",),
+            {"BARNABAS_PARTITIONS": 1000},
+        ),
+        "in-sync sets": Trial(
+            "the ISR tracks reality: it shrinks within replica.lag.time.max.ms + 10 s and expands within 60 s",
+            ("tests/fault/test_network_cuts.py",),
+        ),
+        "log dirs": Trial(
+            "one log dir fails alone (ENOSPC, EFBIG, EIO, unreadable), and replicas move between dirs under load",
+            ("tests/fault/test_log_dirs.py",),
+            {"BARNABAS_MOVES": 50},
+        ),
+        "recovery": Trial(
+            "a log recovers: a tail cut at every byte, damaged indexes, flipped bits",
+            ("tests/unit/test_log_partition.py", "tests/unit/test_log_model.py", "tests/fuzz"),
+        ),
+        "compaction": Trial(
+            "kills during compactions neither lose nor revive a key",
+            ("tests/interop/test_log_compaction_kills.py",),
+            {"BARNABAS_KILLS": 20},
+        ),
+        "coordination": Trial(
+            "coordination writes are durable: the server is killed under load, and a failed sync ends it",
+            ("tests/interop/test_coordination_faults.py::test_nothing_acknowledged_is_lost_when_the_server_is_killed",
+             "tests/interop/test_coordination_faults.py::test_a_failed_sync_stops_the_server_without_an_acknowledgement"),
+            {"BARNABAS_KILL_TRIALS": 20},
+        ),
+        "damaged coordination": Trial(
+            "damaged coordination state is refused",
+            ("tests/unit/test_coordination_storage.py",),
+        ),
+        "groups": Trial(
+            "groups are stable: rolling stops and kills under Apache's verifiable clients, each record once",
+            ("tests/interop/test_rolling_bounces.py", "tests/interop/test_failover_clients.py"),
+            {"BARNABAS_LONG": 1},
+        ),
+        "both kinds": Trial(
+            "brokers of Apache's and ours in one cluster: kills, moves to ours and back, equal bytes",
+            ("tests/interop/test_replication_apache.py", "tests/interop/test_migration.py",
+             "tests/interop/test_mixed_cluster.py"),
+            {"BARNABAS_LONG": 1},
+        ),
+        "mirror": Trial(
+            "mirroring is at least once: the mirror is killed, nothing is missing",
+            ("tests/interop/test_client_mirror.py",),
+            {"BARNABAS_BOUNCES": 3},
+        ),
+        "hostile bytes": Trial(
+            "bad input is answered within 1 s, with 16 MiB at most, and others are served",
+            ("tests/fault/test_hostile_bytes.py", "tests/fault/test_forged_requests.py",
+             "tests/interop/test_coordination_faults.py"),
+        ),
+        "power": Trial(
+            "with flush.before.ack, loss of all power takes nothing that was acknowledged (simulated)",
+            ("tests/simulation/test_sync_before_ack.py",),
+            {"BARNABAS_BLACKOUTS": 100},
+        ),
+        "simulation": Trial(
+            "whole clusters in virtual time: every invariant holds through kills, cuts, power losses and bad disks",
+            program=(*SIMULATION, seeds),
+        ),
+        "mutants": Trial(
+            "the simulation notices every defect that is put into the code",
+            program=("tests/simulation/mutants.py",),
+        ),
+    }  # fmt: skip
+
+
+def run(name: str, trial: Trial, *, small: bool) -> Row:
+    """One trial, its output shown as it comes."""
+    began = time.monotonic()
+    asked = {} if small else {variable: str(value) for variable, value in trial.asked.items()}
+    with tempfile.TemporaryDirectory(prefix="barnabas-trial-") as folder:
+        report = Path(folder) / "report.xml"
+        arguments = trial.program or ("-m", "pytest", *trial.tests, "-q", "--junitxml", str(report))
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT, env={**os.environ, **asked}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        last: list[str] = []
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last = [*last[-3:], line.rstrip()]
+        failed = process.wait() != 0
+        got = figures(report) if report.exists() else last
+    command = " ".join(["python", *(trial.program or ("-m", "pytest", *trial.tests))])
+    if trial.program:
+        asked = {"seeds": trial.program[-1]} if trial.program[:2] == SIMULATION[:2] else {}
+    return Row(name, trial.promise, command, asked, got, not failed, round(time.monotonic() - began, 1))
+
+
+def figures(report: Path) -> list[str]:
+    """How many tests passed, and what they recorded."""
+    cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    bad = {kind: [case for case in cases if case.find(kind) is not None] for kind in ("failure", "error", "skipped")}
+    lines = [f"{len(cases) - sum(map(len, bad.values()))} of {len(cases)} tests passed"]
+    lines += [f"{kind}: {case.get('name')}" for kind, found in bad.items() for case in found]
+    for case in cases:
+        recorded = [f"{each.get('name')}: {each.get('value')}" for each in case.iter("property")]
+        if recorded:
+            parameters = re.search(r"\[(.*)\]$", case.get("name", ""))
+            lines.append((f"[{parameters[1]}] " if parameters else "") + "; ".join(recorded))
+    return lines
+
+
+def table(rows: Sequence[Row]) -> str:
+    """For people: one block a trial."""
+    widths = (52, 34, 60)
+    ruler = "+".join("-" * (width + 2) for width in (*widths, 8, 6))
+    lines = [ruler, _line(("promise", "trial and what was asked", "got"), widths, "seconds", "held"), ruler]
+    for row in rows:
+        asked = [row.name, *(f"{name}={value}" for name, value in row.asked.items())]
+        columns = [
+            [part for line in cell for part in (textwrap.wrap(line, width, subsequent_indent="  ") or [""])]
+            for cell, width in zip(([row.promise], asked, row.got), widths, strict=True)
+        ]
+        for number in range(max(map(len, columns))):
+            cells = tuple(column[number] if number < len(column) else "" for column in columns)
+            is_first = number == 0
+            held = "yes" if row.held else "NO"
+            lines.append(_line(cells, widths, f"{row.duration_s:.1f}" if is_first else "", held if is_first else ""))
+        lines.append(ruler)
+    return "\n".join(lines)
+
+
+def _line(cells: tuple[str, ...], widths: tuple[int, ...], seconds: str, held: str) -> str:
+    shown = [f" {cell:<{width}} " for cell, width in zip(cells, widths, strict=True)]
+    return "|".join([*shown, f" {seconds:>8} ", f" {held:<4} "])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the trials asked for, or all; the exit status is 1 if one failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="trials to run (default: all)")
+    parser.add_argument("--seeds", default="1-10000", help="of simulated clusters (default 1-10000)")
+    parser.add_argument("--small", action="store_true", help="with the numbers of CI, and 20 simulated seeds")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "trials.json", help="where the table is written")
+    parser.add_argument("--list", action="store_true", help="name the trials and what they ask for")
+    options = parser.parse_args(arguments)
+    known = trials("1-20" if options.small else options.seeds)
+    if unknown := [name for name in options.names if name not in known]:
+        parser.error(f"no such trial: {', '.join(unknown)}; there are {', '.join(known)}")
+    chosen = {name: trial for name, trial in known.items() if not options.names or name in options.names}
+    if options.list:
+        for name, trial in chosen.items():
+            print(f"{name}: {trial.promise}", *(f"{key}={value}" for key, value in trial.asked.items()))
+        return 0
+    rows = []
+    for name, trial in chosen.items():
+        print(f"\n== {name}: {trial.promise}", flush=True)
+        rows.append(run(name, trial, small=options.small))
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
+    print(f"\n{table(rows)}\n\n{sum(row.held for row in rows)} of {len(rows)} trials held; also in {options.json}")
+    return 0 if all(row.held for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
