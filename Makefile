@@ -4,8 +4,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
-# What other programs do in time may fail on a busy machine, twice at most; every such failure is reported.
-AGAIN := --reruns 2 -rR
 
 .PHONY: help install demo test test-unit test-interop test-spark simulate mutants trials check format bench lock clean
 
@@ -26,17 +24,17 @@ demo: install  ## the main job on real data: cluster, topics, groups, a broker l
 
 test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
 	@$(BIN)/pytest tests/unit tests/fuzz tests/simulation -q -n 2
-	@$(BIN)/pytest tests/interop tests/fault -q -n 2 --dist loadfile $(AGAIN)
-	@$(BIN)/pytest tests/spark -q $(AGAIN)
+	@$(BIN)/pytest tests/interop tests/fault -q -n 2 --dist loadfile
+	@$(BIN)/pytest tests/spark -q
 
 test-unit: install  ## the tests that take seconds
 	@$(BIN)/pytest tests/unit tests/fuzz -q
 
 test-interop: install  ## clients, tools and brokers that are not ours
-	@$(BIN)/pytest tests/interop tests/fault -q -n 2 --dist loadfile $(AGAIN)
+	@$(BIN)/pytest tests/interop tests/fault -q -n 2 --dist loadfile
 
 test-spark: install  ## the tests that run Spark
-	@$(BIN)/pytest tests/spark -q $(AGAIN)
+	@$(BIN)/pytest tests/spark -q
 
 SEEDS ?= 1-100
 simulate: install  ## whole clusters in virtual time, with faults, from seeds: SEEDS=1-200, or one to run it again

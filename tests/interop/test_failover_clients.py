@@ -25,6 +25,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from support.load import PARTITIONS, read_all
 from support.needs import APACHE, missing, needs_reference
+from support.strangers import KAFKA_PYTHON_POLL_MS
 from support.trio import BROKERS, Trio, trio
 from support.waiting import eventually
 
@@ -164,7 +165,7 @@ class KafkaPython(Client):
             metadata_max_age_ms=5000,
         )
         while not self._stop_reading.is_set():
-            for messages in consumer.poll(200).values():
+            for messages in consumer.poll(KAFKA_PYTHON_POLL_MS).values():
                 self.read += [(message.partition, int(message.value)) for message in messages]
             self._commit(consumer)
         eventually(lambda: self._commit(consumer), timeout_s=LIMIT_S, what="the last commit")
