@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Write what follows from the code: docs/reference/apis.md, configuration.md, commands.md, and pictures in other pages.
 
-A picture stands between two comments, ``<!-- figure: NAME -->`` and ``<!-- end of figure -->``. A test fails while they differ from what this writes, so the pages never say what is not so.
+A picture stands between two comments, ``<!-- figure: NAME -->`` and ``<!-- end of figure -->``. A test fails while they differ from what this writes, so the pages agree with the code.
 """
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from barnabas.base.settings import Definitions, Setting
+from barnabas.base.settings import Setting
 from barnabas.broker.apis import load_handlers
-from barnabas.broker.configuration import definitions as broker_settings
+from barnabas.broker.configuration.definitions import DEFINITIONS
+from barnabas.broker.configuration.inert import WITHOUT_EFFECT
+from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE
 from barnabas.broker.replication.partition_fetch_state import TRANSITIONS, FetchState
 from barnabas.cli.main import COMMANDS
 from barnabas.coordination.server.settings import DEFINITIONS as COORDINATION
@@ -40,9 +43,9 @@ def apis() -> str:
     return "\n".join(lines)
 
 
-def _settings_table(definitions: Definitions) -> list[str]:
+def _settings_table(settings: Iterable[Setting]) -> list[str]:
     lines = ["| name | type | default | |", "|---|---|---|---|"]
-    ordered = sorted(definitions, key=lambda setting: setting.name)
+    ordered = sorted(settings, key=lambda setting: setting.name)
     lines += [f"| `{item.name}` | {item.kind.name.lower()} | {_default(item)} | {item.doc} |" for item in ordered]
     return lines
 
@@ -55,15 +58,30 @@ def _default(setting: Setting) -> str:
 
 def configuration() -> str:
     """All properties, under Kafka's and ZooKeeper's names."""
+    refused = {row.setting.name: row.setting for row in (*PROTECTIVE, *NOT_LISTED)}
     lines = [
         "# Configuration",
         "",
-        "Names, types and defaults are Kafka's and ZooKeeper's. A name that is not listed is reported at the start of a "
-        "broker and has no effect.",
+        "Names, types and defaults are Kafka's and ZooKeeper's, except that connections are limited: see "
+        "`max.connections` and `max.connections.per.ip`. A name that is not listed here is kept and has no effect; the "
+        "broker reports it at its start.",
         "",
         "## Brokers (server.properties, `--override`, `configs --entity-type brokers`)",
         "",
-        *_settings_table(broker_settings.DEFINITIONS),
+        *_settings_table(setting for setting in DEFINITIONS if setting.name not in {**WITHOUT_EFFECT, **refused}),
+        "",
+        "### Without effect",
+        "",
+        "These are accepted, and reported at the start of the broker when they are set.",
+        "",
+        *_inert_tables(),
+        "### Refused",
+        "",
+        "These ask for protection that this version does not have. A broker with another value than the default does "
+        "not start, and a dynamic change to one is answered with an error. The same holds for every name that begins "
+        "with `ssl.`, `sasl.`, `zookeeper.ssl.`, `delegation.token.`, `password.encoder.` or `listener.name.`.",
+        "",
+        *_settings_table(refused.values()),
         "",
         "## Topics (`topics --config`, `configs --entity-type topics`)",
         "",
@@ -75,6 +93,16 @@ def configuration() -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _inert_tables() -> list[str]:
+    by_reason: dict[str, list[Setting]] = {}
+    for name, reason in WITHOUT_EFFECT.items():
+        by_reason.setdefault(reason, []).append(DEFINITIONS[name])
+    lines = []
+    for reason, settings in by_reason.items():
+        lines += [f"{reason[0].upper()}{reason[1:]}:", "", *_settings_table(settings), ""]
+    return lines
 
 
 def commands() -> str:

@@ -1,11 +1,20 @@
 """Broker settings: listeners, log dirs, caps, and what is said about mistakes."""
 
+import contextlib
+import inspect
+import re
+from pathlib import Path
+
 import pytest
 
+import barnabas
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
 from barnabas.broker.configuration import definitions as settings
-from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES, WITHOUT_EFFECT, ListenerAddress
+from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES, ListenerAddress
+from barnabas.broker.configuration.inert import INERT
+from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE, asks_for_protection
+from barnabas.broker.configuration.service import validate_broker_config
 
 
 def values(**texts: str) -> Values:
@@ -53,7 +62,8 @@ def test_port_0_is_advertised_as_the_real_one() -> None:
         ({"listeners": ""}, "names no listener"),
         ({"listeners": "PLAINTEXT://0.0.0.0:1"}, "set advertised.listeners"),
         ({"advertised_listeners": "PLAINTEXT://0.0.0.0:1"}, "nobody can connect"),
-        ({"security_inter_broker_protocol": "SSL"}, "no listener SSL"),
+        ({"security_inter_broker_protocol": "SSL"}, "neither encrypted nor authenticated"),
+        ({"inter_broker_listener_name": "SSL"}, "no listener SSL"),
         ({"log_dirs": " , "}, "At least one log directory"),
         ({"max_connections_per_ip_overrides": "localhost"}, "is not host:count"),
     ],
@@ -83,7 +93,127 @@ def test_caps_are_by_address() -> None:
     assert found == {"1.2.3.4": 5, "::1": 7}
 
 
-def test_what_can_change_while_running_is_defined() -> None:
-    """Update modes and properties without effect name no property twice."""
+def test_every_property_has_one_definition() -> None:
+    """Update modes and the tables of `inert` and `protective` agree with the definitions."""
     assert [name for name in UPDATE_MODES if name not in DEFINITIONS] == []
-    assert [name for name in WITHOUT_EFFECT if name in DEFINITIONS] == []
+    in_tables = [row.setting.name for row in (*INERT, *PROTECTIVE, *NOT_LISTED)]
+    assert len(set(in_tables)) == len(in_tables)
+    for row in (*INERT, *PROTECTIVE, *NOT_LISTED):
+        assert DEFINITIONS[row.setting.name] is row.setting
+        assert row.setting.doc
+
+
+def test_every_property_that_is_not_marked_as_without_effect_is_read_somewhere() -> None:
+    """A property that the code never names cannot have an effect."""
+    package = Path(barnabas.__file__).parent
+    tables = package / "broker" / "configuration"
+    sources = [path for path in package.rglob("*.py") if path.parent != tables or path.name == "service.py"]
+    code = "".join(path.read_text() for path in sources) + inspect.getsource(settings).partition("_check_all")[2]
+    not_working = {row.setting.name for row in (*INERT, *PROTECTIVE, *NOT_LISTED)}
+    assert [s.name for s in DEFINITIONS if s.name not in not_working and f'"{s.name}"' not in code] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer"),
+        ("super.users", "User:admin"),
+        ("allow.everyone.if.no.acl.found", "false"),
+        ("zookeeper.set.acl", "true"),
+        ("ssl.client.auth", "requested"),
+        ("sasl.enabled.mechanisms", "GSSAPI,PLAIN"),
+        ("principal.builder.class", "com.example.Builder"),
+        ("create.topic.policy.class.name", "com.example.Policy"),
+        ("alter.config.policy.class.name", "com.example.Policy"),
+        ("zookeeper.ssl.client.enable", "true"),
+        ("zookeeper.clientCnxnSocket", "org.apache.zookeeper.ClientCnxnSocketNetty"),
+        ("ssl.keystore.location", "/etc/keys.jks"),
+        ("ssl.keystore.password", "secret"),
+        ("security.inter.broker.protocol", "SASL_SSL"),
+        ("delegation.token.secret.key", "secret"),
+        ("early.start.listeners", "CONTROLLER"),
+        ("control.plane.listener.name", "CONTROLLER"),
+        ("client.quota.callback.class", "com.example.Quota"),
+        ("max.connection.creation.rate", "10"),
+        ("listener.name.internal.ssl.client.auth", "required"),
+        ("listener.name.internal.scram-sha-256.sasl.jaas.config", "secret"),
+        ("listener.name.internal.max.connections", "5"),
+        ("ssl.some.new.setting", "1"),
+    ],
+)
+def test_a_value_that_asks_for_missing_protection_is_refused(name: str, text: str) -> None:
+    """Neither the start nor a dynamic change takes it, and the error says what to do without showing secrets."""
+    with pytest.raises(ConfigError, match=f"configuration {re.escape(name)}: .* in this version. Remove") as error:
+        DEFINITIONS.parse({"zookeeper.connect": "z:2181", name: text})
+    assert "secret" not in str(error.value).replace(name, "")
+    with pytest.raises(ConfigError):
+        validate_broker_config(values(), {name: text}, per_broker=True)
+    if name != "security.inter.broker.protocol":
+        assert asks_for_protection(name, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("authorizer.class.name", ""),
+        ("super.users", ""),
+        ("allow.everyone.if.no.acl.found", "true"),
+        ("zookeeper.set.acl", "FALSE"),
+        ("ssl.client.auth", "none"),
+        ("sasl.enabled.mechanisms", "GSSAPI"),
+        ("ssl.enabled.protocols", "TLSv1.2, TLSv1.3"),
+        ("zookeeper.ssl.client.enable", "false"),
+        ("security.inter.broker.protocol", "PLAINTEXT"),
+        ("listener.name.internal.ssl.client.auth", "none"),
+    ],
+)
+def test_a_harmless_value_of_a_protective_property_is_accepted(name: str, text: str) -> None:
+    """Defaults that stand in a file change nothing."""
+    assert DEFINITIONS.parse({"zookeeper.connect": "z:2181", name: text}).is_set(name)
+    assert not asks_for_protection(name, text)
+
+
+def test_what_is_given_without_effect_is_reported_and_nothing_else() -> None:
+    """Unknown names and Kafka's inert ones; not the level of a codec, which has an effect."""
+    found = values(num_io_threads="16", log_preallocate="true", my_own="1", compression_zstd_level="5", broker_id="1")
+    assert set(settings.ineffective(found)) == {"num.io.threads", "log.preallocate", "my.own"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ({"log_cleaner_threads": "1000000"}, "at least 1MB per cleaner thread"),
+        ({"max_connections_per_ip": "0"}, "can be set to zero only if"),
+        ({"broker_id": "1", "node_id": "2"}, "node.id must be equal to broker.id"),
+    ],
+)
+def test_values_that_cannot_stand_together_are_refused(texts: dict[str, str], words: str) -> None:
+    """In Kafka's words where it has some."""
+    with pytest.raises(ConfigError, match=words):
+        values(**texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("num.io.threads", 8, 16, None),
+        ("num.io.threads", 8, 4, None),
+        ("num.io.threads", 8, 17, "should not be greater than double the current value 8"),
+        ("num.io.threads", 8, 3, "should be at least half the current value 8"),
+        ("num.replica.fetchers", 1, 0, "should be at least 1"),
+        ("log.cleaner.threads", 1, 2, None),
+        ("log.cleaner.threads", 1, 3, "cannot be increased to more than double the current value 1"),
+        ("log.cleaner.threads", 4, 1, "cannot be reduced to less than half the current value 4"),
+        ("log.cleaner.threads", 1, 0, "should be at least 1"),
+        ("offsets.retention.minutes", 1, 100, None),
+    ],
+)
+def test_a_number_of_threads_changes_by_half_or_double_at_most(
+    name: str, old: int, new: int, words: str | None
+) -> None:
+    """As in Kafka, also where threads have no effect here."""
+    before, after = (DEFINITIONS.parse({"zookeeper.connect": "z:1", name: str(count)}) for count in (old, new))
+    expected = contextlib.nullcontext() if words is None else pytest.raises(ConfigError, match=words)
+    with expected:
+        settings.check_thread_counts(before, after, [name])
+    settings.check_thread_counts(before, after, [])

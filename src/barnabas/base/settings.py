@@ -1,8 +1,8 @@
-"""Typed settings under Kafka's and ZooKeeper's property names.
+"""Typed settings under Kafka's and ZooKeeper's property names (Kafka's `ConfigDef` and `AbstractConfig`).
 
 A component lists what it understands as `Setting` definitions in a `Definitions` table and gets a `Values` from a
 dictionary of texts (a .properties file, ``--override``, a config znode). Values are read by property name; texts are
-kept as they were given, for the tools show them back. A name that no definition knows is kept aside as unknown.
+kept as they were given, because the tools show them. A name that no definition knows is kept aside as unknown.
 """
 
 import math
@@ -13,7 +13,17 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 
-__all__ = ["Definitions", "Kind", "Setting", "Values", "at_least", "between", "one_of", "read_properties"]
+__all__ = [
+    "Definitions",
+    "Kind",
+    "Setting",
+    "Values",
+    "at_least",
+    "between",
+    "invalid_value",
+    "one_of",
+    "read_properties",
+]
 
 
 class Kind(Enum):
@@ -51,8 +61,13 @@ class Setting:
         value = _convert(self.name, self.kind, text.strip() if self.kind is not Kind.PASSWORD else text)
         wrong = self.check(value) if self.check else None
         if wrong:
-            raise ConfigError(f"Invalid value {text} for configuration {self.name}: {wrong}")
+            raise invalid_value(self.name, "[hidden]" if self.kind is Kind.PASSWORD else text, wrong)
         return value
+
+
+def invalid_value(name: str, text: str, wrong: str) -> ConfigError:
+    """The error for a property with a value that cannot be used, in Kafka's words."""
+    return ConfigError(f"Invalid value {text} for configuration {name}: {wrong}")
 
 
 def _convert(name: str, kind: Kind, text: str) -> Any:
@@ -118,10 +133,22 @@ def one_of(*allowed: str) -> Check:
 class Definitions:
     """The properties that a component understands, in the order of their definition."""
 
-    __slots__ = ("_by_name",)
+    __slots__ = ("_by_name", "_check_all", "_check_unknown")
 
-    def __init__(self, settings: Iterable[Setting]) -> None:
+    def __init__(
+        self,
+        settings: Iterable[Setting],
+        *,
+        check_unknown: Callable[[str, str], str | None] | None = None,
+        check_all: "Callable[[Values], None] | None" = None,
+    ) -> None:
+        """``check_unknown`` takes a given name without a definition and its text, and returns what is wrong with them.
+
+        ``check_all`` raises `ConfigError` for values that cannot stand together.
+        """
         self._by_name = {setting.name: setting for setting in settings}
+        self._check_unknown = check_unknown
+        self._check_all = check_all
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
@@ -140,7 +167,14 @@ class Definitions:
             if text is None and setting.required:
                 raise ConfigError(f'Missing required configuration "{setting.name}" which has no default value.')
             parsed[setting.name] = None if text is None else setting.parse(text)
-        return Values(self, dict(texts), parsed)
+        if self._check_unknown is not None:
+            for name, text in texts.items():
+                if name not in self._by_name and (wrong := self._check_unknown(name, text)):
+                    raise invalid_value(name, "[hidden]", wrong)  # it may be a secret
+        values = Values(self, dict(texts), parsed)
+        if self._check_all is not None:
+            self._check_all(values)
+        return values
 
 
 class Values:

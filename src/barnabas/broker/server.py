@@ -166,12 +166,8 @@ class BrokerServer:
         logger.info("[KafkaServer id=%d] started", self.node.broker_id)
 
     def _report_settings(self) -> None:
-        for name in self.node.settings.unknown():
-            reason = broker_settings.WITHOUT_EFFECT.get(name)
-            if reason is not None:
-                logger.info("%s has no effect: %s", name, reason)
-            else:
-                logger.warning("Configuration %s is not known and has no effect", name)
+        for name, reason in broker_settings.ineffective(self.node.settings).items():
+            logger.warning("Configuration %s has no effect: %s", name, reason)
 
     async def _join_coordination(self) -> None:
         """Have a session, the permanent znodes, the cluster id and a broker id."""

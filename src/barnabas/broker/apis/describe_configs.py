@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES
+from barnabas.broker.configuration.definitions import DEFINITIONS, NOT_DESCRIBED, UPDATE_MODES
+from barnabas.broker.configuration.inert import WITHOUT_EFFECT
 from barnabas.broker.requests.api_handler import ApiHandler
 from barnabas.broker.requests.request import Node, Request
 from barnabas.broker.topics.service import validate_topic_name
@@ -149,12 +150,15 @@ def topic_entries(
 
 def _broker_chain(node: Node, name: str) -> list[DescribeConfigsSynonym]:
     """Where a broker property takes its value from; what stands before its own name is left out, as Kafka does."""
+    static = node.configs.static.texts
+    if name == "node.id":
+        static = {name: str(node.broker_id)}  # both ids are one, which is always known
     chain = [
         DescribeConfigsSynonym(name=other, value=None if _is_sensitive(other) else text, source=source)
         for texts, source in (
             (node.configs.broker_texts, _DYNAMIC_BROKER),
             (node.configs.cluster_texts, _DYNAMIC_CLUSTER),
-            (node.configs.static.texts, _STATIC),
+            (static, _STATIC),
             (_DEFAULT_TEXTS, _DEFAULT),
         )
         for other in _synonyms_of(name)
@@ -165,7 +169,11 @@ def _broker_chain(node: Node, name: str) -> list[DescribeConfigsSynonym]:
     return chain
 
 
-_DEFAULT_TEXTS = {setting.name: setting.default for setting in DEFINITIONS if setting.default is not None}
+_DEFAULT_TEXTS = {
+    setting.name: setting.default
+    for setting in DEFINITIONS
+    if setting.default is not None and setting.name not in NOT_DESCRIBED
+}
 
 
 def _broker_entries(
@@ -183,12 +191,12 @@ def _broker_entries(
             DescribeConfigsResourceResult(
                 name=name,
                 value=None if _is_sensitive(name) else value,
-                read_only=name not in UPDATE_MODES,
+                read_only=name not in UPDATE_MODES or name in NOT_DESCRIBED,
                 config_source=chain[0].source if chain else _DEFAULT,
                 is_sensitive=_is_sensitive(name),
                 synonyms=chain if with_synonyms else [],
                 config_type=DEFINITIONS[name].kind.value if known else 0,
-                documentation=(DEFINITIONS[name].doc if known else None) if with_documentation else None,
+                documentation=_documentation(name) if with_documentation else None,
             )
         )
     return entries
@@ -199,9 +207,21 @@ def _broker_values(node: Node, *, per_broker: bool) -> Iterator[tuple[str, str |
         yield from node.configs.cluster_texts.items()
         return
     for setting in DEFINITIONS:
-        yield setting.name, _shown(setting, node.settings[setting.name])
+        if setting.name not in NOT_DESCRIBED or node.settings.is_set(setting.name):
+            yield setting.name, _shown(setting, _value(node, setting.name))
     for name in node.settings.unknown():
         yield name, node.settings.texts[name]
+
+
+def _value(node: Node, name: str) -> object:
+    return node.broker_id if name in ("broker.id", "node.id") else node.settings[name]
+
+
+def _documentation(name: str) -> str | None:
+    if name not in DEFINITIONS:
+        return None
+    doc, reason = DEFINITIONS[name].doc, WITHOUT_EFFECT.get(name)
+    return f"{doc} Without effect here: {reason}." if reason else doc
 
 
 def _is_sensitive(name: str) -> bool:

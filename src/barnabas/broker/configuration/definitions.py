@@ -1,24 +1,30 @@
-"""Every broker property that we understand, under Kafka 3.9's names and with its defaults.
+"""Every broker property of Kafka 3.9, with its default and what it does here (Kafka's `KafkaConfig`).
 
-Properties of features that do not exist here are not listed; one that is given all the same is kept, shown by
-DescribeConfigs and named in a warning at start. `UPDATE_MODES` says which may change while the broker runs (KIP-226).
+What has an effect is defined here; `inert` has what is accepted without effect, `protective` what is refused. A name that
+is in none of them is kept, shown by DescribeConfigs and reported. `UPDATE_MODES` says which may change while the broker
+runs (KIP-226).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Check, Definitions, Kind, Setting, Values, at_least, between, one_of
+from barnabas.broker.configuration.inert import DYNAMIC_THREADS, INERT, WITHOUT_EFFECT
+from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE, refuse_protection, wrong_unlisted
+from barnabas.broker.configuration.table import UpdateMode
 
 __all__ = [
     "DEFINITIONS",
+    "NOT_DESCRIBED",
     "UPDATE_MODES",
     "WITHOUT_EFFECT",
     "ListenerAddress",
     "UpdateMode",
     "advertised_listeners",
+    "check_thread_counts",
     "connection_caps",
+    "ineffective",
     "inter_broker_listener",
     "listeners",
     "log_dirs",
@@ -39,16 +45,12 @@ POSITIVE = at_least(1)
 NOT_NEGATIVE = at_least(0)
 
 
-class UpdateMode(Enum):
-    """Whether a property may change while the broker runs, and for whom."""
-
-    READ_ONLY = "read-only"
-    PER_BROKER = "per-broker"
-    CLUSTER_WIDE = "cluster-wide"
-
-
 def _a(name: str, kind: Kind, default: str | int | None, doc: str, check: Check | None = None) -> Setting:
     return Setting(name, kind, None if default is None else str(default), doc, check)
+
+
+def _gzip_level(level: int) -> str | None:
+    return None if level == -1 or 1 <= level <= 9 else "Value must be between 1 and 9 or equal to -1"
 
 
 def _wrong_caps(text: str) -> str | None:
@@ -79,22 +81,16 @@ _COORDINATION = (
         None,
         "How long to try to reach the ensemble at start; zookeeper.session.timeout.ms unless set.",
     ),
-    _a("zookeeper.max.in.flight.requests", INT, 10, "Most requests to the ensemble without an answer.", POSITIVE),
 )
 
 _IDENTITY = (
     _a("broker.id", INT, -1, "This broker's id; -1 takes a generated one.", at_least(-1)),
+    _a("node.id", INT, -1, "The same as broker.id."),
     _a("broker.id.generation.enable", BOOLEAN, "true", "Whether ids above reserved.broker.max.id may be generated."),
     _a("reserved.broker.max.id", INT, 1000, "The largest id that broker.id may name.", NOT_NEGATIVE),
     _a("broker.rack", STRING, None, "The rack of this broker, for placing replicas and for nearest replica reads."),
     _a("delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted."),
     _a("auto.create.topics.enable", BOOLEAN, "true", "Whether asking for the metadata of a missing topic creates it."),
-    _a(
-        "inter.broker.protocol.version",
-        STRING,
-        "3.9-IV0",
-        "What the brokers of the cluster say to each other; needed in a rolling upgrade only.",
-    ),
 )
 
 _NETWORK = (
@@ -103,16 +99,39 @@ _NETWORK = (
     _a(
         "listener.security.protocol.map",
         STRING,
-        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "The security protocol of each listener name.",
     ),
     _a("inter.broker.listener.name", STRING, None, "The listener that brokers use among themselves."),
-    _a("security.inter.broker.protocol", STRING, "PLAINTEXT", "Names the inter-broker listener where its name is not."),
+    _a(
+        "security.inter.broker.protocol",
+        STRING,
+        "PLAINTEXT",
+        "Names the inter-broker listener where its name is not.",
+        refuse_protection(
+            "security.inter.broker.protocol",
+            "connections between brokers are neither encrypted nor authenticated",
+            "PLAINTEXT",
+        ),
+    ),
     _a("socket.send.buffer.bytes", INT, 102400, "SO_SNDBUF of client connections; -1 leaves it to the system."),
     _a("socket.receive.buffer.bytes", INT, 102400, "SO_RCVBUF of client connections; -1 leaves it to the system."),
     _a("socket.request.max.bytes", INT, 104857600, "The largest request.", POSITIVE),
-    _a("max.connections", INT, MAX_INT, "Most connections of all addresses.", NOT_NEGATIVE),
-    _a("max.connections.per.ip", INT, MAX_INT, "Most connections of one address.", NOT_NEGATIVE),
+    _a(
+        "max.connections",
+        INT,
+        10000,
+        "Connections that the broker accepts, from all addresses together. Kafka has no limit: 2147483647 lifts it.",
+        NOT_NEGATIVE,
+    ),
+    _a(
+        "max.connections.per.ip",
+        INT,
+        2000,
+        "Connections that the broker accepts from one address. Kafka has no limit: 2147483647 lifts it, and "
+        "max.connections.per.ip.overrides lifts it for the address of a proxy or of a NAT gateway.",
+        NOT_NEGATIVE,
+    ),
     _a(
         "max.connections.per.ip.overrides",
         STRING,
@@ -160,7 +179,6 @@ _LOG = (
         "How often log start offsets are written.",
         NOT_NEGATIVE,
     ),
-    _a("log.preallocate", BOOLEAN, "false", "Whether segments get their size on disk at once."),
     _a(
         "log.message.timestamp.type",
         STRING,
@@ -176,6 +194,45 @@ _LOG = (
         "producer",
         "The codec that topics are stored in; producer keeps what comes.",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    _a(
+        "compression.gzip.level",
+        INT,
+        -1,
+        "Level for topics that the broker compresses with gzip; -1 is the codec's own default.",
+        _gzip_level,
+    ),
+    _a("compression.lz4.level", INT, 9, "Level for topics that the broker compresses with lz4.", between(1, 17)),
+    _a(
+        "compression.zstd.level", INT, 3, "Level for topics that the broker compresses with zstd.", between(-131072, 22)
+    ),
+    _a(
+        "log.message.timestamp.difference.max.ms",
+        LONG,
+        MAX_LONG,
+        "Deprecated: both of the timestamp limits, before and after, where they are not set.",
+        NOT_NEGATIVE,
+    ),
+    _a(
+        "log.local.retention.bytes",
+        LONG,
+        -2,
+        "Bytes kept locally under tiered storage; -2 follows log.retention.bytes.",
+        at_least(-2),
+    ),
+    _a(
+        "log.local.retention.ms",
+        LONG,
+        -2,
+        "Time kept locally under tiered storage; -2 follows log.retention.ms.",
+        at_least(-2),
+    ),
+    _a("log.message.downconversion.enable", BOOLEAN, "true", "Default of message.downconversion.enable for topics."),
+    _a(
+        "log.message.format.version",
+        STRING,
+        "3.0-IV1",
+        "Deprecated: the default of message.format.version for topics, which is always 3.0 or later.",
     ),
     _a("log.cleaner.enable", BOOLEAN, "true", "Whether topics with cleanup.policy=compact are compacted."),
     _a("log.cleaner.threads", INT, 1, "How many logs are compacted at a time.", NOT_NEGATIVE),
@@ -303,22 +360,42 @@ _SERVING = (
     _a("producer.id.expiration.ms", INT, 86400000, "How long a silent producer's state is kept.", POSITIVE),
 )
 
-DEFINITIONS = Definitions((*_COORDINATION, *_IDENTITY, *_NETWORK, *_LOG, *_REPLICATION, *_GROUPS, *_SERVING))
-"""What the broker understands."""
+_MIB = 1 << 20
 
-WITHOUT_EFFECT = {
-    "num.network.threads": "one event loop serves all connections",
-    "num.io.threads": "one event loop serves all requests",
-    "queued.max.requests": "a request is read when it can be served; the others wait in their sockets",
-    "num.recovery.threads.per.data.dir": "logs are recovered one after the other",
-    "background.threads": "background work runs on the event loop",
-    "num.replica.fetchers": "one loop copies from each leader, and a second one what is behind: more would share one core",
-    "replica.socket.receive.buffer.bytes": "the system sizes the buffers of followers' connections as they are used",
-    "transaction.state.log.replication.factor": "there are no transactions in this version",
-    "transaction.state.log.min.isr": "there are no transactions in this version",
-    "transaction.state.log.num.partitions": "there are no transactions in this version",
-}
-"""Properties that stand in every server.properties and have nothing to act on here, with the reason."""
+
+def _check_all(values: Values) -> None:
+    threads = values["log.cleaner.threads"]
+    if values["log.cleaner.enable"] and values["log.cleaner.dedupe.buffer.size"] < threads * _MIB:
+        raise ConfigError("requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
+    if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
+        raise ConfigError(
+            "requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+        )
+    if values.is_set("node.id") and values["node.id"] != values["broker.id"]:
+        raise ConfigError("node.id must be equal to broker.id: set broker.id, or leave node.id out")
+
+
+_TABLES = (*INERT, *PROTECTIVE, *NOT_LISTED)
+
+DEFINITIONS = Definitions(
+    (
+        *(*_COORDINATION, *_IDENTITY, *_NETWORK, *_LOG, *_REPLICATION, *_GROUPS, *_SERVING),
+        *(row.setting for row in _TABLES),
+    ),
+    check_unknown=wrong_unlisted,
+    check_all=_check_all,
+)
+"""All properties."""
+
+NOT_DESCRIBED = frozenset(
+    (
+        *(row.setting.name for row in NOT_LISTED),
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+)
+"""Properties that Kafka's DescribeConfigs lists only while they are set, as it does unknown ones; none is updatable."""
 
 _CLUSTER_WIDE = (
     "message.max.bytes",
@@ -334,7 +411,6 @@ _CLUSTER_WIDE = (
     "log.flush.before.ack",
     "log.flush.interval.messages",
     "log.flush.interval.ms",
-    "log.preallocate",
     "log.message.timestamp.type",
     "log.message.timestamp.before.max.ms",
     "log.message.timestamp.after.max.ms",
@@ -358,9 +434,56 @@ _CLUSTER_WIDE = (
     "max.connections.per.ip.overrides",
     "producer.id.expiration.ms",
     "replica.alter.log.dirs.io.max.bytes.per.second",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.zstd.level",
+    "log.local.retention.bytes",
+    "log.local.retention.ms",
+    "log.message.downconversion.enable",
+    "log.message.timestamp.difference.max.ms",
 )
-UPDATE_MODES: dict[str, UpdateMode] = dict.fromkeys(_CLUSTER_WIDE, UpdateMode.CLUSTER_WIDE)
+UPDATE_MODES: dict[str, UpdateMode] = {
+    **dict.fromkeys(_CLUSTER_WIDE, UpdateMode.CLUSTER_WIDE),
+    **{row.setting.name: row.mode for row in _TABLES if row.mode is not UpdateMode.READ_ONLY},
+}
 """Properties that are not read-only. Cluster-wide ones may be set for one broker too."""
+
+
+def ineffective(values: Values) -> dict[str, str]:
+    """The given properties that have no effect, each with the reason."""
+    return {
+        name: WITHOUT_EFFECT.get(name, "it is not known")
+        for name in values.texts
+        if name in WITHOUT_EFFECT or name not in DEFINITIONS
+    }
+
+
+def check_thread_counts(before: Values, after: Values, changed: Collection[str]) -> None:
+    """Refuse to change a number of threads by more than Kafka does in one step; raises `ConfigError`."""
+    for name in changed:
+        if name == "log.cleaner.threads":
+            too_few, too_many = (
+                "Log cleaner threads cannot be reduced to less than half the current value {old}",
+                "Log cleaner threads cannot be increased to more than double the current value {old}",
+            )
+            none = "Log cleaner threads should be at least 1"
+        elif name in DYNAMIC_THREADS:
+            failed = f"Dynamic thread count update validation failed for {name}={after[name]}, value "
+            none = f"{failed}should be at least 1"
+            too_few = failed + "should be at least half the current value {old}"
+            too_many = failed + "should not be greater than double the current value {old}"
+        else:
+            continue
+        old, new = before[name], after[name]
+        wrong = none if new < 1 else too_few if new < old // 2 else too_many if new > old * 2 else None
+        if wrong is not None and new != old:
+            raise _invalid_change(wrong.format(old=old))
+
+
+def _invalid_change(wrong: str) -> ConfigError:
+    """The words of Kafka, which has the class of its exception in them."""
+    wrong = f"org.apache.kafka.common.config.ConfigException: {wrong}"
+    return ConfigError(f"Invalid value {wrong} for configuration Invalid dynamic configuration")
 
 
 @dataclass(frozen=True, slots=True)

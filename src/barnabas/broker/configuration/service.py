@@ -25,7 +25,14 @@ from barnabas.broker.cluster.znodes import (
     encode_config,
     encode_config_change,
 )
-from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES, UpdateMode
+from barnabas.broker.configuration.definitions import (
+    DEFINITIONS,
+    UPDATE_MODES,
+    check_thread_counts,
+    ineffective,
+)
+from barnabas.broker.configuration.protective import asks_for_protection
+from barnabas.broker.configuration.table import UpdateMode
 from barnabas.broker.requests.request import Node
 from barnabas.coordination.client import SessionEvent
 from barnabas.coordination.client.operations import WatchEvent, create, delete, get, get_children, set_data
@@ -173,13 +180,25 @@ class Configs:
     # Loading
 
     async def load(self) -> None:
-        """Read everything and begin to watch; before any log is opened."""
+        """Read everything and begin to watch; before any log is opened.
+
+        Raises `ConfigError` when a dynamic property asks for protection that does not exist.
+        """
         client = self._node.coordination
         client.on_session(self._session_event)
         await self._watch_changes()
         names, _ = await client.get_children("/config/topics")
         await self.fetch(names)
-        await self._load_broker()
+        cluster_texts, broker_texts = await self._read_broker()
+        for path, texts in (("<default>", cluster_texts), (str(self._node.broker_id), broker_texts)):
+            for name, text in texts.items():
+                if asks_for_protection(name, text):
+                    raise ConfigError(
+                        f"The dynamic configuration of broker {path} sets {name}, which asks for protection that this "
+                        "version does not have. Delete it (configs --alter --entity-type brokers --delete-config) "
+                        "to start without this protection"
+                    )
+        self._apply_broker(cluster_texts, broker_texts)
 
     async def fetch(self, topics: Sequence[str]) -> None:
         """Read the configurations of topics; a topic without one has none."""
@@ -209,14 +228,18 @@ class Configs:
         for listener in self._topic_listeners:
             listener(topic, config)
 
-    async def _load_broker(self) -> None:
+    async def _read_broker(self) -> list[dict[str, str]]:
+        """The dynamic texts of all brokers and of this one."""
         paths = [config_path("brokers", name) for name in (DEFAULT_ENTITY, str(self._node.broker_id))]
         found = []
         for path, result in zip(paths, await self._node.coordination.batch([get(p) for p in paths]), strict=True):
             if isinstance(result, KeeperError) and result.code is not Keeper.NO_NODE:
                 raise result
             found.append({} if isinstance(result, KeeperError) else _texts(path, result[0]))
-        self._apply_broker(*found)
+        return found
+
+    async def _reload_broker(self) -> None:
+        self._apply_broker(*await self._read_broker())
 
     def _apply_broker(self, cluster_texts: dict[str, str], broker_texts: dict[str, str]) -> None:
         self.cluster_texts, self.broker_texts = cluster_texts, broker_texts
@@ -226,9 +249,13 @@ class Configs:
                 try:
                     accepted = validate_broker_config(accepted, {name: text}, per_broker=per_broker)
                 except ConfigError as error:
-                    logger.error("Dynamic configuration %s=%s is left out: %s", name, text, error)
+                    logger.error("Dynamic configuration %s is left out: %s", name, error)
         if accepted.texts == self._node.settings.texts:
             return
+        before = self._node.settings.texts
+        for name, reason in ineffective(accepted).items():
+            if accepted.texts[name] != before.get(name):
+                logger.warning("Dynamic configuration %s has no effect: %s", name, reason)
         self._node.settings = accepted
         for listener in self._settings_listeners:
             listener(accepted)
@@ -305,7 +332,7 @@ class Configs:
             if kind == "topics":
                 topics.append(name)
             elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._node.broker_id)):
-                await self._load_broker()
+                await self._reload_broker()
         before = {topic: self._topics.get(topic) for topic in topics}
         await self.fetch(topics)
         for topic in topics:
@@ -338,7 +365,10 @@ class Configs:
         def checked(texts: Mapping[str, str]) -> dict[str, str]:
             changed = change(texts)
             base = self.static if broker is None else self.static.replace(self.cluster_texts)
-            validate_broker_config(base, changed, per_broker=broker is not None)
+            after = validate_broker_config(base, changed, per_broker=broker is not None)
+            check_thread_counts(
+                self._node.settings, after, [name for name in changed if changed[name] != texts.get(name)]
+            )
             return changed
 
         await self._alter("brokers", DEFAULT_ENTITY if broker is None else str(broker), checked, validate_only)

@@ -1,0 +1,213 @@
+"""Properties that ask for protection which this version does not have: a value other than the default is refused.
+
+A broker that ignored them would look protected and be open. So the start ends with an error that names the property, and
+a dynamic change is answered with the same error. Names and defaults are Kafka 3.9's.
+"""
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.settings import Check, Setting
+from barnabas.broker.configuration.table import Row, read_table
+
+__all__ = ["NOT_LISTED", "PROTECTIVE", "asks_for_protection", "refuse_protection", "wrong_unlisted"]
+
+_TABLES = {
+    "clients are not authorized": """
+authorizer.class.name string - '' Class of the authorizer, which decides what each principal may do.
+early.start.listeners string - - Listeners that open before the authorizer is ready.
+""",
+    "clients are not authenticated": """
+principal.builder.class class cluster org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder Class that makes a principal of a connection.
+connections.max.reauth.ms long - 0 Time after which SASL clients must authenticate again; 0 for never.
+connection.failed.authentication.delay.ms int - 100 How long a connection stays open after it failed to authenticate.
+sasl.enabled.mechanisms list broker GSSAPI SASL mechanisms that clients may use.
+sasl.mechanism.inter.broker.protocol string broker GSSAPI SASL mechanism among brokers.
+sasl.mechanism.controller.protocol string - GSSAPI SASL mechanism towards KRaft controllers.
+sasl.jaas.config password broker - JAAS login configuration.
+sasl.server.callback.handler.class class - - Class that checks credentials.
+sasl.server.max.receive.size int - 524288 Largest SASL message before authentication, in bytes.
+sasl.client.callback.handler.class class - - Class that provides credentials.
+sasl.login.class class - - Class that logs in.
+sasl.login.callback.handler.class class - - Class that provides credentials for the login.
+sasl.login.connect.timeout.ms int - - Time limit for connecting to an external authentication provider.
+sasl.login.read.timeout.ms int - - Time limit for an answer of that provider.
+sasl.login.retry.backoff.ms long - 100 First pause between attempts to log in.
+sasl.login.retry.backoff.max.ms long - 10000 Longest pause between attempts to log in.
+sasl.login.refresh.window.factor double broker 0.8 Share of a credential's lifetime after which it is refreshed.
+sasl.login.refresh.window.jitter double broker 0.05 Random part of that share.
+sasl.login.refresh.min.period.seconds short broker 60 Least time between two refreshes.
+sasl.login.refresh.buffer.seconds short broker 300 Time before the end of a credential that a refresh leaves.
+sasl.kerberos.service.name string broker - Kerberos name of the service.
+sasl.kerberos.kinit.cmd string broker /usr/bin/kinit Path of kinit.
+sasl.kerberos.ticket.renew.window.factor double broker 0.8 Share of a ticket's lifetime after which it is renewed.
+sasl.kerberos.ticket.renew.jitter double broker 0.05 Random part of that share.
+sasl.kerberos.min.time.before.relogin long broker 60000 Least time between two Kerberos logins.
+sasl.kerberos.principal.to.local.rules list broker DEFAULT Rules that make short names of Kerberos principals.
+sasl.oauthbearer.token.endpoint.url string - - Address that gives OAuth tokens.
+sasl.oauthbearer.jwks.endpoint.url string - - Address of the keys that verify tokens.
+sasl.oauthbearer.jwks.endpoint.refresh.ms long - 3600000 How often these keys are read again.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long - 100 First pause between attempts to read the keys.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long - 10000 Longest pause between attempts to read the keys.
+sasl.oauthbearer.clock.skew.seconds int - 30 Difference of clocks that is tolerated in tokens.
+sasl.oauthbearer.expected.audience list - - Audiences that a token may have.
+sasl.oauthbearer.expected.issuer string - - Issuer that a token must have.
+sasl.oauthbearer.scope.claim.name string - scope Claim that holds the scope.
+sasl.oauthbearer.sub.claim.name string - sub Claim that holds the subject.
+""",
+    "znodes are written without ACLs": """
+zookeeper.set.acl boolean - false Whether znodes are written with ACLs so that only brokers may change them.
+""",
+    "there are no policies for topics and configurations": """
+create.topic.policy.class.name class - - Class that decides whether a topic may be created.
+alter.config.policy.class.name class - - Class that decides whether configurations may be changed.
+""",
+    "this limit does not exist": """
+client.quota.callback.class class - - Class that decides the quotas of clients.
+max.connection.creation.rate int cluster 2147483647 Connections a second that the broker accepts.
+queued.max.request.bytes long - -1 Bytes of requests that may wait; -1 for no limit.
+""",
+    "the controller uses the same listener as the other brokers": """
+control.plane.listener.name string - - Listener that only the controller uses.
+""",
+    "connections are not encrypted": """
+security.providers string - - Java security providers.
+ssl.client.auth string broker none Whether clients must show a certificate: required, requested or none.
+ssl.principal.mapping.rules string - DEFAULT Rules that make a principal's name of a certificate's.
+ssl.keystore.location string broker - Key store of the broker.
+ssl.keystore.password password broker - Password of the key store.
+ssl.keystore.type string broker JKS Type of the key store.
+ssl.keystore.key password broker - Private key as PEM text.
+ssl.keystore.certificate.chain password broker - Certificate chain as PEM text.
+ssl.key.password password broker - Password of the private key.
+ssl.truststore.location string broker - Trust store of the broker.
+ssl.truststore.password password broker - Password of the trust store.
+ssl.truststore.type string broker JKS Type of the trust store.
+ssl.truststore.certificates password broker - Trusted certificates as PEM text.
+ssl.protocol string broker TLSv1.3 TLS version that is preferred.
+ssl.enabled.protocols list broker TLSv1.2,TLSv1.3 TLS versions that are enabled.
+ssl.cipher.suites list broker '' Cipher suites that are enabled.
+ssl.provider string broker - Java security provider for TLS.
+ssl.endpoint.identification.algorithm string broker https How the host name of a server is verified.
+ssl.keymanager.algorithm string broker SunX509 Java algorithm of the key manager.
+ssl.trustmanager.algorithm string broker PKIX Java algorithm of the trust manager.
+ssl.secure.random.implementation string broker - Java source of random numbers for TLS.
+ssl.engine.factory.class class broker - Class that makes TLS engines.
+ssl.allow.dn.changes boolean - false Whether a new certificate may have another distinguished name.
+ssl.allow.san.changes boolean - false Whether a new certificate may lack alternative names of the old one.
+""",
+    "there are no delegation tokens": """
+delegation.token.secret.key password - - Key that signs delegation tokens.
+delegation.token.master.key password - - Deprecated: the same as delegation.token.secret.key.
+delegation.token.max.lifetime.ms long - 604800000 Longest lifetime of a delegation token.
+delegation.token.expiry.time.ms long - 86400000 Time until a delegation token must be renewed.
+delegation.token.expiry.check.interval.ms long - 3600000 How often expired delegation tokens are removed.
+""",
+    "passwords are not kept in the coordination service": """
+password.encoder.secret password - - Secret with which dynamic passwords are encrypted.
+password.encoder.old.secret password - - The secret before it was changed.
+password.encoder.keyfactory.algorithm string - - Algorithm that derives the key from the secret.
+password.encoder.cipher.algorithm string - AES/CBC/PKCS5Padding Cipher for dynamic passwords.
+password.encoder.key.length int - 128 Length of that cipher's key.
+password.encoder.iterations int - 4096 Iterations of the key derivation.
+""",
+    "connections to the coordination service are plain TCP": """
+zookeeper.clientCnxnSocket string - - Java class of the connection to ZooKeeper; TLS needs the one that uses Netty.
+zookeeper.ssl.client.enable boolean - false Whether the connection to ZooKeeper uses TLS.
+zookeeper.ssl.keystore.location string - - Key store for TLS to ZooKeeper.
+zookeeper.ssl.keystore.password password - - Password of that key store.
+zookeeper.ssl.keystore.type string - - Type of that key store.
+zookeeper.ssl.truststore.location string - - Trust store for TLS to ZooKeeper.
+zookeeper.ssl.truststore.password password - - Password of that trust store.
+zookeeper.ssl.truststore.type string - - Type of that trust store.
+zookeeper.ssl.protocol string - TLSv1.2 TLS version that is proposed to ZooKeeper.
+zookeeper.ssl.enabled.protocols list - - TLS versions that are enabled for ZooKeeper.
+zookeeper.ssl.cipher.suites list - - Cipher suites that are enabled for ZooKeeper.
+zookeeper.ssl.endpoint.identification.algorithm string - HTTPS How the host name of a ZooKeeper server is verified.
+zookeeper.ssl.crl.enable boolean - false Whether certificate revocation lists are checked for ZooKeeper.
+zookeeper.ssl.ocsp.enable boolean - false Whether certificates are checked by OCSP for ZooKeeper.
+""",
+}
+
+_AUTHORIZER_TABLE = """
+super.users string cluster - Principals that may do everything.
+allow.everyone.if.no.acl.found string cluster - Whether a resource without ACLs is open to everyone; true is what holds here.
+"""
+"""Read by Kafka's authorizers, and not in Kafka's own list."""
+
+_HARMLESS = {
+    "allow.everyone.if.no.acl.found": "true",
+    "sasl.enabled.mechanisms": "",
+    "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO",
+}
+"""Values that ask for nothing, besides the default."""
+
+_PREFIXES = {
+    "ssl.": "connections are not encrypted",
+    "sasl.": "clients are not authenticated",
+    "zookeeper.ssl.": "connections to the coordination service are plain TCP",
+    "delegation.token.": "there are no delegation tokens",
+    "password.encoder.": "passwords are not kept in the coordination service",
+    "listener.name.": "there are no settings for single listeners",
+}
+"""Of names that no table has."""
+
+_ADVICE = (
+    "{missing} in this version. Remove {name} to start without this protection, and protect the broker by other means, "
+    "such as a firewall or a private network"
+)
+
+
+def refuse_protection(name: str, missing: str, *harmless: object) -> Check:
+    """A check that takes no value but the harmless ones and the empty one."""
+
+    def check(value: object) -> str | None:
+        if value in harmless or value in ("", []):
+            return None
+        return _ADVICE.format(missing=missing, name=name)
+
+    return check
+
+
+PROTECTIVE: list[Row] = []
+"""The properties of Kafka's list."""
+
+_MISSING: dict[str, str] = {}
+
+
+def _check(setting: Setting) -> Check:
+    harmless: list[object] = [setting.parse(_HARMLESS[setting.name])] if setting.name in _HARMLESS else []
+    if setting.default is not None:
+        harmless.append(setting.parse(setting.default))
+    return refuse_protection(setting.name, _MISSING[setting.name], *harmless)
+
+
+for _missing, _text in _TABLES.items():
+    _MISSING.update((line.split()[0], _missing) for line in _text.strip().splitlines())
+    PROTECTIVE += read_table(_text, _check)
+
+_MISSING.update(dict.fromkeys(("super.users", "allow.everyone.if.no.acl.found"), "clients are not authorized"))
+NOT_LISTED: list[Row] = list(read_table(_AUTHORIZER_TABLE, _check))
+"""Properties that DescribeConfigs does not list."""
+
+_SETTINGS = {row.setting.name: row.setting for row in (*PROTECTIVE, *NOT_LISTED)}
+
+
+def wrong_unlisted(name: str, text: str) -> str | None:
+    """What is wrong with a property that no table has: it asks for protection, as its prefix says."""
+    for prefix, missing in _PREFIXES.items():
+        if name.startswith(prefix):
+            inner = name.split(".", 3)[3] if prefix == "listener.name." and name.count(".") > 2 else ""
+            if inner in _SETTINGS and not asks_for_protection(inner, text):
+                return None
+            return refuse_protection(name, missing)(text.strip())
+    return None
+
+
+def asks_for_protection(name: str, text: str) -> bool:
+    """Whether a property, of any name, cannot have this value because it asks for protection."""
+    if name not in _SETTINGS:
+        return wrong_unlisted(name, text) is not None
+    try:
+        _SETTINGS[name].parse(text)
+    except ConfigError:
+        return True
+    return False
