@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,12 +38,12 @@ class Up:
 
 
 @contextlib.contextmanager
-def up(directory: Path, *args: object, brokers: int = 1) -> Iterator[Up]:
-    """``barnabas up`` on free ports; stopped at the end, and its exit code checked."""
+def up(directory: Path, *args: object, brokers: int = 1, preexec_fn: Callable[[], None] | None = None) -> Iterator[Up]:
+    """``barnabas up`` on free ports; stopped at the end, and its exit code checked. ``preexec_fn`` as in `subprocess`."""
     ports = free_ports(brokers + 1, consecutive=True)
     command = [*BARNABAS, "up", "--brokers", str(brokers), "--port", str(ports[1]), "--zk-port", str(ports[0])]
     command += ["--data-dir", str(directory), *map(str, args)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=preexec_fn)
     try:
         line = process.stdout.readline()
         ready = re.fullmatch(r"ready (\S+) zk=(\S+) pids=(\S+)\n", line)

@@ -26,6 +26,8 @@ __all__ = ["ClientConnection", "Dispatcher"]
 
 logger = logging.getLogger(__name__)
 
+_REJECTION_LOG_INTERVAL_MS = 1000
+
 
 class Dispatcher:
     """The handlers of a broker, and the way in for connections and for the broker's own requests."""
@@ -35,6 +37,8 @@ class Dispatcher:
         self.handlers = handlers
         self.connections: dict[ClientConnection, None] = {}  # in the order of their coming
         self._by_host: dict[str, int] = {}
+        self._rejected = 0
+        self._rejections_logged_from_ms = 0
 
     def handle(self, request: Request, handler: ApiHandler) -> None:
         """Serve one request; its answer comes through the request."""
@@ -83,12 +87,19 @@ class Dispatcher:
         settings = self.node.settings
         overrides = self.node.connection_caps
         if count > overrides.get(host, settings["max.connections.per.ip"]):
-            logger.info("Rejected connection from %s, address already has the configured maximum of connections", host)
-            connection.close()
+            self._reject(opened, "address already has the configured maximum of connections (max.connections.per.ip)")
         elif len(self.connections) > settings["max.connections"]:
-            logger.info("Rejected connection from %s, the broker has the configured maximum of connections", host)
-            connection.close()
+            self._reject(opened, "the broker has the configured maximum of connections (max.connections)")
         return opened
+
+    def _reject(self, opened: "ClientConnection", reason: str) -> None:
+        """Close a connection above a cap. Such come in floods: the log gets one line a second at most."""
+        self._rejected += 1
+        now_ms = opened.last_active_ms
+        if now_ms >= self._rejections_logged_from_ms:
+            logger.info("Rejected connection from %s, %s; %d so far", opened.client.host, reason, self._rejected)
+            self._rejections_logged_from_ms = now_ms + _REJECTION_LOG_INTERVAL_MS
+        opened.close()
 
     def forget(self, connection: "ClientConnection") -> None:
         """A connection is closed."""
