@@ -111,8 +111,7 @@ def forget_producers() -> None:
     """Producer state is not brought back at a restart, so a batch sent again is stored again."""
     from barnabas.log import recovery
 
-    def load_producers(files, directory, producers, snapshots, segments, start, end):
-        producers.end_offset = end
+    def load_producers(folder, producers, snapshots, segments, log_range):
         return False
 
     patch(recovery, "load_producers", load_producers)

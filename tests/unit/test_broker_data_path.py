@@ -150,7 +150,7 @@ def test_what_cannot_be_appended_is_told_for_its_partition(broker: DataPath) -> 
 def test_refused_records_are_named_by_their_index(broker: DataPath) -> None:
     """From version 8 on a producer hears which records of its batch were wrong; those without a key, those of tomorrow."""
     log = broker.lead("t").log
-    log.config = LogConfig({"cleanup.policy": "compact", "message.timestamp.after.max.ms": "1000"})
+    log.configure(LogConfig({"cleanup.policy": "compact", "message.timestamp.after.max.ms": "1000"}))
     records = [Record(n, START_MS, None if n in (1, 3) else b"k", b"v") for n in range(5)]
     wire = broker.connect()
     answer = produce(wire, build_batch(records))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.base.files import FileSlice, OsFiles
+from barnabas.base.files import Files, FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.log.checkpoints import CLEANER_OFFSETS
 from barnabas.log.compaction.cleanable import cleanable
@@ -41,15 +41,15 @@ class Batch(NamedTuple):
     records: list[Record]
 
 
-def open_dirs(directory: Path | str, config: LogConfig, now_ms: int = NOW) -> LogDirs:
-    dirs = LogDirs(OsFiles(), [str(directory)], config, broker_id=0, cluster_id="c", rng=random.Random(3))
+def open_dirs(directory: Path | str, config: LogConfig, now_ms: int = NOW, files: Files | None = None) -> LogDirs:
+    dirs = LogDirs(files or OsFiles(), [str(directory)], config, broker_id=0, cluster_id="c", rng=random.Random(3))
     dirs.load(now_ms, {})
     return dirs
 
 
-def new_log(directory: Path, **overrides: str) -> tuple[LogDirs, PartitionLog]:
+def new_log(directory: Path, files: Files | None = None, **overrides: str) -> tuple[LogDirs, PartitionLog]:
     config = LogConfig({**COMPACT, **{name.replace("_", "."): value for name, value in overrides.items()}})
-    dirs = open_dirs(directory, config)
+    dirs = open_dirs(directory, config, files=files)
     return dirs, dirs.get_or_create(TP, Uuid(bytes(16)), config, NOW)
 
 
@@ -274,11 +274,11 @@ def test_a_log_is_due_by_its_ratio_or_by_the_age_of_its_dirty_part(tmp_path: Pat
     put(log, ("b", "1" * 100))
     log.roll(NOW)
     assert cleanable(log, NOW).ratio == 1.0
-    log.cleaned_to = 1
+    log.note_cleaned(1)
     found = cleanable(log, NOW)
     assert (found.first_dirty_offset, found.upto_offset, found.is_due) == (1, 2, False)
     assert cleanable(log, NOW + 10_001).is_due
-    log.config = LogConfig({**COMPACT, "min.compaction.lag.ms": "500"})
+    log.configure(LogConfig({**COMPACT, "min.compaction.lag.ms": "500"}))
     assert cleanable(log, NOW + 499).upto_offset == 1
     assert cleanable(log, NOW + 500).upto_offset == 2
 
@@ -346,8 +346,8 @@ class _CuttingFiles(OsFiles):
 
     __slots__ = ("left",)
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self) -> None:
+        self.left = 1 << 30
 
     def rename(self, old: str, new: str) -> None:
         self.left -= 1
@@ -361,7 +361,8 @@ def test_a_crash_at_every_step_of_a_swap_loses_and_revives_nothing(tmp_path: Pat
     cut = 0
     while True:
         directory = tmp_path / str(cut)
-        dirs, log = new_log(directory, delete_retention_ms="0")
+        files = _CuttingFiles()
+        dirs, log = new_log(directory, files, delete_retention_ms="0")
         transaction = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
         put(log, ("a", "1"), ("b", "1"))
         put(log, ("x", "bad"), **transaction)
@@ -375,7 +376,7 @@ def test_a_crash_at_every_step_of_a_swap_loses_and_revives_nothing(tmp_path: Pat
         put(log, ("d", "1"))
         log.roll(NOW)
         put(log, ("c", "2"))
-        log.files = _CuttingFiles(cut)
+        files.left = cut
         try:
             compact(dirs, log, NOW + 1)
         except _PowerCutError:

@@ -80,7 +80,7 @@ def test_only_so_many_logs_are_compacted_at_a_time_the_dirtiest_first(tmp_path: 
     """log.cleaner.threads; the next begins when one is done."""
     broker = DataPath(tmp_path, {"log.cleaner.threads": "2"})
     logs = [dirty_log(broker, topic) for topic in ("a", "b", "c")]
-    logs[0].cleaned_to = 10  # its ratio counts the segment as clean and as dirty, as Apache's does: 0.5
+    logs[0].note_cleaned(10)  # its ratio counts the segment as clean and as dirty, as Apache's does: 0.5
     for log in logs[1:]:
         assert log.cleaned_to is None
     waiting: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []

@@ -1,5 +1,6 @@
 """Replicas that move between log dirs: nothing lost or doubled, whatever happens meanwhile; errors as Apache's."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
 from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
@@ -71,7 +71,7 @@ class Mover:
         self.broker.configs["t"] = LogConfig(self.texts)
         for log in (node.log_dirs.get(T0), node.log_dirs.future(T0)):
             if log is not None:
-                log.config = self.broker.configs["t"]
+                log.configure(self.broker.configs["t"])
         syncs = Syncs(self.broker.clock, self.threads, lambda log: node.replicas.synced(log, 0))
         node.moves = LogDirMoves(node, self.threads, syncs)
 
@@ -239,7 +239,7 @@ def test_a_copy_follows_the_start_and_the_cuts_of_its_log(tmp_path: Path) -> Non
     mover.move(mover.other_dir())
     mover.broker.timers.advance(0)
     mover.threads.work()
-    partition.log.high_watermark = 2
+    partition.log.update_high_watermark(2)
     mover.node.log_dirs.truncate({T0: 2})
     mover.broker.lead("t", epoch=1)
     mover.append(b"other", b"records", size=200_000)
@@ -309,8 +309,8 @@ def test_a_copy_whose_disk_fails_costs_its_dir_alone(tmp_path: Path) -> None:
     mover.append(b"x", size=300_000)
     target = mover.other_dir()
     mover.move(target)
-    path = mover.future.segments[-1].path
-    mover.future.handles._open[path] = OsFiles().open(path, read_only=True)  # every write fails
+    active = mover.future.active
+    os.dup2(os.open(active.path, os.O_RDONLY), active.file.fileno())  # every write fails
     mover.broker.timers.advance(0)
     mover.settle()
     assert list(mover.node.log_dirs.offline) == [target]
@@ -390,7 +390,7 @@ class Moving(RuleBasedStateMachine):
     def truncate(self, share: float) -> None:
         log = self.mover.log
         offset = log.log_start_offset + int((log.log_end_offset - log.log_start_offset) * share)
-        log.high_watermark = min(log.high_watermark, max(offset, log.log_start_offset))
+        log.update_high_watermark(min(log.high_watermark, offset))
         self.mover.node.log_dirs.truncate({T0: offset})
         self.epoch += 1
         self.mover.broker.lead("t", epoch=self.epoch)

@@ -523,7 +523,7 @@ def test_retention_deletes_whole_segments_by_size_and_by_time(tmp_path: Path) ->
     assert log.purge_deleted(NOW + 999) == NOW + 1000
     assert log.purge_deleted(NOW + 1000) is None
     assert not any(name.endswith(".deleted") for name in OsFiles().list(log.directory))
-    log.config = LogConfig({"retention.ms": "1000"})
+    log.configure(LogConfig({"retention.ms": "1000"}))
     assert log.apply_retention(NOW + 1000) == 0
     assert log.apply_retention(NOW + 5000) == 2
     assert (log.log_start_offset, log.log_end_offset) == (12, 12)

@@ -102,7 +102,7 @@ def test_assigning_offsets_leaves_the_crc_valid() -> None:
 def test_log_append_time_replaces_every_timestamp() -> None:
     """The attribute, the max timestamp and the CRC change; readers see one time for all records."""
     batch = build_batch(numbered([(5, None, b"a", ()), (6, None, b"b", ())]))
-    set_log_append_time(batch, 0, read_header(batch), 999)
+    set_log_append_time(batch, read_header(batch).attributes, 999)
     header = check_batch(batch, 0, len(batch))
     assert header.is_log_append_time
     assert [record.timestamp for record in read_records(batch)] == [999, 999]

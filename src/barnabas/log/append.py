@@ -1,16 +1,28 @@
-"""Writing to a log: a leader's appends of produced batches, a follower's of replicated ones."""
+"""Writing to a log: a leader's appends of produced batches, a follower's of replicated ones. Kafka: UnifiedLog.append.
+
+The order of an append: check the batch, check its producer, assign offsets in place, begin a leader epoch or a segment
+where one is due, write the bytes as they came, move the log end offset, then the producer state. The header of a batch is
+unpacked once; whoever has done it already passes it on.
+"""
 
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import Buffer
-from barnabas.log.append_checks import check_batch, check_replicated, clear_log_append_time
+from barnabas.base.ids import TopicPartition
+from barnabas.log.append_checks import (
+    HeaderFields,
+    check_produced,
+    check_replicated,
+    unpack_header,
+)
 from barnabas.log.conversion import convert_batch, must_look_inside
-from barnabas.log.log_state import LogState
-from barnabas.log.producer_state import CompletedTransaction, Origin
-from barnabas.log.retention import truncate_fully
+from barnabas.log.parts import LogParts, roll
+from barnabas.log.producer_state import Origin
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import AbortedTransaction
+from barnabas.log.settings import LogConfig
+from barnabas.log.truncation import truncate_fully
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import (
     CONTROL,
@@ -20,12 +32,13 @@ from barnabas.wire.kafka.records.batch_header import (
     TRANSACTIONAL,
     BatchHeader,
     assign_offsets,
+    clear_log_append_time,
     read_header,
     set_log_append_time,
 )
 from barnabas.wire.kafka.records.control import EndMarker, read_end_marker
 
-__all__ = ["AppendInfo", "Appends", "UnexpectedOffsetError"]
+__all__ = ["AppendInfo", "Appender", "UnexpectedOffsetError"]
 
 
 class UnexpectedOffsetError(BarnabasError):
@@ -54,30 +67,39 @@ def _end_marker(batch: Buffer) -> EndMarker | None:
         return None
 
 
-class Appends(LogState):
-    """The writing half of a `barnabas.log.partition_log.PartitionLog`."""
+class Appender:
+    """Appends to one log. Every method raises `OSError` when the disk fails."""
 
-    __slots__ = ()
+    __slots__ = ("_bounds", "_epochs", "_parts", "_producers", "_segments", "_topic_partition")
+
+    def __init__(self, parts: LogParts, topic_partition: TopicPartition) -> None:
+        self._parts = parts
+        self._bounds = parts.bounds
+        self._epochs = parts.epochs
+        self._producers = parts.producers
+        self._segments = parts.segments
+        self._topic_partition = topic_partition
+
+    # ---- leaders
 
     def append_as_leader(
-        self, records: Buffer, *, leader_epoch: int, now_ms: int, origin: int = Origin.CLIENT
+        self,
+        records: Buffer,
+        header: HeaderFields | None,
+        config: LogConfig,
+        leader_epoch: int,
+        now_ms: int,
+        origin: int,
     ) -> AppendInfo:
-        """Append the one batch in ``records`` (writable, changed in place, not kept) at the end of the log.
-
-        What the topic's settings want synced before the answer, `awaits_sync` says: the caller has it done.
-        Raises `KafkaError` with Kafka's code for what is wrong with the batch (see `append_checks.check_batch` and
-        `ProducerState.check`), RECORD_LIST_TOO_LARGE for more than a segment may hold, KAFKA_STORAGE_ERROR.
-        """
-        if self.offline is not None:
-            self.check_online()
-        config = self.config
-        fields = check_batch(records, config, origin, now_ms)
-        if must_look_inside(fields, config, origin, now_ms):
-            records = convert_batch(records, fields, config, now_ms)
-            fields = check_batch(records, config, Origin.COORDINATOR, now_ms)
-        _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = fields
+        """See `PartitionLog.append_as_leader`."""
+        if header is None:
+            header = unpack_header(records)
+        check_produced(records, header, config, origin, now_ms)
+        if must_look_inside(header, config, origin, now_ms):
+            records, header = self._convert(records, header, config, now_ms)
+        _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = header
         if producer_id >= 0 and origin == Origin.CLIENT:
-            duplicate = self._duplicate(producer_id, epoch, sequence, delta, leader_epoch)
+            duplicate = self._duplicate(header, config, leader_epoch)
             if duplicate is not None:
                 return duplicate
         size = length + LOG_OVERHEAD_BYTES
@@ -91,46 +113,42 @@ class Appends(LogState):
         batch = memoryview(records)[:size]
         if batch.readonly:
             batch = memoryview(bytearray(batch))
-        first_offset = self.log_end_offset
+        bounds = self._bounds
+        first_offset = bounds.log_end_offset
         last_offset = first_offset + delta
         assign_offsets(batch, 0, first_offset, leader_epoch)
         log_append_time = -1
         if config.log_append_time:
             max_timestamp = log_append_time = now_ms
-            set_log_append_time(batch, 0, read_header(batch), now_ms)
+            set_log_append_time(batch, attributes, now_ms)
         elif attributes & LOG_APPEND_TIME:
             clear_log_append_time(batch, attributes)
-        try:
-            if leader_epoch != self.epochs.latest_epoch:
-                self.begin_epoch(leader_epoch, first_offset)
-            segment = self.segment_for(size, first_offset, last_offset, max_timestamp, now_ms)
-            segment.append(
-                [batch], size, first_offset, last_offset, max_timestamp, last_offset, config.index_interval_bytes
-            )
-            self.log_end_offset = last_offset + 1
-            self.producers.end_offset = last_offset + 1
-            if producer_id >= 0:
-                self._update_producer(batch, first_offset, last_offset, attributes, fields, segment, max_timestamp)
-        except OSError as error:
-            raise self.fail(error, "appending to") from error
+        self._write(batch, header, first_offset, leader_epoch, max_timestamp, config, now_ms)
         return AppendInfo(
-            first_offset, last_offset, max_timestamp, log_append_time, self.log_start_offset, size, leader_epoch
+            first_offset, last_offset, max_timestamp, log_append_time, bounds.log_start_offset, size, leader_epoch
         )
 
-    def _duplicate(
-        self, producer_id: int, epoch: int, sequence: int, delta: int, leader_epoch: int
-    ) -> AppendInfo | None:
-        entry = self.producers.entries.get(producer_id)
-        batch = entry.duplicate_of(epoch, sequence, delta) if entry else None
+    def _convert(
+        self, records: Buffer, header: HeaderFields, config: LogConfig, now_ms: int
+    ) -> tuple[Buffer, HeaderFields]:
+        converted = convert_batch(records, header, config, now_ms)
+        if converted is not records:
+            header = unpack_header(converted)
+        check_produced(converted, header, config, Origin.COORDINATOR, now_ms)
+        return converted, header
+
+    def _duplicate(self, header: HeaderFields, config: LogConfig, leader_epoch: int) -> AppendInfo | None:
+        entry = self._producers.entries.get(header[9])
+        batch = entry.duplicate_of(header[10], header[11], header[6]) if entry else None
         if batch is None:
             return None
-        time_ms = batch.timestamp_ms if self.config.log_append_time else -1
+        time_ms = batch.timestamp_ms if config.log_append_time else -1
         return AppendInfo(
             batch.first_offset,
             batch.last_offset,
             batch.timestamp_ms,
             time_ms,
-            self.log_start_offset,
+            self._bounds.log_start_offset,
             0,
             leader_epoch,
             duplicate=True,
@@ -145,33 +163,113 @@ class Appends(LogState):
             except CorruptDataError as error:
                 raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
             if marker is not None:
-                self.producers.check_marker(producer_id, epoch, marker.coordinator_epoch)
+                self._producers.check_marker(producer_id, epoch, marker.coordinator_epoch)
             return
-        self.producers.check(
+        self._producers.check(
             producer_id, epoch, sequence, is_transactional=bool(attributes & TRANSACTIONAL), origin=origin
         )
+
+    # ---- followers
+
+    def append_as_follower(self, records: Buffer, config: LogConfig, now_ms: int) -> AppendInfo:
+        """See `PartitionLog.append_as_follower`."""
+        view = memoryview(records)
+        bounds = self._bounds
+        first_offset, expected = -1, bounds.log_end_offset
+        max_timestamp, position, latest_epoch = -1, 0, -1
+        while len(view) - position >= HEADER_BYTES:
+            header = read_header(view, position)
+            stop = position + header.size_bytes
+            if stop > len(view) and header.length > 0:
+                break
+            batch = view[position:stop]
+            check_replicated(batch, header)
+            if header.base_offset < expected:
+                self._begin_at(header)
+            self._write(batch, header, header.base_offset, header.leader_epoch, header.max_timestamp, config, now_ms)
+            if first_offset < 0:
+                first_offset = header.base_offset
+            max_timestamp = max(max_timestamp, header.max_timestamp)
+            latest_epoch = header.leader_epoch
+            expected = bounds.log_end_offset
+            position = stop
+        return AppendInfo(
+            first_offset, expected - 1, max_timestamp, -1, bounds.log_start_offset, position, latest_epoch
+        )
+
+    def _begin_at(self, header: BatchHeader) -> None:
+        """Let an empty log begin with a batch that its end lies in."""
+        end_offset = self._bounds.log_end_offset
+        if self._bounds.log_start_offset != end_offset or header.last_offset < end_offset:
+            raise UnexpectedOffsetError(
+                f"{self._topic_partition}: batch with offsets {header.base_offset} to {header.last_offset} "
+                f"does not continue a log that ends at {end_offset}"
+            )
+        truncate_fully(self._parts, header.base_offset)
+
+    # ---- both
+
+    def _write(
+        self,
+        batch: memoryview,
+        header: HeaderFields,
+        first_offset: int,
+        leader_epoch: int,
+        max_timestamp_ms: int,
+        config: LogConfig,
+        now_ms: int,
+    ) -> None:
+        """Write a batch that is as it shall stand in the log; its header may have other offsets and timestamps."""
+        size = len(batch)
+        attributes = header[5]
+        last_offset = first_offset + header[6]
+        if leader_epoch != self._epochs.latest_epoch:
+            self._epochs.begin(leader_epoch, first_offset)
+        segment = self._segments.active
+        if segment.must_roll(
+            size,
+            last_offset,
+            max_timestamp_ms,
+            now_ms,
+            config.segment_bytes,
+            config.segment_ms,
+            config.max_index_bytes,
+        ):
+            segment = roll(self._parts, config, first_offset, now_ms)
+        if attributes & CONTROL:
+            segment.transactions.load()  # what can fail comes before the batch is written
+        segment.append(batch, size, first_offset, last_offset, max_timestamp_ms, config.index_interval_bytes)
+        self._bounds.extend(last_offset + 1)
+        if header[9] >= 0:
+            self._update_producer(batch, header, first_offset, last_offset, segment, max_timestamp_ms)
 
     def _update_producer(
         self,
         batch: Buffer,
+        header: HeaderFields,
         first_offset: int,
         last_offset: int,
-        attributes: int,
-        fields: tuple[int, ...],
         segment: Segment,
         max_timestamp_ms: int,
     ) -> None:
         """Take an appended batch into the producer state and, when it ends an aborted transaction, into its index."""
-        producer_id, epoch, sequence = fields[9:12]
-        completed = None
+        attributes = header[5]
+        producer_id, epoch, sequence = header[9:12]
         if attributes & CONTROL:
             marker = _end_marker(batch)
             if marker is not None:
-                completed = self.producers.add_marker(
+                completed = self._producers.add_marker(
                     producer_id, epoch, marker.coordinator_epoch, first_offset, max_timestamp_ms, marker.is_abort
                 )
+                if completed is not None:
+                    if completed.is_aborted:
+                        stable = self._producers.last_stable_offset_after(completed)
+                        segment.transactions.append(
+                            AbortedTransaction(producer_id, completed.first_offset, completed.last_offset, stable)
+                        )
+                    self._producers.complete(completed)
         else:
-            self.producers.add_batch(
+            self._producers.add_batch(
                 producer_id,
                 epoch,
                 sequence,
@@ -180,87 +278,5 @@ class Appends(LogState):
                 max_timestamp_ms,
                 bool(attributes & TRANSACTIONAL),
             )
-        if completed is not None:
-            self._complete(completed, segment)
         if attributes & TRANSACTIONAL:
-            self.update_stable()
-
-    def _complete(self, completed: CompletedTransaction, segment: Segment) -> None:
-        if completed.is_aborted:
-            stable = self.producers.last_stable_offset_after(completed)
-            segment.transactions.append(
-                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            )
-        self.producers.complete(completed)
-
-    def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendInfo:
-        """Append a leader's batches as they are: offsets, epochs and timestamps are kept, a cut last batch is left out.
-
-        An empty log may have to begin inside a batch, where the leader's start was moved to: it takes the batch whole,
-        so its start goes back to the batch's first offset.
-
-        Raises `UnexpectedOffsetError` when they do not continue the log, `KafkaError` CORRUPT_MESSAGE.
-        """
-        self.check_online()
-        view = memoryview(records)
-        first_offset, expected = -1, self.log_end_offset
-        max_timestamp, position, latest_epoch = -1, 0, -1
-        while len(view) - position >= HEADER_BYTES:
-            fields = read_header(view, position)
-            if position + fields.size_bytes > len(view) and fields.length > 0:
-                break
-            check_replicated(view[position : position + fields.size_bytes], fields)
-            if fields.base_offset < expected:
-                self._begin_at(fields)
-            self._append_replicated(view[position : position + fields.size_bytes], fields, now_ms)
-            if first_offset < 0:
-                first_offset = fields.base_offset
-            max_timestamp = max(max_timestamp, fields.max_timestamp)
-            latest_epoch = fields.leader_epoch
-            expected = fields.last_offset + 1
-            position += fields.size_bytes
-        return AppendInfo(first_offset, expected - 1, max_timestamp, -1, self.log_start_offset, position, latest_epoch)
-
-    def skip_to(self, offset: int, now_ms: int) -> None:
-        """Let the log go on at a later offset: compaction left no records before it.
-
-        Raises `KafkaError` KAFKA_STORAGE_ERROR.
-        """
-        with self.disk("rolling"):
-            self.log_end_offset = offset
-            self.roll_at(offset, now_ms)
-
-    def _begin_at(self, fields: BatchHeader) -> None:
-        """Let an empty log begin with a batch that its end lies in."""
-        end_offset = self.log_end_offset
-        if self.log_start_offset != end_offset or fields.last_offset < end_offset:
-            raise UnexpectedOffsetError(
-                f"{self.topic_partition}: batch with offsets {fields.base_offset} to {fields.last_offset} "
-                f"does not continue a log that ends at {end_offset}"
-            )
-        with self.disk("truncating"):
-            truncate_fully(self, fields.base_offset)
-
-    def _append_replicated(self, batch: memoryview, fields: BatchHeader, now_ms: int) -> None:
-        last_offset = fields.last_offset
-        try:
-            if fields.leader_epoch != self.epochs.latest_epoch:
-                self.begin_epoch(fields.leader_epoch, fields.base_offset)
-            segment = self.segment_for(fields.size_bytes, fields.base_offset, last_offset, fields.max_timestamp, now_ms)
-            segment.append(
-                [batch],
-                fields.size_bytes,
-                fields.base_offset,
-                last_offset,
-                fields.max_timestamp,
-                last_offset,
-                self.config.index_interval_bytes,
-            )
-            self.log_end_offset = last_offset + 1
-            self.producers.end_offset = last_offset + 1
-            if fields.producer_id >= 0:
-                self._update_producer(
-                    batch, fields.base_offset, last_offset, fields.attributes, fields, segment, fields.max_timestamp
-                )
-        except OSError as error:
-            raise self.fail(error, "appending to") from error
+            self._parts.update_stable()

@@ -21,10 +21,10 @@ from barnabas.wire.kafka.records.batch_header import (
 
 __all__ = [
     "HeaderFields",
-    "check_batch",
+    "check_produced",
     "check_replicated",
-    "clear_log_append_time",
     "timestamp_error",
+    "unpack_header",
     "unpacked_limit_bytes",
 ]
 
@@ -43,18 +43,25 @@ def unpacked_limit_bytes(config: LogConfig) -> int:
     return max(_LEAST_LIMIT_BYTES, _GROWTH * config.max_message_bytes)
 
 
-def check_batch(records: Buffer, config: LogConfig, origin: int, now_ms: int) -> HeaderFields:
-    """The header of the one batch in ``records``; bytes after it are the caller's to leave out.
+def unpack_header(records: Buffer) -> HeaderFields:
+    """The header's fields of the batch in ``records``. Raises `KafkaError` INVALID_RECORD when it is not there."""
+    if len(records) < HEADER_BYTES:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"A record batch has at least {HEADER_BYTES} bytes, not {len(records)}"
+        )
+    fields: HeaderFields = HEADER.unpack_from(records)
+    return fields
+
+
+def check_produced(records: Buffer, header: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> None:
+    """Check the one batch in ``records``, whose header this is; bytes after the batch are the caller's to leave out.
 
     Raises `KafkaError` with the code that Kafka answers: CORRUPT_MESSAGE (CRC, lengths), INVALID_RECORD (no batch or
     several, old formats, offsets and counts that disagree, what clients must not write), MESSAGE_TOO_LARGE,
     INVALID_TIMESTAMP.
     """
     available = len(records)
-    if available < HEADER_BYTES:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"A record batch has at least {HEADER_BYTES} bytes, not {available}")
-    fields: HeaderFields = HEADER.unpack_from(records)
-    length, magic, crc = fields[1], fields[3], fields[4]
+    length, magic, crc = header[1], header[3], header[4]
     if magic != 2:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"Record batches of format 2 are taken, this one has magic {magic}")
     size = length + LOG_OVERHEAD_BYTES
@@ -70,13 +77,12 @@ def check_batch(records: Buffer, config: LogConfig, origin: int, now_ms: int) ->
     with memoryview(records) as view:
         if crc32c(view[_CRC_START:size]) != crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {crc})")
-    _check_header(fields, config, origin, now_ms)
-    return fields
+    _check_header(header, config, origin, now_ms)
 
 
-def _check_header(fields: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> None:
+def _check_header(header: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> None:
     """Offsets, counts, attributes and timestamps that agree with each other and with the topic."""
-    base_offset, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, sequence, count = fields
+    base_offset, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, _, sequence, count = header
     body_bytes = length + LOG_OVERHEAD_BYTES - HEADER_BYTES
     if delta < 0 or count <= 0 or delta + 1 != count:
         raise KafkaError(
@@ -137,9 +143,3 @@ def timestamp_error(timestamp_ms: int, config: LogConfig, now_ms: int) -> KafkaE
         f"Timestamp {timestamp_ms} is out of range: it should be within "
         f"[{now_ms - config.timestamp_before_max_ms}, {now_ms + config.timestamp_after_max_ms}]",
     )
-
-
-def clear_log_append_time(batch: memoryview, attributes: int) -> None:
-    """Take a timestamp type away that the topic does not have, and compute the CRC anew."""
-    batch[21:23] = (attributes & ~LOG_APPEND_TIME).to_bytes(2, "big", signed=True)
-    batch[17:21] = crc32c(batch[_CRC_START:]).to_bytes(4, "big")

@@ -1,52 +1,64 @@
 """Bringing a log to stable storage: what must be synced is decided here and can be done in any thread."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from barnabas.base.files import Files
 from barnabas.log.checkpoints import PARTITION_METADATA
 from barnabas.log.names import INDEX, TIME_INDEX
+from barnabas.log.segment.folder import Folder
 from barnabas.log.segment.segment import Segment
 
-__all__ = ["FlushTask"]
+__all__ = ["FlushTask", "SyncCounts"]
+
+
+class SyncCounts(NamedTuple):
+    """What had happened to a log when a task was made: a task says nothing of what came later."""
+
+    cuts: int
+    """How often the log had been cut."""
+    changes: int
+    """How many changes of small files and names had been counted."""
 
 
 class FlushTask:
     """Files and folders to sync, so that a log is on stable storage up to an offset."""
 
-    __slots__ = ("_directories", "_files", "_paths", "cuts", "is_full", "upto_offset")
+    __slots__ = ("_directories", "_files", "_paths", "counts", "is_full", "upto_offset")
 
     def __init__(
         self,
-        files: Files,
+        folder: Folder,
         paths: list[str],
         directories: list[str],
         upto_offset: int,
-        cuts: int,
+        counts: SyncCounts,
         *,
-        is_full: bool = True,
+        is_full: bool,
     ) -> None:
-        self._files = files
+        self._files = folder.files
         self._paths = paths
         self._directories = directories
         self.upto_offset = upto_offset
-        self.cuts = cuts
-        """`LogState.cuts` at that time."""
         self.is_full = is_full
         """Whether all files are meant, not the records alone."""
+        self.counts = counts
 
     @staticmethod
     def of_records(
-        files: Files, directory: str, segments: Iterable[Segment], upto_offset: int, cuts: int, *, names: bool
+        folder: Folder, segments: Iterable[Segment], upto_offset: int, counts: SyncCounts, *, names: bool
     ) -> "FlushTask":
         """The records alone, and with ``names`` the folder: recovery makes everything else from them."""
         paths = [segment.path for segment in segments]
-        return FlushTask(files, paths, [directory] if names else [], upto_offset, cuts, is_full=False)
+        return FlushTask(folder, paths, [folder.directory] if names else [], upto_offset, counts, is_full=False)
 
     @staticmethod
     def of(
-        files: Files, directory: str, segments: Iterable[Segment], small_files: set[str], upto_offset: int, cuts: int
+        folder: Folder, segments: Iterable[Segment], small_files: Iterable[str], upto_offset: int, counts: SyncCounts
     ) -> "FlushTask":
-        """The files of a log that changed: those of ``segments`` up to an offset, and small ones by their names."""
+        """The files of a log that changed: those of ``segments`` up to an offset, and small ones by their names.
+
+        Raises `OSError`.
+        """
         paths = []
         for segment in segments:
             if segment.base_offset > upto_offset or (segment.base_offset == upto_offset and segment.size):
@@ -57,11 +69,17 @@ class FlushTask:
                 paths += [segment.file_path(INDEX), segment.file_path(TIME_INDEX)]
             if segment.transactions.is_in_use:
                 paths.append(segment.transactions.path)
-        paths += [f"{directory}/{name}" for name in sorted(small_files)]
-        directories = [directory]
-        if PARTITION_METADATA in small_files:
-            directories.append(parent_of(directory))
-        return FlushTask(files, paths, directories, upto_offset, cuts)
+        names = sorted(small_files)
+        paths += [folder.path(name) for name in names]
+        directories = [folder.directory]
+        if PARTITION_METADATA in names:
+            directories.append(parent_of(folder.directory))
+        return FlushTask(folder, paths, directories, upto_offset, counts, is_full=True)
+
+    @property
+    def has_names(self) -> bool:
+        """Whether the folder's names are synced too."""
+        return bool(self._directories)
 
     def run(self) -> None:
         """Sync. Raises `OSError`; after that the files' state is unknown and the log dir must be given up."""

@@ -7,7 +7,11 @@ write at once, for loading a log cuts its epochs to the log's range again.
 from bisect import bisect_right
 from typing import NamedTuple
 
-__all__ = ["NO_EPOCH", "NO_OFFSET", "EpochEndOffset", "LeaderEpochs"]
+from barnabas.log.checkpoints import LEADER_EPOCHS, write_epochs
+from barnabas.log.durability import Durability
+from barnabas.log.segment.folder import Folder
+
+__all__ = ["NO_EPOCH", "NO_OFFSET", "EpochEndOffset", "LeaderEpochCache", "LeaderEpochs"]
 
 NO_EPOCH = -1
 NO_OFFSET = -1
@@ -81,6 +85,48 @@ class LeaderEpochs:
         self.entries[:after] = [(self.entries[after - 1][0], start_offset)]
         return True
 
+    def copy(self) -> "LeaderEpochs":
+        """The same epochs, to be changed apart from these."""
+        return LeaderEpochs(self.entries)
+
+
+class LeaderEpochCache:
+    """The epochs of one log together with their file, ``leader-epoch-checkpoint``: a change that is not written is none."""
+
+    __slots__ = ("_durability", "_folder", "epochs", "latest_epoch")
+
+    def __init__(self, folder: Folder, durability: Durability, epochs: LeaderEpochs) -> None:
+        self._folder = folder
+        self._durability = durability
+        self.epochs = epochs
+        """For reading."""
+        self.latest_epoch = epochs.latest_epoch
+
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """An epoch begins at an offset. Raises `OSError`."""
+        epochs = self.epochs.copy()
+        if epochs.assign(epoch, start_offset):
+            self._write(epochs)
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drop the epochs that begin at or after an offset. Raises `OSError`."""
+        epochs = self.epochs.copy()
+        if epochs.truncate_from_end(end_offset):
+            self._write(epochs)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log begins at an offset now. Raises `OSError`."""
+        epochs = self.epochs.copy()
+        if epochs.truncate_from_start(start_offset):
+            self._write(epochs)
+
     def clear(self) -> None:
-        """Forget all epochs."""
-        self.entries.clear()
+        """Forget all epochs. Raises `OSError`."""
+        self._write(LeaderEpochs())
+
+    def _write(self, epochs: LeaderEpochs) -> None:
+        # Not synced: the batches carry their epochs, and recovery reads them again past the recovery point.
+        write_epochs(self._folder.files, self._folder.path(LEADER_EPOCHS), epochs.entries, sync=False)
+        self._durability.file_written(LEADER_EPOCHS)
+        self.epochs = epochs
+        self.latest_epoch = epochs.latest_epoch

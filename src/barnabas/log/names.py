@@ -15,6 +15,7 @@ __all__ = [
     "DELETED",
     "INDEX",
     "LOG",
+    "SEGMENT_SUFFIXES",
     "SNAPSHOT",
     "SWAP",
     "TIME_INDEX",
@@ -36,6 +37,7 @@ SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
+SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\..+")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-([0-9]{1,10})")

@@ -1,10 +1,17 @@
-"""Making a log's producer state again from its newest usable snapshot and the batches after it."""
+"""Making a log's producer state again from its newest usable snapshot and the batches after it.
+
+Kafka: UnifiedLog.rebuildProducerState, ProducerStateManager.truncateAndReload.
+"""
+
+from collections.abc import Sequence
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.base.files import Files
-from barnabas.log.names import SNAPSHOT, TXN_INDEX, file_name
+from barnabas.log.names import TXN_INDEX, file_name
+from barnabas.log.producer_snapshots import ProducerSnapshots
 from barnabas.log.producer_state import ProducerState, decode_snapshot
+from barnabas.log.segment.folder import Folder
 from barnabas.log.segment.segment import Segment
+from barnabas.log.segment.segments import Segments
 from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.wire.kafka.records.batch_header import CONTROL, TRANSACTIONAL, BatchHeader
 from barnabas.wire.kafka.records.control import read_end_marker
@@ -13,33 +20,30 @@ __all__ = ["load_producers", "rebuild_transaction_indexes"]
 
 
 def load_producers(
-    files: Files,
-    directory: str,
+    folder: Folder,
     producers: ProducerState,
-    snapshots: list[int],
-    segments: list[Segment],
-    log_start_offset: int,
-    end_offset: int,
+    snapshots: ProducerSnapshots,
+    segments: Segments,
+    log_range: tuple[int, int],
 ) -> bool:
-    """Bring ``producers`` to the state as of ``end_offset``; whether any batch had to be read for it.
+    """Bring ``producers`` to the state at the end of ``log_range``, the log's start and end; returns whether batches
+    had to be read for it.
 
-    Snapshots past the end, at or below the log's start, and corrupt ones are removed from disk and from ``snapshots``.
-    Transaction indexes of the segments that are read again are made again with them. Raises `OSError`.
+    Snapshots past the end, at or below the log's start, and corrupt ones are removed. Transaction indexes of the
+    segments that are read again are made again with them. Raises `OSError`.
     """
-    start = _load_snapshot(files, directory, producers, snapshots, log_start_offset, end_offset)
+    log_start_offset, end_offset = log_range
+    start = _load_snapshot(folder, producers, snapshots, log_start_offset, end_offset)
     if start >= end_offset:
-        producers.end_offset = end_offset
         return False
     for at, segment in enumerate(segments):
-        segment_end = segments[at + 1].base_offset if at + 1 < len(segments) else end_offset
-        if segment_end > start and segment.size:
+        if segments.end_of(at, end_offset) > start and segment.size:
             _replay(producers, segment, start)
-    producers.end_offset = end_offset
     return True
 
 
 def rebuild_transaction_indexes(
-    files: Files, directory: str, snapshots: list[int], segments: list[Segment], names: list[str]
+    folder: Folder, snapshots: ProducerSnapshots, segments: Sequence[Segment], names: list[str]
 ) -> None:
     """Make the transaction indexes again that cannot be read, from the batches. Raises `OSError`."""
     for at, segment in enumerate(segments):
@@ -48,17 +52,17 @@ def rebuild_transaction_indexes(
         try:
             segment.transactions.entries  # noqa: B018  # reading is the check
         except CorruptDataError:
-            _rebuild_transactions(files, directory, snapshots, segments[: at + 1])
+            _rebuild_transactions(folder, snapshots, segments[: at + 1])
 
 
-def _rebuild_transactions(files: Files, directory: str, snapshots: list[int], segments: list[Segment]) -> None:
+def _rebuild_transactions(folder: Folder, snapshots: ProducerSnapshots, segments: Sequence[Segment]) -> None:
     """The last segment's index, with the producers as of its first record."""
     producers = ProducerState()
     start = segments[0].base_offset
-    for offset in sorted(snapshots, reverse=True):
+    for offset in snapshots.offsets():
         if start < offset <= segments[-1].base_offset:
             try:
-                producers.reset(offset, decode_snapshot(files.read(f"{directory}/{file_name(offset, SNAPSHOT)}")))
+                producers.reset(decode_snapshot(folder.files.read(snapshots.path(offset))))
             except (CorruptDataError, FileNotFoundError):
                 continue  # an older one covers less, and the log has the rest
             start = offset
@@ -70,31 +74,22 @@ def _rebuild_transactions(files: Files, directory: str, snapshots: list[int], se
 
 
 def _load_snapshot(
-    files: Files,
-    directory: str,
-    producers: ProducerState,
-    snapshots: list[int],
-    log_start_offset: int,
-    end_offset: int,
+    folder: Folder, producers: ProducerState, snapshots: ProducerSnapshots, log_start_offset: int, end_offset: int
 ) -> int:
-    while snapshots:
-        offset = max(snapshots)
-        path = f"{directory}/{file_name(offset, SNAPSHOT)}"
+    for offset in snapshots.offsets():
         if log_start_offset < offset <= end_offset:
             try:
-                producers.reset(offset, decode_snapshot(files.read(path)))
+                producers.reset(decode_snapshot(folder.files.read(snapshots.path(offset))))
             except (CorruptDataError, FileNotFoundError):
                 pass  # the one before is older and covers less; the log has the rest
             else:
+                snapshots.loaded(offset)
                 return offset
         elif offset <= log_start_offset:
             break
         snapshots.remove(offset)
-        try:
-            files.remove(path)
-        except FileNotFoundError:
-            continue
-    producers.reset(log_start_offset)
+    producers.reset()
+    snapshots.loaded(log_start_offset)
     return log_start_offset
 
 

@@ -109,14 +109,10 @@ def _advance(sequence: int, delta: int) -> int:
 class ProducerState:
     """All producers of one log, and its transactions that keep the last stable offset back."""
 
-    __slots__ = ("_finished", "_open", "end_offset", "entries", "snapshot_offset")
+    __slots__ = ("_finished", "_open", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
-        self.end_offset = 0
-        """The first offset that the state does not cover."""
-        self.snapshot_offset = 0
-        """The end offset of the last snapshot taken or read."""
         self._open: dict[int, int] = {}
         """First offset -> producer id of transactions without an end marker."""
         self._finished: dict[int, int] = {}
@@ -247,11 +243,6 @@ class ProducerState:
         if self._finished:
             self._finished = {first: last for first, last in self._finished.items() if last >= high_watermark}
 
-    def log_start_moved(self, log_start_offset: int) -> None:
-        """Records before an offset are gone."""
-        self.high_watermark_moved(log_start_offset)
-        self.end_offset = max(self.end_offset, log_start_offset)
-
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers without an open transaction that were silent for ``expiration_ms``."""
         expired = [
@@ -262,10 +253,9 @@ class ProducerState:
         for producer_id in expired:
             del self.entries[producer_id]
 
-    def reset(self, end_offset: int, entries: Iterable[ProducerEntry] = ()) -> None:
-        """Start again from a snapshot's entries that cover the log up to an offset."""
+    def reset(self, entries: Iterable[ProducerEntry] = ()) -> None:
+        """Start again from a snapshot's entries."""
         self.entries = {entry.producer_id: entry for entry in entries}
-        self.end_offset = self.snapshot_offset = end_offset
         self._finished.clear()
         self._open = {
             entry.transaction_first_offset: entry.producer_id

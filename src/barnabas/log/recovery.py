@@ -1,29 +1,40 @@
-"""Loading a partition's folder, and making it whole again after a crash.
+"""Loading a partition's folder, and making it whole again after a crash. Kafka: LogLoader, LogManager.loadLog.
 
-After a clean stop the files are taken as they are. Otherwise all below the recovery point is on stable storage and is
-trusted; every batch past it is checked (CRC, rising offsets), and the log ends before the first that fails: the longest
-valid prefix. What hangs on the log is made again from it: indexes, producer state, leader epochs. So the time of a
-start is bounded by the unflushed bytes, not by the log.
+After a clean stop the files are taken as they are, if the active segment ends with a whole batch. Otherwise all below
+the recovery point is on stable storage and is trusted; every batch past it is checked (CRC, rising offsets), and the log
+ends before the first that fails: the longest valid prefix. What hangs on the log is made again from it: indexes,
+producer state, leader epochs. So the time of a start is bounded by the unflushed bytes, not by the log.
 
 Also undone or completed here: deletions (``.deleted``), compactions before (``.cleaned``) and after (``.swap``) their
-point of no return, index files without a log.
+point of no return, index files without a log. Whether the log has lost records is `barnabas.log.lost_data`'s.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.base.files import Files
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random
-from barnabas.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA, read_epochs, read_topic_id, write_epochs
-from barnabas.log.leader_epochs import LeaderEpochs
+from barnabas.log.bounds import Bounds
+from barnabas.log.checkpoints import (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    read_epochs,
+    read_topic_id,
+    write_epochs,
+    write_topic_id,
+)
+from barnabas.log.deletions import Deletions
+from barnabas.log.durability import Durability
+from barnabas.log.leader_epochs import LeaderEpochCache, LeaderEpochs
 from barnabas.log.lost_data import LostData, find_lost_data, read_lost_data, write_lost_data
 from barnabas.log.names import (
     CLEANED,
     DELETED,
     INDEX,
     LOG,
+    SEGMENT_SUFFIXES,
     SNAPSHOT,
     SWAP,
     TIME_INDEX,
@@ -31,108 +42,157 @@ from barnabas.log.names import (
     base_offset_of,
     file_name,
 )
-from barnabas.log.partition_log import PartitionLog
+from barnabas.log.parts import LogParts
 from barnabas.log.producer_replay import load_producers, rebuild_transaction_indexes
+from barnabas.log.producer_snapshots import ProducerSnapshots
 from barnabas.log.producer_state import ProducerState
 from barnabas.log.segment.batches import scan_valid
+from barnabas.log.segment.folder import Folder
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.segment.segment import Segment
+from barnabas.log.segment.segments import Segments
 from barnabas.log.settings import LogConfig
 
-__all__ = ["load_log"]
+__all__ = ["Checkpointed", "LoadedLog", "LogOptions", "create_log", "load_log"]
 
 logger = logging.getLogger(__name__)
-_SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 
 
-def load_log(
-    files: Files,
-    handles: OpenFiles,
-    directory: str,
-    topic_partition: TopicPartition,
-    config: LogConfig,
-    *,
-    was_clean: bool,
-    recovery_point: int,
-    log_start_offset: int,
-    high_watermark: int,
-    now_ms: int,
-    producer_expiration_ms: int,
-    rng: Random,
-    on_failure: Callable[[str], None],
-) -> PartitionLog:
-    """The log in a folder. Offsets are those of the log dir's checkpoints, 0 where they have none.
+class LogOptions(NamedTuple):
+    """Where a log is, and what it works with."""
 
-    Raises `OSError`, and `CorruptDataError` for what must not be cut off: batches of old formats.
+    open_files: OpenFiles
+    directory: str
+    topic_partition: TopicPartition
+    config: LogConfig
+    now_ms: int
+    rng: Random
+    on_failure: Callable[[str], None]
+    """Called with the reason when the disk fails."""
+
+
+class Checkpointed(NamedTuple):
+    """What is known of a log besides its folder: the checkpoints of its log dir, 0 where they have no entry."""
+
+    was_clean: bool
+    """Whether the last stop was clean."""
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+    producer_expiration_ms: int
+
+
+class LoadedLog(NamedTuple):
+    """What a partition's folder holds."""
+
+    parts: LogParts
+    topic_id: Uuid
+    lost_data: LostData | None
+
+
+def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
+    """A new, empty log in a folder that does not exist yet. Raises `OSError`.
+
+    Nothing is synced: until the first flush a loss of power may take the folder, and with it no record that was
+    promised to be on disk.
     """
-    names = _finish_interrupted(files, handles, directory, files.list(directory), now_ms)
-    segments = _open_segments(files, handles, directory, names, now_ms)
-    snapshots = sorted(
-        offset for name in names if name.endswith(SNAPSHOT) and (offset := base_offset_of(name)) is not None
+    folder = Folder(options.open_files.files, options.directory)
+    folder.files.make_dirs(options.directory)
+    if topic_id != ZERO_UUID:
+        write_topic_id(folder.files, folder.path(PARTITION_METADATA), topic_id, sync=False)
+    segment = Segment(folder, options.open_files, 0, 0, created_ms=options.now_ms)
+    folder.files.open(segment.path, create=True).close()
+    durability = Durability(folder, 0, options.now_ms)
+    durability.file_written(PARTITION_METADATA)  # and with it the new folder itself
+    snapshots = ProducerSnapshots(folder, durability)
+    parts = LogParts(
+        folder,
+        Segments(folder, options.open_files, [segment], options.rng),
+        Bounds(0, 0, 0),
+        durability,
+        LeaderEpochCache(folder, durability, LeaderEpochs()),
+        ProducerState(),
+        snapshots,
+        Deletions(folder, snapshots),
     )
-    epochs, epochs_changed = _load_epochs(files, directory)
-    if segments:
-        segments[-1].is_active = True
-    if not was_clean:
-        epochs_changed |= _recover(files, segments, epochs, recovery_point, config)
-    elif segments:
-        epochs_changed |= _recover_damaged_end(files, segments, epochs, config)
-    end_offset = segments[-1].next_offset() if segments else log_start_offset
-    lost_data = _note_lost_data(files, directory, find_lost_data(end_offset, recovery_point, high_watermark))
-    if segments and end_offset < log_start_offset:
-        logger.warning("%s ends at %d, below its log start offset %d", directory, end_offset, log_start_offset)
-        for segment in segments:
-            _remove_segment(files, segment)
-        segments.clear()
-        epochs.clear()
-        epochs_changed = True
-        end_offset = log_start_offset
-    if not segments:
-        segments.append(Segment(files, handles, directory, end_offset, 0, created_ms=now_ms))
-        segments[0].is_active = True
-        files.open(segments[0].path, create=True).close()
-    start_offset = max(log_start_offset, segments[0].base_offset)
-    epochs_changed |= _fit_epochs(epochs, segments, start_offset, end_offset)
+    return LoadedLog(parts, topic_id, None)
+
+
+def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
+    """The log in a folder. Raises `OSError`, and `CorruptDataError` for what must not be cut off: batches of old formats."""
+    folder = Folder(options.open_files.files, options.directory)
+    names = _finish_interrupted(folder, options)
+    found = _open_segments(folder, options, names)
+    epochs, epochs_changed = _load_epochs(folder)
+    epochs_changed |= _recover(found, epochs, checkpointed, options.config)
+    start_offset = checkpointed.log_start_offset
+    end_offset = found[-1].next_offset() if found else start_offset
+    lost_data = _note_lost_data(
+        folder, find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
+    )
+    if found and end_offset < start_offset:
+        logger.warning("%s ends at %d, below its log start offset %d", options.directory, end_offset, start_offset)
+        for segment in found:
+            segment.remove_files()
+        found.clear()
+        epochs, epochs_changed = LeaderEpochs(), True
+        end_offset = start_offset
+    if not found:
+        found.append(Segment(folder, options.open_files, end_offset, 0, created_ms=options.now_ms))
+        folder.files.open(found[0].path, create=True).close()
+    start_offset = max(start_offset, found[0].base_offset)
+    epochs_changed |= _fit_epochs(epochs, found, start_offset, end_offset)
+    recovery_point = end_offset if checkpointed.was_clean else min(checkpointed.recovery_point, end_offset)
+    durability = Durability(folder, recovery_point, options.now_ms)
     if epochs_changed:
-        write_epochs(files, f"{directory}/{LEADER_EPOCHS}", epochs.entries, sync=False)
-    rebuild_transaction_indexes(files, directory, snapshots, segments, names)
+        write_epochs(folder.files, folder.path(LEADER_EPOCHS), epochs.entries, sync=False)
+        durability.file_written(LEADER_EPOCHS)
+    snapshots = ProducerSnapshots(folder, durability, _offsets_of(names, SNAPSHOT))
+    rebuild_transaction_indexes(folder, snapshots, found, names)
+    segments = Segments(folder, options.open_files, found, options.rng)
     producers = ProducerState()
-    has_replayed = load_producers(files, directory, producers, snapshots, segments, start_offset, end_offset)
-    producers.remove_expired(now_ms, producer_expiration_ms)
-    producers.high_watermark_moved(high_watermark)
-    _remove_stray_snapshots(files, directory, snapshots, segments)
-    log = PartitionLog(
-        files,
-        handles,
-        directory,
-        topic_partition,
-        _load_topic_id(files, directory),
-        config,
-        segments=segments,
-        epochs=epochs,
-        producers=producers,
-        snapshots=snapshots,
-        log_start_offset=start_offset,
-        log_end_offset=end_offset,
-        high_watermark=high_watermark,
-        recovery_point=end_offset if was_clean else min(recovery_point, end_offset),
-        now_ms=now_ms,
-        rng=rng,
-        on_failure=on_failure,
-    )
-    log.lost_data = lost_data
-    if epochs_changed:
-        log.unsynced.add(LEADER_EPOCHS)
+    has_replayed = load_producers(folder, producers, snapshots, segments, (start_offset, end_offset))
+    producers.remove_expired(options.now_ms, checkpointed.producer_expiration_ms)
+    producers.high_watermark_moved(checkpointed.high_watermark)
+    _remove_stray_snapshots(snapshots, segments)
     if has_replayed:
-        log.take_snapshot()
-    return log
+        snapshots.take(producers, end_offset)
+    parts = LogParts(
+        folder,
+        segments,
+        Bounds(start_offset, end_offset, checkpointed.high_watermark),
+        durability,
+        LeaderEpochCache(folder, durability, epochs),
+        producers,
+        snapshots,
+        Deletions(folder, snapshots),
+    )
+    return LoadedLog(parts, _load_topic_id(folder), lost_data)
+
+
+def _offsets_of(names: Iterable[str], suffix: str) -> list[int]:
+    return sorted(offset for name in names if name.endswith(suffix) and (offset := base_offset_of(name)) is not None)
+
+
+def _note_lost_data(folder: Folder, found: LostData | None) -> LostData | None:
+    """What this start or an earlier one found, kept for the next."""
+    known = read_lost_data(folder.files, folder.directory)
+    if found is None:
+        return known
+    logger.error("%s has lost records: %s", folder.directory, found.reason)
+    if known is None or known.expected_offset < found.expected_offset:
+        write_lost_data(folder.files, folder.directory, found)
+        return found
+    return known
 
 
 # ---- what was interrupted
 
 
-def _finish_interrupted(files: Files, handles: OpenFiles, directory: str, names: list[str], now_ms: int) -> list[str]:
+def _finish_interrupted(folder: Folder, options: LogOptions) -> list[str]:
     """Remove what was deleted, undo or complete what was compacted; returns the names that are there now."""
+    files, directory = folder.files, folder.directory
+    names = files.list(directory)
     odd = [name for name in names if name.endswith((DELETED, CLEANED, SWAP, ".tmp"))]
     if not odd:
         return names
@@ -147,57 +207,62 @@ def _finish_interrupted(files: Files, handles: OpenFiles, directory: str, names:
             files.remove(f"{directory}/{name}")
     for name in swaps:
         if name.endswith(LOG + SWAP):
-            _remove_compacted(files, handles, directory, name, now_ms)
+            _remove_compacted(folder, options, name)
     for name in swaps:
         files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
     return files.list(directory)
 
 
-def _remove_compacted(files: Files, handles: OpenFiles, directory: str, swap: str, now_ms: int) -> None:
+def _remove_compacted(folder: Folder, options: LogOptions, swap: str) -> None:
     """Remove the segments that a swapped one stands for: those that begin in its range of offsets."""
     base_offset = base_offset_of(swap)
     assert base_offset is not None
-    path = f"{directory}/{swap}"
-    segment = Segment(files, handles, directory, base_offset, files.size(path), created_ms=now_ms)
-    segment.path = path
+    files = folder.files
+    size = files.size(folder.path(swap))
+    segment = Segment(folder, options.open_files, base_offset, size, created_ms=options.now_ms, name_suffix=SWAP)
     end = base_offset + 1
     for _, header in segment.headers(0):
         end = header.last_offset + 1
     segment.forget()
-    for name in files.list(directory):
+    for name in files.list(folder.directory):
         offset = base_offset_of(name)
-        if offset is not None and base_offset <= offset < end and name.endswith(_SEGMENT_SUFFIXES):
-            files.remove(f"{directory}/{name}")
+        if offset is not None and base_offset <= offset < end and name.endswith(SEGMENT_SUFFIXES):
+            files.remove(folder.path(name))
 
 
 # ---- segments
 
 
-def _open_segments(files: Files, handles: OpenFiles, directory: str, names: list[str], now_ms: int) -> list[Segment]:
-    bases = sorted(offset for name in names if name.endswith(LOG) and (offset := base_offset_of(name)) is not None)
+def _open_segments(folder: Folder, options: LogOptions, names: list[str]) -> list[Segment]:
+    bases = _offsets_of(names, LOG)
     known = set(bases)
     for name in names:
         if name.endswith((INDEX, TIME_INDEX, TXN_INDEX)) and base_offset_of(name) not in known:
-            logger.warning("%s/%s is an index without a log and is removed", directory, name)
-            files.remove(f"{directory}/{name}")
+            logger.warning("%s is an index without a log and is removed", folder.path(name))
+            folder.files.remove(folder.path(name))
     segments = []
     for base_offset in bases:
-        size = files.size(f"{directory}/{file_name(base_offset, LOG)}")
-        segments.append(Segment(files, handles, directory, base_offset, size, created_ms=now_ms))
+        size = folder.files.size(folder.path(file_name(base_offset, LOG)))
+        segments.append(Segment(folder, options.open_files, base_offset, size, created_ms=options.now_ms))
+    if segments:
+        segments[-1].activate()
     return segments
 
 
-def _remove_segment(files: Files, segment: Segment) -> None:
-    segment.forget()
-    for suffix in _SEGMENT_SUFFIXES:
-        path = segment.file_path(suffix)
-        if files.exists(path):
-            files.remove(path)
+def _recover(segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed, config: LogConfig) -> bool:
+    """Let the log end with a whole and valid batch. Returns whether leader epochs were found."""
+    if not segments:
+        return False
+    if not checkpointed.was_clean:
+        return _recover_from(segments, epochs, checkpointed.recovery_point, config)
+    active = segments[-1]
+    if active.ends_whole():
+        return False
+    logger.warning("%s does not end with a whole batch, although the last stop was clean", active.path)
+    return _recover_from(segments, epochs, active.base_offset, config)
 
 
-def _recover(
-    files: Files, segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, config: LogConfig
-) -> bool:
+def _recover_from(segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, config: LogConfig) -> bool:
     """Check the batches past the recovery point and cut the log where one fails. Whether epochs were found.
 
     After a loss of power a segment can also end early with a whole batch, while a later segment's file is there: the
@@ -208,10 +273,10 @@ def _recover(
         if segment.base_offset <= recovery_point:
             first = at
     found = False
-    next_offset = segments[first].base_offset if segments else 0
+    next_offset = segments[first].base_offset
     for at in range(first, len(segments)):
         segment = segments[at]
-        segment.is_active = True  # its time index need not be complete
+        segment.activate()  # its time index need not be complete
         end, next_offset, has_epochs = _recover_segment(
             segment, epochs, recovery_point, max(next_offset, segment.base_offset), config.index_interval_bytes
         )
@@ -234,34 +299,13 @@ def _recover(
         if end < size or has_gap:
             for later in reversed(segments[at + 1 :]):
                 logger.warning("%s lies past the end of the valid log and is removed", later.path)
-                _remove_segment(files, later)
+                later.remove_files()
             del segments[at + 1 :]
             break
         if is_followed:
             segment.finish_indexes()
-            segment.is_active = False
+            segment.deactivate()
     return found
-
-
-def _recover_damaged_end(files: Files, segments: list[Segment], epochs: LeaderEpochs, config: LogConfig) -> bool:
-    """After a clean stop: check the active segment wholly, unless it ends with a whole batch. Whether epochs were found."""
-    active = segments[-1]
-    if active.ends_whole():
-        return False
-    logger.warning("%s does not end with a whole batch, although the last stop was clean", active.path)
-    return _recover(files, segments, epochs, active.base_offset, config)
-
-
-def _note_lost_data(files: Files, directory: str, found: LostData | None) -> LostData | None:
-    """What this start or an earlier one found, kept for the next."""
-    known = read_lost_data(files, directory)
-    if found is None:
-        return known
-    logger.error("%s has lost records: %s", directory, found.reason)
-    if known is None or known.expected_offset < found.expected_offset:
-        write_lost_data(files, directory, found)
-        return found
-    return known
 
 
 def _recover_segment(
@@ -288,9 +332,9 @@ def _recover_segment(
 # ---- what hangs on the log
 
 
-def _load_epochs(files: Files, directory: str) -> tuple[LeaderEpochs, bool]:
+def _load_epochs(folder: Folder) -> tuple[LeaderEpochs, bool]:
     try:
-        return LeaderEpochs(read_epochs(files, f"{directory}/{LEADER_EPOCHS}")), False
+        return LeaderEpochs(read_epochs(folder.files, folder.path(LEADER_EPOCHS))), False
     except CorruptDataError as error:
         logger.warning("%s; the leader epochs are read from the log again", error)
         return LeaderEpochs(), True
@@ -309,19 +353,17 @@ def _fit_epochs(epochs: LeaderEpochs, segments: list[Segment], start_offset: int
     return changed
 
 
-def _load_topic_id(files: Files, directory: str) -> Uuid:
+def _load_topic_id(folder: Folder) -> Uuid:
     try:
-        return read_topic_id(files, f"{directory}/{PARTITION_METADATA}") or ZERO_UUID
+        return read_topic_id(folder.files, folder.path(PARTITION_METADATA)) or ZERO_UUID
     except CorruptDataError as error:
         logger.warning("%s; the topic's id will be learned from the controller", error)
         return ZERO_UUID
 
 
-def _remove_stray_snapshots(files: Files, directory: str, snapshots: list[int], segments: list[Segment]) -> None:
+def _remove_stray_snapshots(snapshots: ProducerSnapshots, segments: Iterable[Segment]) -> None:
     """Of the snapshots that belong to no segment only the newest is of use."""
     bases = {segment.base_offset for segment in segments}
-    newest = max(snapshots, default=-1)
-    for offset in list(snapshots):
-        if offset != newest and offset not in bases:
+    for offset in snapshots.offsets()[1:]:
+        if offset not in bases:
             snapshots.remove(offset)
-            files.remove(f"{directory}/{file_name(offset, SNAPSHOT)}")

@@ -1,10 +1,12 @@
-"""Finding offsets by time (ListOffsets, KIP-79 and KIP-734)."""
+"""Finding offsets by time (ListOffsets, KIP-79 and KIP-734). Kafka: UnifiedLog.fetchOffsetByTimestamp."""
 
 from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.log.log_state import LogState
+from barnabas.log.bounds import Bounds
+from barnabas.log.leader_epochs import LeaderEpochs
 from barnabas.log.segment.segment import Segment
+from barnabas.log.segment.segments import Segments
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.batch_header import BatchHeader
 from barnabas.wire.kafka.records.records import read_records
@@ -26,25 +28,25 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def find(log: LogState, timestamp_ms: int) -> TimestampOffset | None:
+def find(segments: Segments, bounds: Bounds, epochs: LeaderEpochs, timestamp_ms: int) -> TimestampOffset | None:
     """The first record whose timestamp is at least the given one; None when there is none.
 
     The negative timestamps of the protocol name places: the log's start and end, and the record with the largest
     timestamp. Nothing is tiered here, so the latest tiered offset is -1. Raises `OSError`.
     """
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
-        return TimestampOffset(-1, log.log_start_offset, log.epochs.epoch_for(log.log_start_offset))
+        return TimestampOffset(-1, bounds.log_start_offset, epochs.epoch_for(bounds.log_start_offset))
     if timestamp_ms == LATEST:
-        return TimestampOffset(-1, log.log_end_offset, log.epochs.latest_epoch)
+        return TimestampOffset(-1, bounds.log_end_offset, epochs.latest_epoch)
     if timestamp_ms == LATEST_TIERED:
         return TimestampOffset(-1, -1, -1)
     if timestamp_ms == MAX_TIMESTAMP:
-        segment = max(log.segments, key=lambda candidate: candidate.max_timestamp.timestamp_ms)
+        segment = max(segments, key=lambda candidate: candidate.max_timestamp.timestamp_ms)
         timestamp_ms = segment.max_timestamp.timestamp_ms
-        return _find_in(segment, timestamp_ms, log.log_start_offset) if timestamp_ms >= 0 else None
-    for segment in log.segments:
+        return _find_in(segment, timestamp_ms, bounds.log_start_offset) if timestamp_ms >= 0 else None
+    for segment in segments:
         if segment.max_timestamp.timestamp_ms >= timestamp_ms:
-            found = _find_in(segment, timestamp_ms, log.log_start_offset)
+            found = _find_in(segment, timestamp_ms, bounds.log_start_offset)
             if found is not None:
                 return found
     return None
@@ -71,6 +73,6 @@ def _find_in_batch(
             if record.timestamp >= timestamp_ms and record.offset >= start_offset:
                 return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
     except (CorruptDataError, KafkaError):
-        # Its records cannot be read, by nobody: the batch's first offset is the nearest there is to say.
+        # No reader can unpack its records: the batch's first offset is the nearest answer.
         return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), header.leader_epoch)
     return None

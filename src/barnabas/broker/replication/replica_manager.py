@@ -112,7 +112,7 @@ class ReplicaManager:
         """A topic's configuration changed."""
         for partition in self._partitions.values():
             if partition.name.topic == topic:
-                partition.log.config = config
+                partition.log.configure(config)
 
     # Appending
 

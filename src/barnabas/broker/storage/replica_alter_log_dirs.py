@@ -342,7 +342,7 @@ def _follow(move: _Move) -> None:
     if move.cuts != log.cuts:
         _reconcile(log, future)
         move.cuts = log.cuts
-    future.config = log.config
+    future.configure(log.config)
     is_apart = not log.log_start_offset <= future.log_end_offset <= log.log_end_offset
     # A start after a crash may have brought deleted records back that were never copied.
     if is_apart or future.log_start_offset > log.log_start_offset:

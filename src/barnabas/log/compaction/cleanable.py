@@ -48,11 +48,11 @@ def first_dirty_offset(log: PartitionLog) -> int:
 def cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
     """What could be compacted of a log. Raises `OSError` when a closed segment cannot be read."""
     first_dirty = first_dirty_offset(log)
-    segments, bases = log.segments, log.bases
+    segments = log.segments
     first_index = log.segment_index(first_dirty)
     last_index = len(segments) - 1
     dirty = segments[first_index:last_index]
-    if log.last_stable_offset < bases[last_index]:
+    if log.last_stable_offset < segments[last_index].base_offset:
         last_index = log.segment_index(log.last_stable_offset)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
@@ -64,7 +64,7 @@ def cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
     return Cleanable(
         log,
         first_dirty,
-        bases[last_index],
+        segments[last_index].base_offset,
         sum(segment.size for segment in segments[:last_index] if segment.base_offset < first_dirty),
         sum(segment.size for segment in cleanable_segments),
         _is_overdue(log, [segment.first_timestamp_ms() for segment in dirty], now_ms),

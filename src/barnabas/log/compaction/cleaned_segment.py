@@ -12,11 +12,9 @@ for groups depend on one another in their order.
 """
 
 from barnabas.base.files import Buffer, File, Files
-from barnabas.log.log_state import LogState
+from barnabas.log.deletions import remove_files
 from barnabas.log.names import CLEANED, INDEX, LOG, SWAP, TIME_INDEX, TXN_INDEX, file_name
-from barnabas.log.retention import remove_files, set_aside
 from barnabas.log.segment.offset_index import OffsetIndex
-from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.time_index import TimeIndex
 from barnabas.log.segment.transaction_index import AbortedTransaction, encode_transactions
 from barnabas.wire.kafka.records.batch_header import BatchHeader
@@ -100,15 +98,12 @@ class CleanedSegment:
         self._file.close()
         remove_files(self._files, [self._path(suffix + CLEANED) for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX)])
 
-    def install(self, log: LogState, group: list[Segment], now_ms: int) -> None:
-        """Take the place of ``group``, segments that follow one another in the log. Raises `OSError`."""
+    def rename_to_swap(self) -> None:
+        """Pass the point of no return. Raises `OSError`."""
         for suffix in self._suffixes:
             self._files.rename(self._path(suffix + CLEANED), self._path(suffix + SWAP))
-        log.remove_later(set_aside(log, group, keep_snapshot=self._base_offset), now_ms)
+
+    def rename_to_plain(self) -> None:
+        """Take the names of the segments that were replaced. Raises `OSError`."""
         for suffix in reversed(self._suffixes):
             self._files.rename(self._path(suffix + SWAP), self._path(suffix))
-        first = log.segments.index(group[0])
-        segment = Segment(
-            log.files, log.handles, self._directory, self._base_offset, self.size, created_ms=group[0].created_ms
-        )
-        log.replace_segments([*log.segments[:first], segment, *log.segments[first + len(group) :]])

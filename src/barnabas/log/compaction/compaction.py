@@ -143,8 +143,7 @@ class Compaction:
         """Let the new segment take the place of its group. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         assert self.wants_swap
         assert self._cleaned is not None
-        with self.log.disk("swapping compacted segments of"):
-            self._cleaned.install(self.log, self._group, now_ms)
+        self.log.replace_segments(self._group, self._cleaned, now_ms)
         self._cleaned = None
         self._group = []
         self.wants_swap = False

@@ -74,8 +74,8 @@ class DirMoves(DirState):
         old_dir, directory = self._dir_of(log), log.directory
         future.update_high_watermark(log.high_watermark)
         future.raise_start(log.log_start_offset)
-        future.config = log.config
-        future.cleaned_to = log.cleaned_to
+        future.configure(log.config)
+        future.note_cleaned(log.cleaned_to)
         if log.lost_data is not None:
             future.note_lost_data(log.lost_data)
         self._throw_away(log, now_ms, f"{partition} has moved", sync=True)
@@ -100,7 +100,7 @@ class DirMoves(DirState):
         self.files.rename(future.directory, directory)
         self.files.sync_dir(log_dir.path)
         future.move_to(directory)
-        future.use_handles(self.handles)
+        future.use_open_files(self.handles)
         future.hear_failures(lambda reason: self._fail_dir(log_dir, reason))
         del self._futures[partition]
         self._logs[partition] = future
@@ -115,7 +115,7 @@ class DirMoves(DirState):
             self._fail_dir(log_dir, f"Error while renaming {log.directory}: {error}")
             return
         log.move_to(directory)
-        log.offline = None
+        log.bring_back()
         self._counts[log_dir.path] += 1
 
     def _finish_moves(self, going: set[TopicPartition], now_ms: int) -> None:

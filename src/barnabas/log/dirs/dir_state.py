@@ -16,6 +16,7 @@ from barnabas.log.checkpoints import CLEANER_OFFSETS, write_offsets
 from barnabas.log.flushing import FlushTask
 from barnabas.log.names import delete_folder
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.recovery import LogOptions
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -91,10 +92,9 @@ class DirState:
         for logs in (self._logs, self._futures):
             for partition, log in list(logs.items()):
                 if self._dir_of(log) is log_dir:
-                    log.offline = log.offline or reason
+                    log.take_offline(reason)
                     del logs[partition]
-                    for segment in log.segments:
-                        segment.forget()
+                    log.forget_files()
         with contextlib.suppress(OSError):
             log_dir.lock.close()
         if self._on_offline:
@@ -155,9 +155,8 @@ class DirState:
         config: LogConfig,
         now_ms: int,
     ) -> PartitionLog:
-        log = PartitionLog.create(
-            self.files, handles, directory, partition, topic_id, config, now_ms=now_ms, rng=self._rng, on_failure=nobody
-        )
+        options = LogOptions(handles, directory, partition, config, now_ms, self._rng, nobody)
+        log = PartitionLog.create(options, topic_id)
         self._counts[log_dir.path] += 1
         return log
 
@@ -178,7 +177,7 @@ class DirState:
             self._fail_dir(log_dir, f"Error while renaming {log.directory}: {error}")
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         log.move_to(directory)
-        log.offline = reason
+        log.take_offline(reason)
         self._purges.append((now_ms + log.config.file_delete_delay_ms, directory))
 
     # ---- checkpoints

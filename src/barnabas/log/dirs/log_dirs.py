@@ -37,7 +37,7 @@ from barnabas.log.dirs.dir_state import LogDir, nobody, start_inside_segment
 from barnabas.log.lost_data import LostData
 from barnabas.log.names import partition_folder, partition_of_folder, partition_of_special_folder
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.recovery import load_log
+from barnabas.log.recovery import Checkpointed, LogOptions
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -186,7 +186,7 @@ class LogDirs(DirMoves):
                 self._futures[partition] = log
             else:
                 self._logs[partition] = log
-                log.cleaned_to = cleaner_offsets.get(partition)
+                log.note_cleaned(cleaner_offsets.get(partition))
             self._counts[log_dir.path] += 1
         self._note_missing(log_dir, checkpoints, going)
         return going
@@ -211,20 +211,15 @@ class LogDirs(DirMoves):
         now_ms: int,
     ) -> PartitionLog:
         try:
-            return load_log(
-                self.files,
-                handles,
-                directory,
-                partition,
-                config,
-                was_clean=log_dir.was_clean,
-                recovery_point=checkpoints.recovery_points.get(partition, 0),
-                log_start_offset=checkpoints.start_offsets.get(partition, 0),
-                high_watermark=checkpoints.high_watermarks.get(partition, 0),
-                now_ms=now_ms,
-                producer_expiration_ms=self.producer_expiration_ms,
-                rng=self._rng,
-                on_failure=lambda reason: self._fail_dir(log_dir, reason),
+            return PartitionLog.load(
+                LogOptions(handles, directory, partition, config, now_ms, self._rng, partial(self._fail_dir, log_dir)),
+                Checkpointed(
+                    log_dir.was_clean,
+                    checkpoints.recovery_points.get(partition, 0),
+                    checkpoints.start_offsets.get(partition, 0),
+                    checkpoints.high_watermarks.get(partition, 0),
+                    self.producer_expiration_ms,
+                ),
             )
         except CorruptDataError as error:
             raise CorruptDataError(f"{directory} cannot be loaded: {error}") from error
@@ -419,7 +414,7 @@ class LogDirs(DirMoves):
 
     def compacted(self, log: PartitionLog, end_offset: int) -> None:
         """A log was compacted up to an offset: the next compaction begins there."""
-        log.cleaned_to = end_offset
+        log.note_cleaned(end_offset)
         self._write_cleaner_offsets(self._dir_of(log))
 
     # ---- stopping

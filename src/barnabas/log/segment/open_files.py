@@ -21,10 +21,10 @@ class HasIndexes(Protocol):
 class OpenFiles:
     """Open log files by path, and which segments hold their indexes in memory."""
 
-    __slots__ = ("_files", "_indexed", "_open", "max_files", "max_indexes")
+    __slots__ = ("_indexed", "_open", "files", "max_files", "max_indexes")
 
     def __init__(self, files: Files, *, max_files: int = 512, max_indexes: int = 64) -> None:
-        self._files = files
+        self.files = files
         self._open: OrderedDict[str, File] = OrderedDict()
         self._indexed: OrderedDict[HasIndexes, None] = OrderedDict()
         self.max_files = max_files
@@ -36,7 +36,7 @@ class OpenFiles:
         if file is not None:
             self._open.move_to_end(path)
             return file
-        file = self._files.open(path, create=True)
+        file = self.files.open(path, create=True)
         self._open[path] = file
         if len(self._open) > self.max_files:
             self._open.popitem(last=False)

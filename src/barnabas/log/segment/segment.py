@@ -12,9 +12,10 @@ segment whose index lies is indexed anew from its batches.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from barnabas.base.files import Buffer, File, Files
-from barnabas.log.names import INDEX, LOG, TIME_INDEX, file_name
+from barnabas.base.files import Buffer, File
+from barnabas.log.names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, file_name
 from barnabas.log.segment.batches import LOCATOR, Located, MisplacedEntryError, locate, scan_headers
+from barnabas.log.segment.folder import Folder
 from barnabas.log.segment.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.segment.time_index import TIME_ENTRY_BYTES, TimeIndex
@@ -42,15 +43,14 @@ class Segment:
     __slots__ = (
         "_bytes_since_entry",
         "_first_timestamp_ms",
-        "_handles",
+        "_folder",
         "_index",
         "_max_timestamp",
+        "_open_files",
         "_starts",
         "_time_index",
         "base_offset",
         "created_ms",
-        "directory",
-        "files",
         "is_active",
         "jitter_ms",
         "path",
@@ -59,19 +59,26 @@ class Segment:
     )
 
     def __init__(
-        self, files: Files, handles: OpenFiles, directory: str, base_offset: int, size: int, *, created_ms: int
+        self,
+        folder: Folder,
+        open_files: OpenFiles,
+        base_offset: int,
+        size: int,
+        *,
+        created_ms: int,
+        name_suffix: str = "",
     ) -> None:
-        self.files = files
-        self._handles = handles
-        self.directory = directory
+        """``name_suffix`` follows the name of the .log file: that of a compaction under way."""
+        self._folder = folder
+        self._open_files = open_files
         self.base_offset = base_offset
-        self.path = f"{directory}/{file_name(base_offset, LOG)}"
+        self.path = folder.path(file_name(base_offset, LOG) + name_suffix)
         self.size = size
         self.created_ms = created_ms
         self.jitter_ms = 0
         self.is_active = False
-        """Whether all files are on stable storage; only of a segment that is not active."""
-        self.transactions = TransactionIndex(files, directory, base_offset)
+        """Whether the segment may be appended to: its index files need not be complete."""
+        self.transactions = TransactionIndex(folder, base_offset)
         self._index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._max_timestamp: TimestampedOffset | None = None
@@ -87,52 +94,69 @@ class Segment:
 
     def file_path(self, suffix: str) -> str:
         """The path of one of the segment's files."""
-        return f"{self.directory}/{file_name(self.base_offset, suffix)}"
+        return self._folder.path(file_name(self.base_offset, suffix))
 
     @property
     def file(self) -> File:
         """The open .log file."""
-        return self._handles.get(self.path)
+        return self._open_files.get(self.path)
 
     @property
     def max_offset(self) -> int:
         """The largest offset that the indexes can hold."""
         return self.base_offset + _MAX_RELATIVE
 
-    def move_to(self, directory: str) -> None:
+    def moved(self) -> None:
         """The folder was renamed."""
-        self._handles.forget(self.path)
-        self.directory = directory
+        self._open_files.forget(self.path)
         self.path = self.file_path(LOG)
-        self.transactions.directory = directory
 
-    def use_handles(self, handles: OpenFiles) -> None:
+    def use_open_files(self, open_files: OpenFiles) -> None:
         """Keep the open file and the loaded indexes among others from now on."""
         self.forget()
-        if not self.is_active:
-            self._index = self._time_index = None
-        self._handles = handles
+        self.drop_indexes()
+        self._open_files = open_files
+
+    def activate(self) -> None:
+        """The segment is appended to from now on."""
+        self.is_active = True
+
+    def deactivate(self) -> None:
+        """The segment is closed: no append reaches it any more."""
+        self.is_active = False
+
+    def set_jitter(self, jitter_ms: int) -> None:
+        """Roll earlier than segment.ms by so much."""
+        self.jitter_ms = jitter_ms
+
+    def remove_files(self) -> None:
+        """Remove all files of the segment. Raises `OSError`."""
+        self.forget()
+        files = self._folder.files
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.file_path(suffix)
+            if files.exists(path):
+                files.remove(path)
 
     def forget(self) -> None:
         """The files are about to be renamed or removed."""
-        self._handles.forget(self.path)
-        self._handles.forget_segment(self)
+        self._open_files.forget(self.path)
+        self._open_files.forget_segment(self)
 
     # ---- writing
 
     def append(
         self,
-        parts: "list[Buffer]",
+        batch: Buffer,
         size: int,
         first_offset: int,
         last_offset: int,
         max_timestamp_ms: int,
-        offset_of_max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
-        """Write batches at the end, and an index entry when enough was written since the last."""
+        """Write a batch at the end, and an index entry when enough was written since the last. Raises `OSError`."""
         position = self.size
-        self._handles.get(self.path).append(parts)
+        self._open_files.get(self.path).append((batch,))
         self.size = position + size
         if position == 0:
             self._first_timestamp_ms = max_timestamp_ms
@@ -140,7 +164,7 @@ class Segment:
         if known is None:
             known = self.max_timestamp
         if max_timestamp_ms > known.timestamp_ms:
-            self._max_timestamp = TimestampedOffset(max_timestamp_ms, offset_of_max_timestamp)
+            self._max_timestamp = TimestampedOffset(max_timestamp_ms, last_offset)
         starts = self._starts
         if len(starts) >= _REMEMBERED_BATCHES:
             starts.clear()
@@ -166,7 +190,7 @@ class Segment:
         ):
             if index is None or index.persisted == len(index):
                 continue
-            file = self.files.open(self.file_path(suffix), create=True)
+            file = self._folder.files.open(self.file_path(suffix), create=True)
             try:
                 end = index.persisted * entry_bytes
                 if file.size() != end:
@@ -194,9 +218,9 @@ class Segment:
         ):
             path = self.file_path(suffix)
             wanted = len(index) * entry_bytes if index is not None else None
-            actual = self.files.size(path) if self.files.exists(path) else None
+            actual = self._folder.files.size(path) if self._folder.files.exists(path) else None
             if actual is None or (wanted is not None and actual != wanted):
-                file = self.files.open(path, create=True)
+                file = self._folder.files.open(path, create=True)
                 file.truncate(wanted or 0)
                 file.close()
 
@@ -222,8 +246,12 @@ class Segment:
             (TIME_INDEX, self._time_index, TIME_ENTRY_BYTES),
         ):
             path = self.file_path(suffix)
-            if index is not None and self.files.exists(path) and self.files.size(path) > index.persisted * entry_bytes:
-                file = self.files.open(path)
+            if (
+                index is not None
+                and self._folder.files.exists(path)
+                and self._folder.files.size(path) > index.persisted * entry_bytes
+            ):
+                file = self._folder.files.open(path)
                 file.truncate(index.persisted * entry_bytes)
                 file.close()
 
@@ -248,7 +276,7 @@ class Segment:
     def _read_prefix(self, suffix: str, max_bytes: int) -> bytes | None:
         path = self.file_path(suffix)
         try:
-            file = self.files.open(path, read_only=True)
+            file = self._folder.files.open(path, read_only=True)
         except FileNotFoundError:
             return None
         try:
@@ -277,7 +305,7 @@ class Segment:
             if not is_whole or (position and not self._is_batch_at(position, last_offset)):
                 self.rebuild_indexes()
         if not self.is_active:
-            self._handles.indexes_loaded(self)
+            self._open_files.indexes_loaded(self)
 
     def _is_batch_at(self, position: int, relative_last_offset: int) -> bool:
         header = self.file.read_at(position, LOCATOR.size)
@@ -405,7 +433,7 @@ class Segment:
     def last_write_ms(self) -> int:
         """The largest timestamp, or the file's time where records carry none: what retention goes by."""
         timestamp_ms = self.max_timestamp.timestamp_ms
-        return timestamp_ms if timestamp_ms >= 0 else self.files.modified_ms(self.path)
+        return timestamp_ms if timestamp_ms >= 0 else self._folder.files.modified_ms(self.path)
 
     # ---- rolling
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.base.files import Files
 from barnabas.log.names import TXN_INDEX, file_name
+from barnabas.log.segment.folder import Folder
 
 __all__ = ["AbortedTransaction", "TransactionIndex", "decode_transactions", "encode_transactions"]
 
@@ -45,24 +45,23 @@ def encode_transactions(entries: Iterable[AbortedTransaction]) -> bytes:
 class TransactionIndex:
     """The aborted transactions of one segment, in the order of their markers."""
 
-    __slots__ = ("_base_offset", "_entries", "_files", "directory")
+    __slots__ = ("_base_offset", "_entries", "_folder")
 
-    def __init__(self, files: Files, directory: str, base_offset: int) -> None:
-        self._files = files
-        self.directory = directory
+    def __init__(self, folder: Folder, base_offset: int) -> None:
+        self._folder = folder
         self._base_offset = base_offset
         self._entries: list[AbortedTransaction] | None = None
 
     @property
     def path(self) -> str:
-        return f"{self.directory}/{file_name(self._base_offset, TXN_INDEX)}"
+        return self._folder.path(file_name(self._base_offset, TXN_INDEX))
 
     @property
     def entries(self) -> list[AbortedTransaction]:
         """All entries; read at first use. Raises `CorruptDataError` when they cannot belong to the segment."""
         if self._entries is None:
             try:
-                data = self._files.read(self.path)
+                data = self._folder.files.read(self.path)
             except FileNotFoundError:
                 data = b""
             entries = decode_transactions(data)
@@ -74,6 +73,10 @@ class TransactionIndex:
             self._entries = entries
         return self._entries
 
+    def load(self) -> None:
+        """Read the file if it has not been. Raises `OSError`, `CorruptDataError`."""
+        self.entries  # noqa: B018  # reading is the effect
+
     @property
     def is_in_use(self) -> bool:
         """Whether the file was read or written by this process and has entries."""
@@ -84,7 +87,7 @@ class TransactionIndex:
         entries = self.entries
         if entries and entry.last_offset <= entries[-1].last_offset:
             return
-        file = self._files.open(self.path, create=True)
+        file = self._folder.files.open(self.path, create=True)
         try:
             file.truncate(len(entries) * _ENTRY.size)
             file.append([_ENTRY.pack(0, *entry)])
@@ -94,7 +97,7 @@ class TransactionIndex:
 
     def truncate(self, offset: int) -> None:
         """Drop the entries whose marker lies at or after an offset; a file that is corrupt loses all of them."""
-        if self._entries is None and not self._files.exists(self.path):
+        if self._entries is None and not self._folder.files.exists(self.path):
             return
         try:
             entries = self.entries
@@ -102,7 +105,7 @@ class TransactionIndex:
             entries = self._entries = []
         while entries and entries[-1].last_offset >= offset:
             entries.pop()
-        file = self._files.open(self.path, create=True)
+        file = self._folder.files.open(self.path, create=True)
         try:
             file.truncate(len(entries) * _ENTRY.size)
         finally:

@@ -53,6 +53,7 @@ __all__ = [
     "BatchHeader",
     "assign_offsets",
     "check_batch",
+    "clear_log_append_time",
     "read_header",
     "read_headers",
     "seal",
@@ -210,13 +211,19 @@ def assign_offsets(buffer: Buffer, offset: int, base_offset: int, leader_epoch: 
     _LEADER_EPOCH.pack_into(buffer, offset + 12, leader_epoch)
 
 
-def set_log_append_time(buffer: Buffer, offset: int, header: BatchHeader, timestamp_ms: int) -> None:
-    """Mark the batch as stamped by the log, and compute its CRC anew."""
-    _ATTRIBUTES.pack_into(buffer, offset + 21, header.attributes | LOG_APPEND_TIME)
-    _MAX_TIMESTAMP.pack_into(buffer, offset + 35, timestamp_ms)
-    _CRC.pack_into(buffer, offset + 17, crc32c(memoryview(buffer)[offset + CRC_START : offset + header.size_bytes]))
+def set_log_append_time(batch: bytearray | memoryview, attributes: int, timestamp_ms: int) -> None:
+    """Give a batch, which has these attributes now, the log's timestamp; compute its CRC again."""
+    _ATTRIBUTES.pack_into(batch, CRC_START, attributes | LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(batch, 35, timestamp_ms)
+    seal(batch)
 
 
-def seal(batch: bytearray) -> None:
+def clear_log_append_time(batch: bytearray | memoryview, attributes: int) -> None:
+    """Let the records of a batch, which has these attributes now, carry their own timestamps; compute its CRC again."""
+    _ATTRIBUTES.pack_into(batch, CRC_START, attributes & ~LOG_APPEND_TIME)
+    seal(batch)
+
+
+def seal(batch: bytearray | memoryview) -> None:
     """Write the CRC of a batch that was changed or built."""
     _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))

@@ -1,0 +1,66 @@
+"""The ``.snapshot`` files of a log: its producer state at some offsets. Kafka: ProducerStateManager's snapshots.
+
+A snapshot is named by the first offset that it does not cover. One is taken whenever a segment begins, and at a stop.
+"""
+
+from collections.abc import Iterable
+
+from barnabas.log.durability import Durability
+from barnabas.log.names import SNAPSHOT, file_name
+from barnabas.log.producer_state import ProducerState, encode_snapshot
+from barnabas.log.segment.folder import Folder
+
+__all__ = ["ProducerSnapshots"]
+
+
+class ProducerSnapshots:
+    """The snapshots of one log, by the offsets up to which they cover it."""
+
+    __slots__ = ("_durability", "_folder", "_offsets", "newest_offset")
+
+    def __init__(self, folder: Folder, durability: Durability, offsets: Iterable[int] = ()) -> None:
+        self._folder = folder
+        self._durability = durability
+        self._offsets = set(offsets)
+        self.newest_offset = 0
+        """The producer state was last taken or loaded at this offset."""
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._offsets
+
+    def offsets(self) -> list[int]:
+        """The offsets of all snapshots, newest first."""
+        return sorted(self._offsets, reverse=True)
+
+    def path(self, offset: int) -> str:
+        """The path of the snapshot that covers the log up to an offset."""
+        return self._folder.path(file_name(offset, SNAPSHOT))
+
+    def take(self, producers: ProducerState, offset: int) -> None:
+        """Write the state as of ``offset``, if the log has grown since the last snapshot. Raises `OSError`."""
+        if offset <= self.newest_offset:
+            return
+        # Torn by a crash it fails its CRC, and the one before is used.
+        self._folder.files.write_atomically(self.path(offset), encode_snapshot(producers.entries.values()), sync=False)
+        self._durability.file_written(file_name(offset, SNAPSHOT))
+        self._offsets.add(offset)
+        self.newest_offset = offset
+
+    def loaded(self, offset: int) -> None:
+        """The state is that of an offset: of a snapshot's, or an empty one at the log's start."""
+        self.newest_offset = offset
+
+    def remove(self, offset: int) -> None:
+        """Remove a snapshot; one that is gone is fine. Raises `OSError`."""
+        self._offsets.discard(offset)
+        try:
+            self._folder.files.remove(self.path(offset))
+        except FileNotFoundError:
+            return
+
+    def release(self, offset: int) -> str | None:
+        """Leave a snapshot's file to the caller. Returns its path, None when there is no such snapshot."""
+        if offset not in self._offsets:
+            return None
+        self._offsets.discard(offset)
+        return self.path(offset)

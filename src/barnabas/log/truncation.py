@@ -1,0 +1,55 @@
+"""Cutting a log at its end, when a leader has other records. Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt."""
+
+from barnabas.log.parts import LogParts
+from barnabas.log.producer_replay import load_producers
+
+__all__ = ["truncate_fully", "truncate_to"]
+
+
+def truncate_to(parts: LogParts, offset: int) -> bool:
+    """Drop the records from ``offset`` on. Returns whether there were any. Raises `OSError`."""
+    segments, bounds = parts.segments, parts.bounds
+    if offset >= bounds.log_end_offset:
+        _cut(parts, bounds.log_end_offset)
+        return False
+    if offset < segments.start_offset:
+        truncate_fully(parts, offset)
+        return True
+    at = segments.index_of(offset)
+    # Newest first: a crash in between leaves a log without gaps.
+    while len(segments) > at + 1:
+        parts.deletions.remove_now(segments.active)
+        segments.drop_last()
+    located = segments.active.locate(offset)
+    end = offset
+    if located is not None:
+        # A batch is cut off as a whole; what is asked for lies at its start, or inside a batch of the leader's too.
+        end = min(offset, located.base_offset)
+        segments.active.truncate(located.position, located.base_offset)
+    _cut(parts, end)
+    load_producers(parts.folder, parts.producers, parts.snapshots, segments, (bounds.log_start_offset, end))
+    parts.producers.high_watermark_moved(bounds.high_watermark)
+    parts.update_stable()
+    return True
+
+
+def truncate_fully(parts: LogParts, offset: int) -> None:
+    """Drop all records; the log begins and ends at ``offset``. Raises `OSError`."""
+    for segment in reversed(parts.segments[:]):
+        parts.deletions.remove_now(segment)
+    for snapshot in parts.snapshots.offsets():
+        parts.snapshots.remove(snapshot)
+    parts.segments.restart(offset)
+    parts.bounds.restart(offset)
+    parts.durability.cut(offset)
+    parts.epochs.clear()
+    parts.producers.reset()
+    parts.snapshots.loaded(offset)
+    parts.update_stable()
+
+
+def _cut(parts: LogParts, offset: int) -> None:
+    parts.bounds.cut(offset)
+    parts.durability.cut(offset)
+    parts.epochs.truncate_from_end(offset)
+    parts.update_stable()
