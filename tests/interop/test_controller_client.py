@@ -50,7 +50,7 @@ async def converse(address: str) -> None:
         await client.get("/a/0", heard.append)
         session_id = client.session_id
         assert client._link is not None
-        client._link.drop()
+        client._link.lose()
         await client.set_data("/a/0", b"w")
         assert client.session_id == session_id
         await client.sync("/")

@@ -24,6 +24,7 @@ EDGES = (
     "base/files.py",
     "base/randomness.py",
     "coordination/server/server.py",
+    "coordination/client/blocking.py",
     "coordination/client/connection.py",
     "broker/server.py",
     "broker/cluster/channels.py",

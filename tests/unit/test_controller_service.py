@@ -283,9 +283,11 @@ def test_after_an_expired_session_the_broker_is_registered_and_elected_again(tmp
     async def run() -> None:
         async with members(tmp_path, 1, tick_ms=20) as (_, (member,), _):
             epoch = member.registration.info.epoch
-            member.client._password = b"x" * 16  # what a server says to this is what it says to a forgotten session
+            member.client._session.password = (
+                b"x" * 16
+            )  # what a server says to this is what it says to a forgotten session
             assert member.client._link is not None
-            member.client._link.drop()
+            member.client._link.lose()
             await until(lambda: member.controller.epoch == 2 and member.controller.is_active)
             assert member.registration.info.epoch > epoch
 

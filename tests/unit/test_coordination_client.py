@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.coordination.client import BlockingClient, CoordinationClient, ServerList, SessionEvent
+from barnabas.coordination.client import BlockingClient, ConnectString, CoordinationClient, SessionEvent
 from barnabas.coordination.client.operations import (
     MultiError,
     WatchEvent,
@@ -36,16 +36,16 @@ async def until(condition: Callable[[], object]) -> None:
 
 def test_a_list_of_servers_is_taken_apart() -> None:
     """Several hosts, default ports, IPv6, and a chroot."""
-    assert ServerList.parse("a:1, b:2/kafka/") == ((("a", 1), ("b", 2)), "/kafka")
-    assert ServerList.parse("a") == ((("a", 2181),), "")
-    assert ServerList.parse("[::1]:5/") == ((("::1", 5),), "")
+    assert ConnectString.parse("a:1, b:2/kafka/") == ((("a", 1), ("b", 2)), "/kafka")
+    assert ConnectString.parse("a") == ((("a", 2181),), "")
+    assert ConnectString.parse("[::1]:5/") == ((("::1", 5),), "")
 
 
 @pytest.mark.parametrize("text", ["", "a:b", "a:0", "a:1,,b:2"])
 def test_a_bad_list_of_servers_is_refused(text: str) -> None:
     """With the form that is expected."""
     with pytest.raises(ConfigError, match="host:port"):
-        ServerList.parse(text)
+        ConnectString.parse(text)
 
 
 def test_operations_give_data_stats_and_errors(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_write_whose_fate_is_unknown_is_told_so_and_retried_only_on_demand(tmp
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert client._link is not None
-            client._link.drop()
+            client._link.lose()
             with pytest.raises(KeeperError) as failed:
                 await lost
             assert failed.value.code is ErrorCode.CONNECTION_LOSS
@@ -208,9 +208,11 @@ def test_an_expired_session_fails_what_waits_and_a_new_one_begins(tmp_path: Path
                 client.on_session(events.append)
                 await client.create_own_ephemeral("/mine", b"1")
                 old = client.session_id
-                client._password = b"x" * 16  # what a server says to this is what it says to a session it forgot
+                client._session.password = (
+                    b"x" * 16
+                )  # what a server says to this is what it says to a session it forgot
                 assert client._link is not None
-                client._link.drop()
+                client._link.lose()
                 await until(lambda: SessionEvent.CREATED in events)
                 assert events[-2:] == [SessionEvent.EXPIRED, SessionEvent.CREATED]
                 assert client.session_id != old

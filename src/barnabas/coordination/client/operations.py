@@ -85,7 +85,19 @@ class MultiError(KeeperError):
 class Operation:
     """A request. ``record`` makes its body under a chroot; ``parse`` takes the reply's bytes and the body's offset."""
 
-    __slots__ = ("expected_errors", "finished", "opcode", "parse", "parts", "path", "record", "watch", "writes", "xid")
+    __slots__ = (
+        "expected_errors",
+        "finished",
+        "in_chroot",
+        "opcode",
+        "parse",
+        "parts",
+        "path",
+        "record",
+        "watch",
+        "writes",
+        "xid",
+    )
 
     def __init__(
         self,
@@ -107,11 +119,14 @@ class Operation:
         self.watch = watch
         self.expected_errors = expected_errors
         self.parts = parts
+        self.in_chroot = True
         self.xid = 0
-        self.finished: Callable[[Any, Exception | None], object] = _nobody_waits
+        self.finished: Callable[[Any, Exception | None], object] = _ignore_result
 
     def encode(self, chroot: str) -> bytearray:
         """The request's frame, under its ``xid``."""
+        if not self.in_chroot:
+            chroot = ""
         if self.parts is not None:
             return encode_multi_request(self.xid, [(part.opcode, part.record(chroot)) for part in self.parts])
         return encode_request(self.xid, self.opcode, self.record(chroot))
@@ -128,7 +143,7 @@ class Operation:
         return f"{self.opcode.name} {self.path}"
 
 
-def _nobody_waits(_result: Any, _error: Exception | None) -> None:
+def _ignore_result(_result: Any, _error: Exception | None) -> None:
     """An operation that was never submitted."""
 
 

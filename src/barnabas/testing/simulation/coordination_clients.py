@@ -40,11 +40,11 @@ class _Client(CoordinationClient):
     simulation: Simulation
     name: str
 
-    def _heard(self, raw: bytes) -> None:
-        zxid = int.from_bytes(raw[4:12], "big", signed=True)
-        if zxid > 0 and zxid < self._last_zxid:
-            self.simulation.history.violation(f"{self.name}: zxid 0x{zxid:x} came after 0x{self._last_zxid:x}")
-        super()._heard(raw)
+    def _received(self, frame: bytes) -> None:
+        zxid = int.from_bytes(frame[4:12], "big", signed=True)
+        if self.is_connected and 0 < zxid < self._session.last_zxid:
+            self.simulation.history.violation(f"{self.name}: zxid 0x{zxid:x} came after 0x{self._session.last_zxid:x}")
+        super()._received(frame)
 
 
 class CoordinationUser:

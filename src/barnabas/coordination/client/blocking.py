@@ -1,0 +1,56 @@
+"""The client for threads and tools without an event loop: it runs one in a thread of its own."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Self, TypeVar
+
+from barnabas.base.network import Network
+from barnabas.base.randomness import Random
+from barnabas.coordination.client.connection import CoordinationClient
+
+__all__ = ["BlockingClient"]
+
+T = TypeVar("T")
+
+
+class BlockingClient:
+    """A `CoordinationClient` on a loop and a thread of its own; every call waits."""
+
+    def __init__(self, network: Callable[[], Network], servers: str, *, rng: Random, session_timeout_ms: int = 18_000):
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="coordination-client", daemon=True)
+        self._thread.start()
+
+        async def build() -> CoordinationClient:
+            return CoordinationClient(network(), servers, rng=rng, session_timeout_ms=session_timeout_ms)
+
+        self.client = self._wait(build())
+
+    def start(self, timeout_ms: int) -> None:
+        """See `CoordinationClient.start`."""
+        self._wait(self.client.start(timeout_ms))
+
+    def call(self, request: Callable[[CoordinationClient], Awaitable[T]]) -> T:
+        """Wait for ``request(client)``: ``blocking.call(lambda client: client.get("/brokers"))``."""
+
+        async def run() -> T:
+            return await request(self.client)
+
+        return self._wait(run())
+
+    def close(self) -> None:
+        """End the session and the thread."""
+        self._wait(self.client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

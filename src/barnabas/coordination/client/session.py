@@ -1,0 +1,495 @@
+"""A client's session without its I/O: frames and the time in; frames, effects and completions out.
+
+This is what ZooKeeper's ClientCnxn decides. `barnabas.coordination.client.connection` owns the socket and the timer:
+it calls the inputs below (`start`, `connection_opened`, `receive`, `connection_lost`, `tick`, `submit`, `close`),
+then performs `take_effects` and sends `frames_to_send`. States and their changes stand in `TRANSITIONS`; the names are
+those of ZooKeeper.States.
+
+Requests are pipelined: each is sent at once, and replies come in the order of the requests. When a connection is lost,
+
+- a request that was not sent waits for the next connection;
+- a read that was sent is sent again;
+- a write that was sent fails with CONNECTION_LOSS, because it is unknown whether it happened.
+
+The servers of the connect string are tried in turn. A connection to any of them carries on the same session as long as
+one of them hears from the client within the time-out: the client presents the session's id, its password and the last
+zxid that it has seen (a server that is behind refuses it), repeats its identities, and registers its watches again.
+When a server answers that the session has expired, all waiting operations fail with SESSION_EXPIRED, the watches are
+dropped, and a new session begins with the next connection.
+
+Invariants: at most one connection; operations finish exactly once; in `_in_flight` are the operations that were sent on
+the present connection, in the order of their xids; session events, watch events and completions are delivered in the
+order in which the server sent them.
+"""
+
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from barnabas.base.network import Part
+from barnabas.coordination.client.operations import Operation, WatchCallback, WatchEvent, WatchKind, under_chroot
+from barnabas.wire.jute.codec import MalformedRecordError, decode
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.frames import decode_connect_response, encode_connect_request, encode_request
+from barnabas.wire.jute.opcodes import EventType, OpCode, Xid
+from barnabas.wire.jute.records import AuthPacket, ConnectRequest, SetWatches, WatcherEvent
+
+__all__ = ["TRANSITIONS", "ClientSession", "Connect", "Disconnect", "Effect", "Input", "SessionEvent", "State", "Wake"]
+
+logger = logging.getLogger(__name__)
+
+_REPLY = struct.Struct(">iqi")
+_MAX_IN_FLIGHT = 1000  # ZooKeeper's own limit of outstanding requests
+_BACKOFF_FIRST_MS = 20
+_BACKOFF_MAX_MS = 1000
+_MIN_CONNECT_TIMEOUT_MS = 500
+_CLOSE_TIMEOUT_MS = 2000
+_SET_WATCHES_BYTES = 128 * 1024
+_NO_PASSWORD = bytes(16)
+
+
+class State(Enum):
+    """Where a session stands; `TRANSITIONS` has the arrows."""
+
+    NOT_CONNECTED = auto()
+    """No connection: not started yet, or waiting before the next attempt."""
+    CONNECTING = auto()
+    """A connection to one of the servers is being opened."""
+    ASSOCIATING = auto()
+    """The connection is open, and the server has not answered the connect request yet."""
+    CONNECTED = auto()
+    """The server serves the session."""
+    CLOSING = auto()
+    """closeSession is on its way."""
+    CLOSED = auto()
+    """The end: nothing more is sent."""
+
+
+class Input(Enum):
+    """What changes the state."""
+
+    ATTEMPT = auto()
+    """Started, or the pause between two attempts is over."""
+    OPENED = auto()
+    """The connection is open."""
+    ACCEPTED = auto()
+    """The server has granted the session."""
+    EXPIRED = auto()
+    """The server does not know the session any more."""
+    LOST = auto()
+    """The connection could not be opened, was lost, or was silent for too long."""
+    CLOSE = auto()
+    """The owner ends the session."""
+    CLOSE_DONE = auto()
+    """The server has closed the session, or did not do so in time."""
+
+
+TRANSITIONS: dict[tuple[State, Input], State] = {
+    (State.NOT_CONNECTED, Input.ATTEMPT): State.CONNECTING,
+    (State.CONNECTING, Input.OPENED): State.ASSOCIATING,
+    (State.CONNECTING, Input.LOST): State.NOT_CONNECTED,
+    (State.ASSOCIATING, Input.ACCEPTED): State.CONNECTED,
+    (State.ASSOCIATING, Input.EXPIRED): State.NOT_CONNECTED,
+    (State.ASSOCIATING, Input.LOST): State.NOT_CONNECTED,
+    (State.CONNECTED, Input.LOST): State.NOT_CONNECTED,
+    (State.CONNECTED, Input.CLOSE): State.CLOSING,
+    (State.NOT_CONNECTED, Input.CLOSE): State.CLOSED,
+    (State.CONNECTING, Input.CLOSE): State.CLOSED,
+    (State.ASSOCIATING, Input.CLOSE): State.CLOSED,
+    (State.CLOSING, Input.LOST): State.CLOSED,
+    (State.CLOSING, Input.CLOSE_DONE): State.CLOSED,
+}
+"""Every change of the state; an input that has no arrow from a state is a defect of the caller."""
+
+
+class SessionEvent(Enum):
+    """What a session's listeners hear of."""
+
+    CREATED = "created"
+    REATTACHED = "reattached"
+    DISCONNECTED = "disconnected"
+    EXPIRED = "expired"
+    AUTH_FAILED = "auth failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Open a connection; `ClientSession.connection_opened` or `ClientSession.connection_lost` follows."""
+
+    host: str
+    port: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Close the connection, or give up opening it. No answer is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Call `ClientSession.tick` at this time; replaces the `Wake` before."""
+
+    at_ms: int
+
+
+Effect = Connect | Disconnect | Wake
+
+
+class ClientSession:
+    """One session with the servers of a connect string, in the order given.
+
+    ``notify`` is called at every `SessionEvent`. Times are milliseconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[tuple[str, int]],
+        chroot: str,
+        session_timeout_ms: int,
+        notify: Callable[[SessionEvent], None],
+    ) -> None:
+        self.state = State.NOT_CONNECTED
+        self.id = 0
+        self.password: bytes | None = _NO_PASSWORD
+        self.timeout_ms = session_timeout_ms
+        self.past_ids: set[int] = set()
+        """Ids of this client's expired sessions."""
+        self.last_zxid = 0
+        self._servers = list(servers)
+        self._next_server = 0
+        self._wanted_timeout_ms = session_timeout_ms
+        self._connect_timeout_ms = max(_MIN_CONNECT_TIMEOUT_MS, session_timeout_ms // len(self._servers))
+        self.chroot = chroot
+        self._notify = notify
+        self._effects: list[Effect] = []
+        self._control: list[Part] = []
+        self._queue: deque[Operation] = deque()
+        self._in_flight: deque[Operation] = deque()
+        self._watches: dict[WatchKind, dict[str, dict[WatchCallback, None]]] = {kind: {} for kind in WatchKind}
+        self._auth: list[tuple[str, bytes]] = []
+        self._xid = 0
+        self._backoff_ms = _BACKOFF_FIRST_MS
+        self._deadline_ms = 0
+        self._received_ms = 0
+        self._sent_ms = 0
+
+    # For the owner
+
+    @property
+    def is_connected(self) -> bool:
+        return self.state is State.CONNECTED or self.state is State.CLOSING
+
+    @property
+    def servers(self) -> list[tuple[str, int]]:
+        return list(self._servers)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._attempt()
+
+    def submit(self, operation: Operation) -> None:
+        """Queue an operation; its ``finished`` is called with the result or a `KeeperError`."""
+        if self.state is State.CLOSING or self.state is State.CLOSED:
+            operation.finished(None, KeeperError(ErrorCode.SESSION_EXPIRED, operation.path))
+        else:
+            self._queue.append(operation)
+
+    def add_auth(self, scheme: str, auth: bytes) -> None:
+        """Add an identity to this connection and all later ones."""
+        self._auth.append((scheme, auth))
+        if self.is_connected:
+            self._control.append(_auth_request(scheme, auth))
+
+    def close(self, now_ms: int) -> None:
+        """End the session, after the operations that were submitted before. The state is CLOSED when that is done."""
+        if self.state is State.CLOSING or self.state is State.CLOSED:
+            return
+        if self.state is State.CONNECTED:
+            closing = Operation(OpCode.CLOSE_SESSION, "", lambda _: None, lambda _data, _offset: None, writes=True)
+            closing.finished = lambda _result, _error: self._finish_close()
+            self._queue.append(closing)
+            self._move(Input.CLOSE)
+            self._set_deadline(now_ms + _CLOSE_TIMEOUT_MS)
+            return
+        had_connection = self.state is not State.NOT_CONNECTED
+        self._move(Input.CLOSE)
+        self._end(had_connection)
+
+    # For the connection
+
+    @property
+    def has_effects(self) -> bool:
+        return bool(self._effects)
+
+    def take_effects(self) -> list[Effect]:
+        """What is to be done, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether `frames_to_send` has something."""
+        return bool(self._control) or (
+            bool(self._queue) and self.is_connected and len(self._in_flight) < _MAX_IN_FLIGHT
+        )
+
+    def frames_to_send(self, now_ms: int) -> list[Part]:
+        """Frames that are due, with their length prefix; the caller sends them on the present connection."""
+        frames, self._control = self._control, []
+        if self.is_connected:
+            queue, in_flight = self._queue, self._in_flight
+            while queue and len(in_flight) < _MAX_IN_FLIGHT:
+                operation = queue.popleft()
+                self._xid = self._xid + 1 & 0x7FFFFFFF or 1
+                operation.xid = self._xid
+                frames.append(operation.encode(self.chroot))
+                in_flight.append(operation)
+        if frames:
+            self._sent_ms = now_ms
+        return frames
+
+    def connection_opened(self, now_ms: int) -> None:
+        """The connection that `Connect` asked for is there."""
+        self._move(Input.OPENED)
+        request = ConnectRequest(0, self.last_zxid, self._wanted_timeout_ms, self.id, self.password)
+        self._control.append(encode_connect_request(request))
+        self._received_ms = now_ms
+        self._set_deadline(now_ms + self._connect_timeout_ms)
+
+    def connection_lost(self, now_ms: int) -> None:
+        """The connection could not be opened, or is gone. Also called where the peer's bytes make no sense."""
+        if self.state in (State.CONNECTING, State.ASSOCIATING, State.CONNECTED, State.CLOSING):
+            self._lose(now_ms)
+
+    def receive(self, frame: bytes, now_ms: int) -> None:
+        """Take a frame of the present connection, without its length prefix.
+
+        Raises `MalformedRecordError` for a frame that makes no sense; the caller closes the connection then.
+        """
+        self._received_ms = now_ms
+        try:
+            if self.state is State.CONNECTED or self.state is State.CLOSING:
+                self._reply_or_event(frame)
+            elif self.state is State.ASSOCIATING:
+                self._connect_response(frame, now_ms)
+        except struct.error as error:
+            raise MalformedRecordError(f"a frame of {len(frame)} bytes: {error}") from error
+
+    def tick(self, now_ms: int) -> None:
+        """The time of the last `Wake` has come."""
+        if now_ms < self._deadline_ms:
+            return
+        match self.state:
+            case State.NOT_CONNECTED:
+                self._attempt()
+            case State.ASSOCIATING:
+                logger.debug("No answer to the connect request in %d ms", self._connect_timeout_ms)
+                self._disconnect(now_ms)
+            case State.CONNECTED:
+                self._keep_alive(now_ms)
+            case State.CLOSING:
+                self._finish_close()
+            case _:
+                pass
+
+    # States
+
+    def _move(self, cause: Input) -> None:
+        self.state = TRANSITIONS[self.state, cause]
+
+    def _set_deadline(self, at_ms: int) -> None:
+        self._deadline_ms = at_ms
+        self._effects.append(Wake(at_ms))
+
+    def _attempt(self) -> None:
+        """Try the next server; all of them are tried before there is a pause."""
+        self._move(Input.ATTEMPT)
+        host, port = self._servers[self._next_server]
+        self._next_server += 1
+        self._effects.append(Connect(host, port, self._connect_timeout_ms))
+
+    def _disconnect(self, now_ms: int) -> None:
+        self._effects.append(Disconnect())
+        self._lose(now_ms)
+
+    def _lose(self, now_ms: int) -> None:
+        before = self.state
+        self._move(Input.LOST)
+        self._control.clear()
+        if before is State.CLOSING:
+            self._end(had_connection=False)
+            return
+        if before is State.CONNECTED:
+            self._backoff_ms = _BACKOFF_FIRST_MS
+            self._fail_sent_writes()
+            logger.info("The connection of session 0x%x was lost", self.id)
+            self._notify(SessionEvent.DISCONNECTED)
+        self._try_again(now_ms)
+
+    def _try_again(self, now_ms: int) -> None:
+        if self.state is not State.NOT_CONNECTED:
+            return  # closed by what heard of the loss
+        if self._next_server < len(self._servers):
+            self._attempt()
+            return
+        self._next_server = 0
+        self._set_deadline(now_ms + self._backoff_ms)
+        self._backoff_ms = min(self._backoff_ms * 2, _BACKOFF_MAX_MS)
+
+    def _finish_close(self) -> None:
+        if self.state is State.CLOSING:
+            self._move(Input.CLOSE_DONE)
+            self._end(had_connection=True)
+
+    def _end(self, had_connection: bool) -> None:
+        self._control.clear()
+        if had_connection:
+            self._effects.append(Disconnect())
+        self._fail_all(ErrorCode.SESSION_EXPIRED)
+
+    def _keep_alive(self, now_ms: int) -> None:
+        """Ping after a third of the time-out without a frame sent; give up after two thirds without one received."""
+        silent_ms = now_ms - self._received_ms
+        if silent_ms * 3 > self.timeout_ms * 2:
+            logger.warning("The coordination server has been silent for %.1f s", silent_ms / 1000)
+            self._disconnect(now_ms)
+            return
+        if (now_ms - self._sent_ms) * 3 >= self.timeout_ms:
+            self._control.append(encode_request(Xid.PING, OpCode.PING, None))
+        self._set_deadline(now_ms + max(1, self.timeout_ms // 6))
+
+    # Connecting
+
+    def _connect_response(self, frame: bytes, now_ms: int) -> None:
+        """A session, ours again, or the news that ours has expired."""
+        response, _ = decode_connect_response(frame)
+        if response.timeout_ms <= 0:
+            self._expire(now_ms)
+            return
+        is_new = response.session_id != self.id
+        self.id = response.session_id
+        self.password = response.password
+        self.timeout_ms = response.timeout_ms
+        self._move(Input.ACCEPTED)
+        self._set_deadline(now_ms + max(1, self.timeout_ms // 6))
+        self._control += [_auth_request(scheme, auth) for scheme, auth in self._auth]
+        self._control += self._set_watches()
+        self._notify(SessionEvent.CREATED if is_new else SessionEvent.REATTACHED)
+
+    def _set_watches(self) -> list[Part]:
+        """Requests that register all watches again, each of bounded size."""
+        frames: list[Part] = []
+        paths: dict[WatchKind, list[str]] = {kind: [] for kind in WatchKind}
+        size_bytes = 0
+
+        def flush() -> None:
+            record = SetWatches(
+                self.last_zxid, paths[WatchKind.DATA], paths[WatchKind.EXISTS], paths[WatchKind.CHILDREN]
+            )
+            frames.append(encode_request(Xid.SET_WATCHES, OpCode.SET_WATCHES, record))
+
+        for kind, watched in self._watches.items():
+            for path in watched:
+                if size_bytes > _SET_WATCHES_BYTES:
+                    flush()
+                    paths = {each: [] for each in WatchKind}
+                    size_bytes = 0
+                paths[kind].append(path)
+                size_bytes += 4 + len(path)
+        if size_bytes:
+            flush()
+        return frames
+
+    def _expire(self, now_ms: int) -> None:
+        logger.warning("Session 0x%x expired", self.id)
+        self._effects.append(Disconnect())
+        self._move(Input.EXPIRED)
+        self.past_ids.add(self.id)
+        self.id = 0
+        self.password = _NO_PASSWORD
+        for watched in self._watches.values():
+            watched.clear()
+        self._fail_all(ErrorCode.SESSION_EXPIRED)
+        self._notify(SessionEvent.EXPIRED)
+        self._try_again(now_ms)
+
+    # Replies and events
+
+    def _reply_or_event(self, frame: bytes) -> None:
+        xid, zxid, err = _REPLY.unpack_from(frame)
+        if zxid > 0:
+            self.last_zxid = zxid
+        if xid >= 0:
+            self._reply(xid, err, frame)
+        elif xid == Xid.WATCHER_EVENT:
+            self._fire(decode(WatcherEvent, frame, _REPLY.size))
+        elif xid == Xid.AUTH and err != 0:
+            logger.error("The coordination server refused an identity: %s", _error(err, "").code.name)
+            self._notify(SessionEvent.AUTH_FAILED)
+
+    def _reply(self, xid: int, err: int, frame: bytes) -> None:
+        if not self._in_flight or self._in_flight[0].xid != xid:
+            raise MalformedRecordError(f"a reply to request {xid}, which is not the next one")
+        operation = self._in_flight.popleft()
+        if operation.watch is not None and (kind := operation.watch_kind(err)):
+            path = under_chroot(self.chroot, operation.path)
+            self._watches[kind].setdefault(path, {})[operation.watch] = None
+        if err and err not in operation.expected_errors:
+            operation.finished(None, _error(err, operation.path))
+            return
+        try:
+            result = operation.parse(None if err else frame, _REPLY.size)
+        except KeeperError as error:
+            operation.finished(None, error)
+            return
+        except MalformedRecordError as error:
+            operation.finished(None, KeeperError(ErrorCode.MARSHALLING_ERROR, operation.path))
+            raise MalformedRecordError(f"the reply to {operation!r}: {error}") from error
+        operation.finished(result, None)
+
+    def _fire(self, event: WatcherEvent) -> None:
+        kinds: tuple[WatchKind, ...]
+        match event.type:
+            case EventType.NODE_CREATED | EventType.NODE_DATA_CHANGED:
+                kinds = (WatchKind.DATA, WatchKind.EXISTS)
+            case EventType.NODE_CHILDREN_CHANGED:
+                kinds = (WatchKind.CHILDREN,)
+            case EventType.NODE_DELETED:
+                kinds = (WatchKind.DATA, WatchKind.EXISTS, WatchKind.CHILDREN)
+            case _:
+                return
+        callbacks: dict[WatchCallback, None] = {}
+        for kind in kinds:
+            callbacks.update(self._watches[kind].pop(event.path, {}))
+        fired = WatchEvent(EventType(event.type), event.path.removeprefix(self.chroot) or "/")
+        for callback in callbacks:
+            callback(fired)
+
+    def _fail_sent_writes(self) -> None:
+        sent, self._in_flight = self._in_flight, deque()
+        self._queue.extendleft(operation for operation in reversed(sent) if not operation.writes)
+        for operation in sent:
+            if operation.writes:
+                operation.finished(None, KeeperError(ErrorCode.CONNECTION_LOSS, operation.path))
+
+    def _fail_all(self, code: ErrorCode) -> None:
+        waiting = [*self._in_flight, *self._queue]
+        self._in_flight.clear()
+        self._queue.clear()
+        for operation in waiting:
+            operation.finished(None, KeeperError(code, operation.path))
+
+
+def _auth_request(scheme: str, auth: bytes) -> bytearray:
+    return encode_request(Xid.AUTH, OpCode.AUTH, AuthPacket(0, scheme, auth))
+
+
+def _error(err: int, path: str) -> KeeperError:
+    try:
+        return KeeperError(ErrorCode(err), path)
+    except ValueError:
+        return KeeperError(ErrorCode.SYSTEM_ERROR, f"{path} (unknown error {err})")
