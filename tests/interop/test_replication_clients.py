@@ -28,7 +28,7 @@ def cluster() -> Iterator[Cluster]:
 
 def replicas(cluster: Cluster, topic: str, partition: int = 0) -> dict[int, object]:
     """Each running broker's replica of a partition."""
-    found = {number: server.node.replicas.get(Name(topic, partition)) for number, server in cluster._brokers.items()}
+    found = {number: server.parts.replicas.get(Name(topic, partition)) for number, server in cluster._brokers.items()}
     return {number: replica for number, replica in found.items() if replica is not None}
 
 
@@ -144,7 +144,7 @@ def test_a_group_goes_on_when_its_coordinators_broker_stops(cluster: Cluster) ->
         for number, server in cluster._brokers.items()
         if any(
             replica.is_leader and replica.name.topic == "__consumer_offsets" and replica.log.log_end_offset
-            for replica in server.node.replicas
+            for replica in server.parts.replicas
         )
     )
     cluster.stop_broker(coordinator)
@@ -198,7 +198,7 @@ def test_a_throttled_replica_catches_up_no_faster_than_its_rate() -> None:
         cluster.start_broker(last)
         eventually(lambda: in_sync(cluster, "moved", 3), what="it is in sync again", timeout_s=60)
         assert time.monotonic() - start > size_bytes / rate / 2
-        assert cluster._brokers[last].node.replication_quotas.follower.is_limited
+        assert cluster._brokers[last].parts.replication_quotas.follower.is_limited
 
 
 @needs_reference

@@ -36,7 +36,7 @@ def fill(cluster: Cluster, topic: str) -> None:
         producer.produce(topic, b"%d" % n + b"x" * VALUE_BYTES)
         producer.poll(0)
     assert producer.flush(30) == 0
-    nodes = [server.node for server in cluster._brokers.values()]
+    nodes = [server.parts for server in cluster._brokers.values()]
     eventually(
         lambda: all(node.replicas.partition(Name(topic, 0)).log.high_watermark == COUNT for node in nodes),
         what="all replicas know what is committed",
@@ -47,7 +47,7 @@ def leader_and_follower(cluster: Cluster, topic: str) -> tuple[int, int]:
     leader = next(
         number
         for number, server in cluster._brokers.items()
-        if server.node.replicas.partition(Name(topic, 0)).is_leader
+        if server.parts.replicas.partition(Name(topic, 0)).is_leader
     )
     return leader, (leader + 1) % 3
 
@@ -107,7 +107,7 @@ def test_javas_consumer_reads_from_the_follower_in_its_rack(cluster: Cluster) ->
     leader, follower = leader_and_follower(cluster, "near")
 
     def reached(broker: int) -> int:
-        sessions = tuple(cluster._brokers[broker].node.fetch_sessions._sessions.values())
+        sessions = tuple(cluster._brokers[broker].parts.fetch_sessions._sessions.values())
         offsets = [
             wanted.fetch_offset
             for session in sessions

@@ -103,9 +103,14 @@ def ignore_the_leader_epoch_of_leader_and_isr() -> None:
 
 def forget_to_fence_by_the_broker_epoch() -> None:
     """What was meant for an earlier life of a broker counts."""
-    from barnabas.broker.requests.request import Node
+    from barnabas.broker.apis import control_requests
 
-    rewrite(Node, "check_controller", "broker_epoch != -1 and broker_epoch < self.broker_epoch", "False")
+    rewrite(
+        control_requests,
+        "check_epochs",
+        "broker_epoch != _NO_EPOCH and broker_epoch < services.broker_epoch()",
+        "False",
+    )
 
 
 def elect_from_outside_the_isr() -> None:

@@ -1,6 +1,7 @@
 """A broker's data path without sockets: real logs, real codecs, manual time; frames in, frames out."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -8,17 +9,19 @@ from typing import Any
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.apis import load_handlers
-from barnabas.broker.apis.api_versions import advertised
+from barnabas.broker.apis.api_versions import advertised, unsupported_version
+from barnabas.broker.apis.services import Services
 from barnabas.broker.configuration import definitions as broker_settings
+from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_fetch import Fetches
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.partition import Partition, StateChange
 from barnabas.broker.replication.replica_manager import LeadershipOutcome, ReplicaManager
+from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas
 from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
-from barnabas.broker.requests.purgatory import Parked
+from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Node
-from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.api import api
@@ -152,8 +155,12 @@ class Wire:
         return response
 
 
+class Absent:
+    """Stands for a part that a test does without."""
+
+
 class DataPath:
-    """A node of one broker (id 0) with real log dirs; ``parts`` go to its `ReplicaManager`."""
+    """The parts of one broker (id 0) between its dispatcher and its log dirs; ``parts`` go to its `ReplicaManager`."""
 
     def __init__(
         self,
@@ -166,40 +173,77 @@ class DataPath:
     ) -> None:
         node = self.node = Node()
         node.broker_id = 0
-        node.settings = broker_settings.DEFINITIONS.parse({"zookeeper.connect": "nowhere:1", **(settings or {})})
+        self.config = node.config = BrokerConfig(
+            broker_settings.DEFINITIONS.parse({"zookeeper.connect": "nowhere:1", **(settings or {})})
+        )
         self.clock = ManualClock()
         node.clock = self.clock
         node.rng = Random(seed)
         node.files = OsFiles()
         self.timers = ManualTimers(self.clock)
         node.call_later = self.timers
-        node.parked = Parked(self.timers)
-        node.metadata = MetadataCache("cluster")
+        self.purgatory = node.purgatory = Purgatory(self.timers)
+        self.metadata = node.metadata = MetadataCache("cluster")
         self.configs: dict[str, LogConfig] = {}
         paths = [str(path) for path in (directory, *more_dirs)]
-        node.log_dirs = LogDirs(node.files, paths, LogConfig(), broker_id=0, cluster_id="cluster", rng=node.rng)
-        node.log_dirs.load(self.clock.wall_ms(), self.configs)
-        node.replicas = ReplicaManager(
+        self.log_dirs = node.log_dirs = LogDirs(
+            node.files, paths, LogConfig(), broker_id=0, cluster_id="cluster", rng=node.rng
+        )
+        self.log_dirs.load(self.clock.wall_ms(), self.configs)
+        self.replicas = node.replicas = ReplicaManager(
             0,
-            node.log_dirs,
-            node.parked,
+            self.log_dirs,
+            self.purgatory,
             log_config=lambda topic: self.configs.get(topic, LogConfig()),
-            is_known=lambda name: node.metadata.partition(name) is not None,
+            is_known=lambda name: self.metadata.partition(name) is not None,
             lag_time_max_ms=30_000,
             **parts,
         )
-        node.fetch_sessions = FetchSessions(10, node.rng, node.parked)
-        node.fetches = Fetches(
-            node.replicas, node.parked, node.clock, node.replication_quotas.leader, node.metadata.topic_name, None
+        self.fetch_sessions = node.fetch_sessions = FetchSessions(10, node.rng, self.purgatory)
+        self.fetches = Fetches(
+            self.replicas,
+            self.purgatory,
+            self.clock,
+            node.replication_quotas.leader,
+            self.metadata.topic_name,
+            None,
         )
-        node.producer_ids = ProducerIds(node)
-        self.dispatcher = Dispatcher(node, load_handlers(DATA_PATH_APIS))
-        node.api_versions = advertised(self.dispatcher.handlers)
+        self.serve(DATA_PATH_APIS)
+
+    def serve(self, apis: tuple[str, ...], **parts: Any) -> None:
+        """Serve these APIs, with the parts that the data path does not have: see `Services`."""
+        handlers = load_handlers(apis)
+        absent = Absent()
+        found: dict[str, Any] = {
+            "broker_id": 0,
+            "broker_epoch": lambda: self.node.broker_epoch,
+            "config": self.config,
+            "api_versions": advertised(handlers.values()),
+            "clock": self.clock,
+            "call_later": self.timers,
+            "files": self.node.files,
+            "purgatory": self.purgatory,
+            "metadata": self.metadata,
+            "replicas": self.replicas,
+            "log_dirs": self.log_dirs,
+            "fetch_sessions": self.fetch_sessions,
+            "fetches": self.fetches,
+            **parts,
+        }
+        services = Services(**{field.name: found.get(field.name, absent) for field in fields(Services)})
+        self.dispatcher = Dispatcher(
+            {key: handler.bind(services) for key, handler in handlers.items()},
+            self.purgatory,
+            ConnectionQuotas(ConnectionLimits(self.config["max.connections"], self.config["max.connections.per.ip"])),
+            self.clock,
+            client_id="broker-0",
+            unsupported_version=unsupported_version(),
+        )
 
     def connect(self) -> Wire:
         wire = Wire()
         wire.handler = self.dispatcher.accept("PLAINTEXT", wire)
-        if wire.is_closed:  # refused while it was being accepted; a real connection tells of it later
+        if wire.is_closed:  # refused while it was being accepted; a real connection reports it later
             wire.handler.closed(None)
         return wire
 
@@ -218,7 +262,7 @@ class DataPath:
         change = StateChange(leader, epoch, epoch, 1, replicas, replicas if isr is None else isr)
         outcome = LeadershipOutcome()
         name = TopicPartition(topic, partition)
-        code = self.node.replicas.change_state(name, topic_id, change, self.clock.wall_ms(), outcome)
+        code = self.replicas.change_state(name, topic_id, change, self.clock.wall_ms(), outcome)
         assert not code, code
-        self.node.replicas.announce(outcome)
-        return self.node.replicas.partition(name)
+        self.replicas.announce(outcome)
+        return self.replicas.partition(name)

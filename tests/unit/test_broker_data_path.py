@@ -233,7 +233,7 @@ def test_a_long_poll_is_answered_by_the_append_it_waits_for(broker: DataPath) ->
     produce(producer, batch(b"a"))
     assert values(fetched(consumer.answer())) == [b"a"]
     assert not consumer.is_paused
-    assert len(broker.node.parked) == 0
+    assert len(broker.purgatory) == 0
 
 
 def test_a_long_poll_waits_for_min_bytes_and_ends_with_its_time(broker: DataPath) -> None:
@@ -252,9 +252,9 @@ def test_a_client_that_leaves_takes_its_parked_request_with_it(broker: DataPath)
     broker.lead("t")
     consumer = broker.connect()
     consumer.post(fetch_request(0, max_wait_ms=2**31 - 1), 12)
-    assert len(broker.node.parked) == 1
+    assert len(broker.purgatory) == 1
     consumer.close()
-    assert len(broker.node.parked) == 0
+    assert len(broker.purgatory) == 0
 
 
 def test_offsets_outside_of_the_log_are_refused(broker: DataPath) -> None:

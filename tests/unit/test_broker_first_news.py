@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker.apis import load_handlers
-from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.wire.kafka.messages.metadata import MetadataRequest
 from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -19,8 +17,7 @@ from support.broker import DataPath
 def broker(tmp_path: Path) -> DataPath:
     """A node with the two APIs, and no news yet."""
     path = DataPath(tmp_path)
-    path.node.cluster_id = "cluster"
-    path.dispatcher = Dispatcher(path.node, load_handlers(("metadata", "update_metadata")))
+    path.serve(("metadata", "update_metadata"))
     return path
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from barnabas.broker.cluster.znodes import PRODUCER_IDS, ProducerIdBlock, decode_producer_ids, encode_producer_ids
-from barnabas.broker.requests.request import Node
+from barnabas.broker.transactions.producer_id_blocks import claim_block
 from barnabas.broker.transactions.producer_ids import BLOCK_IDS, ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -15,10 +16,7 @@ from support.coordination_in_process import running_server, session
 
 
 def ids_of(broker_id: int, client: CoordinationClient) -> ProducerIds:
-    node = Node()
-    node.broker_id = broker_id
-    node.coordination = client
-    return ProducerIds(node)
+    return ProducerIds(broker_id, partial(claim_block, client))
 
 
 def run(tmp_path: Path, test: Callable[[CoordinationClient], Awaitable[None]]) -> None:

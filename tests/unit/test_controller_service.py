@@ -118,6 +118,7 @@ class Member:
             rng=RNG,
             settings=lambda: self.settings,
         )
+        self.client.on_session(self.controller.session_changed)
         await self.controller.start()
         return self
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def run(cluster: Cluster, work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def controller_and_other(cluster: Cluster) -> tuple[Any, Any]:
-    nodes = [server.node for server in cluster._brokers.values()]
+    nodes = [server.parts for server in cluster._brokers.values()]
     nodes.sort(key=lambda node: not node.controller.is_active)
     return nodes[0], nodes[1]
 
@@ -72,7 +73,7 @@ def test_a_broker_whose_port_refuses_is_buried_before_its_session_ends(cluster: 
         server._closing = True  # a dead process does not register again
         for _, listener in server._open:
             await listener.close()
-        for connection in tuple(server._dispatcher.connections):
+        for connection in tuple(server.parts.dispatcher.connections):
             connection.close()
 
     run(cluster, vanish())
@@ -83,7 +84,7 @@ def test_a_broker_whose_port_refuses_is_buried_before_its_session_ends(cluster: 
 def test_a_registration_that_was_renewed_meanwhile_is_left_alone(cluster: Cluster) -> None:
     """The verdict is about one registration: a broker that is back has another czxid."""
     controller, other = controller_and_other(cluster)
-    watch = cluster._brokers[controller.broker_id]._death_watch
+    watch = cluster._brokers[controller.broker_id].parts.death_watch
     run(cluster, watch.bury(other.broker_id, other.broker_epoch - 1))
     assert run(cluster, watch.registration(other.broker_id)) == other.broker_epoch
 
@@ -91,7 +92,7 @@ def test_a_registration_that_was_renewed_meanwhile_is_left_alone(cluster: Cluste
 def test_the_office_of_a_dead_controller_goes_with_its_registration(cluster: Cluster) -> None:
     """Both are of one session; the next broker is elected at once."""
     controller, other = controller_and_other(cluster)
-    watch = cluster._brokers[other.broker_id]._death_watch
+    watch = cluster._brokers[other.broker_id].parts.death_watch
     run(cluster, watch.bury(controller.broker_id, controller.broker_epoch))
     eventually(
         lambda: controller.controller.epoch == 2 or other.controller.epoch == 2, timeout_s=5, what="a new controller"
@@ -105,22 +106,23 @@ def test_a_broker_that_has_all_the_connections_it_may_have_is_left_in_peace(
     controller, other = controller_and_other(cluster)
     eventually(lambda: knows(controller, other))
     looks: list[float] = []
+    limits = other.connection_quotas.limits
     look = DeathWatch.registration
 
     async def noted(self: DeathWatch, broker_id: int) -> int | None:
-        if self._node is controller:
+        if self._node is controller.node:
             looks.append(time.monotonic())
         return await look(self, broker_id)
 
     async def turn_away() -> None:
-        other.connection_caps = {"127.0.0.1": 0}
-        for connection in tuple(cluster._brokers[other.broker_id]._dispatcher.connections):
+        other.connection_quotas.limits = replace(limits, overrides={"127.0.0.1": 0})
+        for connection in tuple(cluster._brokers[other.broker_id].parts.dispatcher.connections):
             connection.close()
 
     monkeypatch.setattr(DeathWatch, "registration", noted)
     before = other.broker_epoch
     run(cluster, turn_away())
     eventually(lambda: len(looks) >= 6, what="it is looked at six times")
-    other.connection_caps = {}
+    other.connection_quotas.limits = limits
     assert looks[5] - looks[0] > 1
     assert other.broker_epoch == before

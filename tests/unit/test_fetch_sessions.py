@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.broker.replication.fetch_sessions import EVICTION_AGE_MS, FetchContext, FetchSessions, PartitionFetch
-from barnabas.broker.requests.purgatory import Parked
+from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.wire.kafka.errors import ErrorCode
 from support.broker import ManualClock, ManualTimers
 
@@ -48,7 +48,7 @@ def topics(context: FetchContext) -> list[str]:
 
 @pytest.fixture
 def sessions() -> FetchSessions:
-    return FetchSessions(2, Random(1), Parked(ManualTimers(ManualClock())))
+    return FetchSessions(2, Random(1), Purgatory(ManualTimers(ManualClock())))
 
 
 def test_epoch_zero_opens_a_session_and_the_next_request_names_changes_only(sessions: FetchSessions) -> None:

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.apis import load_handlers
 from barnabas.broker.groups.service import OFFSETS_TOPIC, GroupService
-from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.wire.kafka.errors import ErrorCode as E
 from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -52,7 +50,9 @@ class GroupBroker(DataPath):
         self.node.spawn = self.spawned.append
         self.node.groups = GroupService(self.node)
         self.node.groups.start()
-        self.dispatcher = Dispatcher(self.node, load_handlers(GROUP_APIS))
+        self.node.replicas.on_leadership(self.node.groups.leadership_changed)
+        self.node.metadata.on_update(self.node.groups.metadata_changed)
+        self.serve(GROUP_APIS, groups=self.node.groups, spawn=self.spawned.append)
         state = UpdateMetadataPartitionState(partition_index=0, leader=0, replicas=[0], isr=[0])
         topic = UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
         self.node.metadata.update(UpdateMetadataRequest(topic_states=[topic]))

@@ -23,7 +23,7 @@ from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
 )
 from barnabas.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.kafka.records.batch_header import read_headers
-from support.broker import DataPath, batch
+from support.broker import DATA_PATH_APIS, DataPath, batch
 
 T0 = TopicPartition("t", 0)
 Done = Callable[[BaseException | None], None]
@@ -74,6 +74,8 @@ class Mover:
                 log.configure(self.broker.configs["t"])
         syncs = Syncs(self.broker.clock, self.threads, lambda log: node.replicas.synced(log, 0))
         node.moves = LogDirMoves(node, self.threads, syncs)
+        node.replicas.on_roles(node.moves.roles_changed)
+        self.broker.serve(DATA_PATH_APIS, moves=node.moves)
 
     @property
     def node(self) -> Any:

@@ -141,7 +141,7 @@ def test_a_follower_that_is_refused_and_goes_silent_holds_no_producer_up(broker:
     assert broker.node.replicas.wait_for_commit(T0, 0, waiting.append, timeout_ms=10 * LAG_MS) is not None
     broker.clock.now_ms += LAG_MS + 1
     broker.node.replicas.shrink_isrs(broker.clock.wall_ms())
-    broker.node.parked.settle()
+    broker.purgatory.try_complete_actions()
     assert waiting == [ErrorCode.NONE]
 
 
@@ -229,5 +229,5 @@ def test_a_parked_produce_is_answered_when_the_followers_have_it_and_not_before(
     for replica in (1, 2):
         assert codes == []
         fetched(broker, replica, 1)
-        broker.node.parked.settle()
+        broker.purgatory.try_complete_actions()
     assert codes == [ErrorCode.NONE]

@@ -164,7 +164,7 @@ def test_sessions_that_end_leave_no_watches_behind(tmp_path: Path) -> None:
         if first.session_id:
             wire.ask(fetch([], (first.session_id, -1)), VERSION)
         broker.clock.now_ms += 200_000
-    assert broker.node.parked._watches == {}
+    assert broker.purgatory._listeners == {}
 
 
 def test_a_resting_partitions_follower_counts_as_caught_up_as_long_as_it_fetches(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_leader_sends_a_consumer_to_an_in_sync_follower_in_its_rack(
     """Broker 1 is in rack near; the answer names it at once and has no records."""
     broker = DataPath(tmp_path)
     node = broker.node
-    node.fetches.preferred_read_replica = PreferredReadReplica(0, "here", rack_aware, node.metadata.alive_broker)
+    broker.fetches.preferred_read_replica = PreferredReadReplica(0, "here", rack_aware, node.metadata.alive_broker)
     for broker_id, where in ((1, "near"), (2, "far")):
         endpoint = Endpoint("127.0.0.1", 9, "PLAINTEXT", "PLAINTEXT")
         node.metadata._brokers[broker_id] = AliveBroker(broker_id, where, {"PLAINTEXT": endpoint})

@@ -1,9 +1,9 @@
-"""A broker's life: start in order, serve, stop in order.
+"""A broker's life: start in order, serve, stop in order (Kafka's `KafkaServer`).
 
 Start: a session with the coordination service, the cluster id, the log dirs (checked against it and recovered), the
 listeners, then the registration and the first election. The broker is ready when the controller's first UpdateMetadata
-has arrived. Stop: leave the cluster so that no leader is missed (controlled shutdown), close the listeners, sync and mark
-the log dirs clean, end the session.
+has arrived. Stop: leave the cluster so that no partition is left without a leader (controlled shutdown), close the
+listeners, sync the log dirs and mark them clean, end the session. `barnabas.broker.assembly` makes the parts.
 
 `BrokerServer` runs on the loop that starts it, several of them on one loop if need be.
 """
@@ -14,7 +14,6 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping
-from enum import IntEnum
 from typing import Any
 
 from barnabas.base.clock import Clock, SystemClock, Timer
@@ -22,10 +21,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
-from barnabas.base.settings import Values
-from barnabas.broker.apis import load_handlers
-from barnabas.broker.apis.api_versions import advertised
-from barnabas.broker.cluster.channels import Channels
+from barnabas.broker.assembly import Environment, Parts, make_parts
 from barnabas.broker.cluster.znodes import (
     BROKER_SEQUENCE,
     LOG_DIR_EVENTS,
@@ -36,35 +32,18 @@ from barnabas.broker.cluster.znodes import (
     topic_path,
 )
 from barnabas.broker.configuration import definitions as broker_settings
+from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.definitions import ListenerAddress
-from barnabas.broker.configuration.service import Configs
-from barnabas.broker.controller.service import Controller, ControllerSettings
-from barnabas.broker.groups.service import OFFSETS_TOPIC, GroupService
+from barnabas.broker.groups.service import OFFSETS_TOPIC
 from barnabas.broker.membership.controlled_shutdown import leave_cluster
-from barnabas.broker.membership.death_watch import DeathWatch
-from barnabas.broker.membership.joining import Joining
 from barnabas.broker.membership.registration import ensure_cluster_id, ensure_top_level_paths
-from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.replication.alter_partition_manager import IsrReports
-from barnabas.broker.replication.delayed_fetch import Fetches
-from barnabas.broker.replication.fetch_sessions import FetchSessions
-from barnabas.broker.replication.quotas import ReplicationQuotas
-from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.replication.selection import PreferredReadReplica, replica_selector
-from barnabas.broker.replication.service import ReplicaFetchers
-from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
-from barnabas.broker.requests.purgatory import Parked
-from barnabas.broker.requests.request import Node
-from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
-from barnabas.broker.storage.service import Upkeep
-from barnabas.broker.topics.service import Topics
-from barnabas.broker.transactions.producer_ids import ProducerIds
+from barnabas.broker.replication.selection import replica_selector
+from barnabas.broker.requests.dispatch import ClientConnection
 from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client.operations import create
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
 from barnabas.log.dirs.log_dirs import LogDirs
-from barnabas.log.group_sync import Syncs
-from barnabas.log.settings import LogConfig
+from barnabas.log.settings import LogConfig, defaults_from_broker
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
@@ -75,19 +54,7 @@ __all__ = ["BrokerServer"]
 logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_S = 5
-_TELL_PAUSE_S = 1
-
-
-class _Stage(IntEnum):
-    """How far a start has come, and thus what a stop has to stop."""
-
-    NOTHING = 0
-    COORDINATION = 1
-    LOG_DIRS = 2
-    PARTS = 3
-    """All that `_make_parts` makes."""
-    CONTROLLER = 4
-    ALL = 5
+_LOG_DIR_EVENT_PAUSE_S = 1
 
 
 class BrokerServer:
@@ -103,32 +70,47 @@ class BrokerServer:
         network: Network | None = None,
     ) -> None:
         """Raises `ConfigError` for settings that cannot be used."""
-        node = self.node = Node()
-        node.settings = broker_settings.DEFINITIONS.parse(settings_texts)
-        node.files = files or OsFiles()
-        node.clock = clock or SystemClock()
-        node.rng = rng or new_random()
-        node.rack = node.settings["broker.rack"]
-        self._replica_selector = replica_selector(node.settings["replica.selector.class"])
-        node.broker_id = node.settings["broker.id"]
-        node.connection_caps = broker_settings.connection_caps(node.settings)
+        settings = broker_settings.DEFINITIONS.parse(settings_texts)
+        self._config = BrokerConfig(settings)
+        self._addresses = broker_settings.listeners(settings)
+        self._inter_broker_listener = broker_settings.inter_broker_listener(settings)
+        self._log_dir_paths = [_absolute(path) for path in broker_settings.log_dirs(settings)]
+        broker_settings.connection_caps(settings)
+        replica_selector(settings["replica.selector.class"])
+        self.broker_id: int = settings["broker.id"]
+        """-1 until it is known, where the properties do not say it."""
+        self._files = files or OsFiles()
+        self._clock = clock or SystemClock()
+        self._rng = rng or new_random()
         self._network = network or SocketNetwork(
-            send_buffer_bytes=node.settings["socket.send.buffer.bytes"],
-            receive_buffer_bytes=node.settings["socket.receive.buffer.bytes"],
+            send_buffer_bytes=settings["socket.send.buffer.bytes"],
+            receive_buffer_bytes=settings["socket.receive.buffer.bytes"],
         )
-        # Followers take large answers: the system lets their buffers grow as far as they are of use.
+        # Followers take large responses: the system lets the buffers of these connections grow as far as they are of use.
         self._fetch_network = network or SocketNetwork()
-        self._addresses = broker_settings.listeners(node.settings)
-        self._inter_broker_listener = broker_settings.inter_broker_listener(node.settings)
-        self._log_dir_paths = [_absolute(path) for path in broker_settings.log_dirs(node.settings)]
+        self._coordination: CoordinationClient | None = None
+        self._log_dirs: LogDirs | None = None
+        self._parts: Parts | None = None
         self._open: list[tuple[ListenerAddress, Listener]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._blocking: set[asyncio.Future[None]] = set()
-        self._reached = _Stage.NOTHING
+        self._is_started = False
         self._closing = False
         self._takes_work = True
         self.failed: asyncio.Event = asyncio.Event()
         """Set when the broker cannot go on: no log dir is left."""
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the start has come to the parts."""
+        return self._parts is not None
+
+    @property
+    def parts(self) -> Parts:
+        """The parts of a broker that is started. Raises RuntimeError before they are made."""
+        if self._parts is None:
+            raise RuntimeError("the broker is not started")
+        return self._parts
 
     @property
     def port(self) -> int:
@@ -144,9 +126,6 @@ class BrokerServer:
 
     async def start(self) -> None:
         """Return when clients can work. Raises `BarnabasError` (also `ConfigError`); what was started is closed then."""
-        loop = asyncio.get_running_loop()
-        self.node.spawn = self._spawn
-        self.node.call_later = lambda delay_ms, callback: _timer(loop, delay_ms, callback)
         try:
             await self._start()
         except BaseException:
@@ -155,52 +134,58 @@ class BrokerServer:
 
     async def _start(self) -> None:
         self._report_settings()
-        await self._join_coordination()
-        await self._make_parts()
-        self.node.log_dirs.load(self.node.clock.wall_ms(), self.node.configs.log_config)
-        await self._listen()
-        await self._join_cluster()
-        self._upkeep.start()
-        self._isr_reports.start()
-        self._reached = _Stage.ALL
-        logger.info("[KafkaServer id=%d] started", self.node.broker_id)
+        coordination = await self._join_coordination()
+        cluster_id = await self._join_cluster_id(coordination)
+        if self.broker_id < 0:
+            self.broker_id = await self._find_broker_id(coordination)
+        parts = self._make_parts(coordination, cluster_id)
+        parts.subscribe()
+        await parts.load_configuration()
+        parts.log_dirs.load(self._clock.wall_ms(), parts.configs.log_config)
+        await self._listen(parts)
+        parts.groups.start(await self._count_offsets_partitions(coordination))
+        await parts.controller.start()
+        await parts.joining.first_news(self._inter_broker_listener)
+        parts.upkeep.start()
+        parts.isr_reports.start()
+        self._is_started = True
+        logger.info("[KafkaServer id=%d] started", self.broker_id)
 
     def _report_settings(self) -> None:
-        for name, reason in broker_settings.ineffective(self.node.settings).items():
+        for name, reason in broker_settings.ineffective(self._config.values).items():
             logger.warning("Configuration %s has no effect: %s", name, reason)
 
-    async def _join_coordination(self) -> None:
-        """Have a session, the permanent znodes, the cluster id and a broker id."""
-        node = self.node
-        settings = node.settings
-        address = settings["zookeeper.connect"]
-        session_timeout_ms = settings["zookeeper.session.timeout.ms"]
-        node.coordination = CoordinationClient(
-            self._network, address, rng=node.rng, session_timeout_ms=session_timeout_ms
+    async def _join_coordination(self) -> CoordinationClient:
+        """Have a session with the coordination service."""
+        address = self._config["zookeeper.connect"]
+        session_timeout_ms = self._config["zookeeper.session.timeout.ms"]
+        coordination = self._coordination = CoordinationClient(
+            self._network, address, rng=self._rng, session_timeout_ms=session_timeout_ms
         )
-        self._reached = _Stage.COORDINATION
-        timeout_ms = settings["zookeeper.connection.timeout.ms"] or session_timeout_ms
+        timeout_ms = self._config["zookeeper.connection.timeout.ms"] or session_timeout_ms
         try:
-            await node.coordination.start(timeout_ms)
+            await coordination.start(timeout_ms)
         except KeeperError as error:
             raise BarnabasError(
                 f"No coordination server at zookeeper.connect={address} could be reached within {timeout_ms} ms. "
                 "Is it running?"
             ) from error
-        await node.coordination.ensure_chroot()
-        await ensure_top_level_paths(node.coordination)
-        node.cluster_id = await ensure_cluster_id(node.coordination, node.rng)
-        logger.info("Cluster ID = %s", node.cluster_id)
-        if node.broker_id < 0:
-            node.broker_id = await self._find_broker_id()
+        return coordination
 
-    async def _find_broker_id(self) -> int:
+    async def _join_cluster_id(self, coordination: CoordinationClient) -> str:
+        """Make the permanent znodes where they are missing; the id of the cluster."""
+        await coordination.ensure_chroot()
+        await ensure_top_level_paths(coordination)
+        cluster_id = await ensure_cluster_id(coordination, self._rng)
+        logger.info("Cluster ID = %s", cluster_id)
+        return cluster_id
+
+    async def _find_broker_id(self, coordination: CoordinationClient) -> int:
         """The id in meta.properties, or a generated one."""
-        node = self.node
         found: set[int] = set()
         for path in self._log_dir_paths:
-            with contextlib.suppress(OSError):  # a dir that cannot be read is done without
-                properties = MetaProperties.read(node.files, f"{path}/{META_PROPERTIES}")
+            with contextlib.suppress(OSError):  # LogDirs reports a dir that cannot be read
+                properties = MetaProperties.read(self._files, f"{path}/{META_PROPERTIES}")
                 if properties is not None and properties.broker_id >= 0:
                     found.add(properties.broker_id)
         if len(found) > 1:
@@ -209,99 +194,60 @@ class BrokerServer:
             )
         if found:
             return found.pop()
-        if not node.settings["broker.id.generation.enable"]:
+        if not self._config["broker.id.generation.enable"]:
             raise ConfigError("broker.id is not set, and broker.id.generation.enable is false")
-        stat = await node.coordination.set_data(BROKER_SEQUENCE, b"")
-        return int(stat.version) + int(node.settings["reserved.broker.max.id"])
+        stat = await coordination.set_data(BROKER_SEQUENCE, b"")
+        return int(stat.version) + int(self._config["reserved.broker.max.id"])
 
-    async def _make_parts(self) -> None:
-        node = self.node
-        settings = node.settings
-        node.parked = Parked(node.call_later)
-        node.metadata = MetadataCache(node.cluster_id)
-        node.configs = Configs(node)
-        node.log_dirs = LogDirs(
-            node.files,
+    def _make_parts(self, coordination: CoordinationClient, cluster_id: str) -> Parts:
+        """Take the log dirs, and make all that works with them."""
+        loop = asyncio.get_running_loop()
+        settings = self._config.values
+        log_dirs = self._log_dirs = LogDirs(
+            self._files,
             self._log_dir_paths,
-            LogConfig({}, node.configs.topic_defaults),
-            broker_id=node.broker_id,
-            cluster_id=node.cluster_id,
-            rng=node.rng,
+            LogConfig({}, defaults_from_broker(settings.texts)),
+            broker_id=self.broker_id,
+            cluster_id=cluster_id,
+            rng=self._rng,
             on_offline=self._log_dir_lost,
             producer_expiration_ms=settings["producer.id.expiration.ms"],
         )
-        self._reached = _Stage.LOG_DIRS
-        syncs = Syncs(node.clock, self._in_thread, lambda log: node.replicas.synced(log, node.clock.wall_ms()))
-        node.replicas = ReplicaManager(
-            node.broker_id,
-            node.log_dirs,
-            node.parked,
-            log_config=node.configs.log_config,
-            is_known=lambda name: node.metadata.partition(name) is not None,
-            lag_time_max_ms=settings["replica.lag.time.max.ms"],
-            lag_max_messages=settings["replica.lag.max.messages"],
-            is_alive=lambda broker_id: node.metadata.alive_broker(broker_id) is not None,
-            sync=syncs.request,
-        )
-        node.configs.on_topic(node.replicas.configure)
-        node.configs.on_settings(self._settings_changed)
-        await node.configs.load()
-        self._make_quotas()
-        node.channels = Channels(node.broker_id, self._network, request_timeout_ms=settings["request.timeout.ms"])
-        node.producer_ids = ProducerIds(node)
-        node.fetch_sessions = FetchSessions(
-            settings["max.incremental.fetch.session.cache.slots"], node.rng, node.parked
-        )
-        node.fetches = Fetches(
-            node.replicas,
-            node.parked,
-            node.clock,
-            node.replication_quotas.leader,
-            node.metadata.topic_name,
-            None
-            if self._replica_selector is None
-            else PreferredReadReplica(node.broker_id, node.rack, self._replica_selector, node.metadata.alive_broker),
-        )
-        node.groups = GroupService(node)
-        self._dispatcher = Dispatcher(node, load_handlers())
-        node.api_versions = advertised(self._dispatcher.handlers)
-        node.channels.call_self = self._dispatcher.call
-        self._fetchers = ReplicaFetchers(node, self._fetch_network, self._inter_broker_listener, syncs)
-        self._isr_reports = IsrReports(node)
-        self._death_watch = DeathWatch(node, self._network, self._inter_broker_listener)
-        node.moves = LogDirMoves(node, self._in_thread, syncs)
-        self._upkeep = Upkeep(node, self._dispatcher, self._in_thread, syncs)
-        self._reached = _Stage.PARTS
-
-    def _make_quotas(self) -> None:
-        """Replication throttles, kept to the configuration of the broker and of its topics."""
-        node = self.node
-        quotas = node.replication_quotas = ReplicationQuotas(
-            node.broker_id,
-            windows=node.settings["replication.quota.window.num"],
-            window_ms=node.settings["replication.quota.window.size.seconds"] * 1000,
-        )
-
-        def configure(topic: str, config: LogConfig) -> None:
-            values = config.values
-            quotas.configure_topic(
-                topic,
-                values["leader.replication.throttled.replicas"],
-                values["follower.replication.throttled.replicas"],
+        parts = self._parts = make_parts(
+            Environment(
+                broker_id=self.broker_id,
+                cluster_id=cluster_id,
+                config=self._config,
+                inter_broker_listener=self._inter_broker_listener,
+                broker_info=self._broker_info,
+                is_closing=lambda: self._closing,
+                clock=self._clock,
+                rng=self._rng,
+                files=self._files,
+                network=self._network,
+                fetch_network=self._fetch_network,
+                coordination=coordination,
+                log_dirs=log_dirs,
+                call_later=lambda delay_ms, callback: _timer(loop, delay_ms, callback),
+                spawn=self._spawn,
+                in_thread=self._in_thread,
             )
+        )
+        return parts
 
-        quotas.configure_broker(node.settings)
-        for topic in node.configs.known_topics():
-            configure(topic, node.configs.log_config(topic))
-        node.configs.on_topic(configure)
-        node.configs.on_settings(quotas.configure_broker)
+    def _broker_info(self) -> BrokerInfo:
+        """What this broker registers, once its listeners are open."""
+        settings = self._config.values
+        advertised = broker_settings.advertised_listeners(settings, self.listeners, socket.getfqdn)
+        endpoints = tuple(Endpoint(end.host, end.port, end.name, end.protocol) for end in advertised)
+        return BrokerInfo(self.broker_id, endpoints, settings["broker.rack"])
 
-    async def _listen(self) -> None:
-        max_frame_bytes = self.node.settings["socket.request.max.bytes"]
+    async def _listen(self, parts: Parts) -> None:
+        max_frame_bytes = self._config["socket.request.max.bytes"]
         for address in self._addresses:
             try:
                 listener = await self._network.listen(
-                    address.host, address.port, self._accept(address.name), max_frame_bytes=max_frame_bytes
+                    address.host, address.port, _accept(parts, address.name), max_frame_bytes=max_frame_bytes
                 )
             except OSError as error:
                 raise BarnabasError(
@@ -311,70 +257,17 @@ class BrokerServer:
             bound = ListenerAddress(address.name, address.protocol, address.host, listener.port)
             self._open.append((bound, listener))
 
-    def _accept(self, name: str) -> Callable[[Connection], ClientConnection]:
-        return lambda connection: self._dispatcher.accept(name, connection)
-
-    async def _join_cluster(self) -> None:
-        """Register, take part in the election, and wait for the controller's first news."""
-        node = self.node
-        told = broker_settings.advertised_listeners(node.settings, self.listeners, socket.getfqdn)
-        info = BrokerInfo(
-            node.broker_id, tuple(Endpoint(end.host, end.port, end.name, end.protocol) for end in told), node.rack
-        )
-        joining = Joining(node, info, is_closing=lambda: self._closing)
-        node.controller = Controller(
-            node.broker_id,
-            node.coordination,
-            node.channels,
-            joining.register,
-            clock=node.clock,
-            rng=node.rng,
-            settings=self._controller_settings,
-        )
-        self._reached = _Stage.CONTROLLER
-        node.metadata.on_update(self._follow_brokers)
-        node.topics = Topics(node)
-        node.groups.start(await self._count_offsets_partitions())
-        await node.controller.start()
-        await joining.first_news(self._inter_broker_listener)
-
-    def _follow_brokers(self, *_: Any) -> None:
-        """Know where the other brokers are; the controller, who knows it first, tells its channels itself."""
-        node = self.node
-        if node.controller.controller_id != node.broker_id:
-            node.channels.set_brokers(
-                {
-                    broker.broker_id: (endpoint.host, endpoint.port)
-                    for broker in node.metadata.alive_brokers()
-                    if (endpoint := broker.endpoint(self._inter_broker_listener)) is not None
-                }
-            )
-
-    async def _count_offsets_partitions(self) -> int:
+    async def _count_offsets_partitions(self, coordination: CoordinationClient) -> int:
         """How many partitions the offsets topic has; 0 when there is none yet."""
         try:
-            data, _ = await self.node.coordination.get(topic_path(OFFSETS_TOPIC))
+            data, _ = await coordination.get(topic_path(OFFSETS_TOPIC))
         except KeeperError as error:
             if error.code is KeeperCode.NO_NODE:
                 return 0
             raise
         return len(decode_topic(OFFSETS_TOPIC, data).partitions)
 
-    def _controller_settings(self) -> ControllerSettings:
-        settings = self.node.settings
-        return ControllerSettings(
-            inter_broker_listener=self._inter_broker_listener,
-            delete_topic_enabled=settings["delete.topic.enable"],
-            unclean_leader_election=settings["unclean.leader.election.enable"],
-            auto_leader_rebalance=settings["auto.leader.rebalance.enable"],
-            imbalance_check_interval_s=settings["leader.imbalance.check.interval.seconds"],
-            imbalance_percent=settings["leader.imbalance.per.broker.percentage"],
-        )
-
     # Running
-
-    def _settings_changed(self, changed: Values) -> None:
-        self.node.connection_caps = broker_settings.connection_caps(changed)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if not self._takes_work:
@@ -402,83 +295,85 @@ class BrokerServer:
             logger.error("Background work failed", exc_info=error)
 
     def _log_dir_lost(self, path: str, reason: str) -> None:
-        node = self.node
-        if node.log_dirs.online:
+        log_dirs = self._log_dirs
+        if log_dirs is None or log_dirs.online:
             # Not at once: a request may be in the middle of finding it out.
-            node.call_later(0, self._give_up_offline_replicas)
+            asyncio.get_running_loop().call_soon(self._give_up_offline_replicas)
         else:
             logger.error("Shutting down: the last log dir, %s, failed: %s", path, reason)
             self.failed.set()
 
     def _give_up_offline_replicas(self) -> None:
-        node = self.node
-        node.replicas.announce(node.replicas.lose_offline())
-        if node.broker_epoch >= 0:  # if not yet, the controller will hear it in the answer to its first LeaderAndIsr
-            self._spawn(self._tell_of_lost_log_dir())
+        parts = self._parts
+        if parts is None:
+            return  # the replicas will be made without the log dir
+        parts.replicas.announce(parts.replicas.lose_offline())
+        if parts.broker_epoch >= 0:  # otherwise the controller learns it from the response to its first LeaderAndIsr
+            self._spawn(self._report_lost_log_dir(parts.environment.coordination))
 
-    async def _tell_of_lost_log_dir(self) -> None:
-        """Let the controller know that some of our replicas are gone."""
-        node = self.node
-        data = encode_log_dir_event(node.broker_id)
+    async def _report_lost_log_dir(self, coordination: CoordinationClient) -> None:
+        """Inform the controller that some replicas of this broker are gone."""
+        data = encode_log_dir_event(self.broker_id)
         path = f"{LOG_DIR_EVENTS}/log_dir_event_"
         while True:
             try:
-                # Told twice it does no harm.
-                await node.coordination.run(create(path, data, CreateMode.PERSISTENT_SEQUENTIAL), retry=True)
+                # A second event does no harm.
+                await coordination.run(create(path, data, CreateMode.PERSISTENT_SEQUENTIAL), retry=True)
                 return
             except KeeperError as error:
-                logger.warning("The controller could not be told of the lost log dir, which is tried again: %s", error)
-                await asyncio.sleep(_TELL_PAUSE_S)
+                logger.warning("The lost log dir could not be reported to the controller; trying again: %s", error)
+                await asyncio.sleep(_LOG_DIR_EVENT_PAUSE_S)
 
     # Stopping
 
     async def close(self) -> None:
         """Stop in order; nothing of the broker is left on the loop."""
         if not self._closing:
-            await self._stop(clean=self._reached is _Stage.ALL)
+            await self._stop(clean=self._is_started)
 
     async def _stop(self, *, clean: bool) -> None:
         self._closing = True
-        node = self.node
+        parts = self._parts
         if clean:
-            logger.info("[KafkaServer id=%d] shutting down", node.broker_id)
-            await leave_cluster(node)
+            logger.info("[KafkaServer id=%d] shutting down", self.broker_id)
+            await leave_cluster(self.parts.node)
         self._takes_work = False
         for _, listener in self._open:
             await listener.close()
-        if self._reached >= _Stage.PARTS:
-            for connection in tuple(self._dispatcher.connections):
+        if parts is not None:
+            for connection in tuple(parts.dispatcher.connections):
                 connection.close()
-            self._upkeep.stop()
-            node.moves.stop()
-            await self._death_watch.close()
-            await self._fetchers.close()
-            node.groups.stop()
-        if self._reached >= _Stage.CONTROLLER:
-            await node.controller.close()
-        if self._reached >= _Stage.PARTS:
-            node.channels.close()
+            parts.upkeep.stop()
+            parts.moves.stop()
+            await parts.death_watch.close()
+            await parts.fetchers.close()
+            parts.groups.stop()
+            await parts.controller.close()
+            parts.channels.close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._blocking, return_exceptions=True)
-        if self._reached >= _Stage.LOG_DIRS:
-            await self._close_log_dirs(clean)
-        if self._reached >= _Stage.COORDINATION:
+        if self._log_dirs is not None:
+            await self._close_log_dirs(self._log_dirs, clean)
+        if self._coordination is not None:
             with contextlib.suppress(KeeperError, TimeoutError):
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
-                    await node.coordination.close()
+                    await self._coordination.close()
         if clean:
-            logger.info("[KafkaServer id=%d] shut down completed", node.broker_id)
+            logger.info("[KafkaServer id=%d] shut down completed", self.broker_id)
 
-    async def _close_log_dirs(self, clean: bool) -> None:
-        """Sync the logs, many at once: of thousands of small files that is what takes the time of a stop."""
-        log_dirs = self.node.log_dirs
+    async def _close_log_dirs(self, log_dirs: LogDirs, clean: bool) -> None:
+        """Sync the logs, many at once: with thousands of small files, that is what takes the time of a stop."""
         errors = None
         if clean:
             loop = asyncio.get_running_loop()
             works = log_dirs.prepare_close()
             errors = await asyncio.gather(*(loop.run_in_executor(None, work) for work in works), return_exceptions=True)
-        log_dirs.close(clean, self.node.broker_epoch, errors=errors)
+        log_dirs.close(clean, -1 if self._parts is None else self._parts.broker_epoch, errors=errors)
+
+
+def _accept(parts: Parts, name: str) -> Callable[[Connection], ClientConnection]:
+    return lambda connection: parts.dispatcher.accept(name, connection)
 
 
 def _timer(loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], object]) -> Timer:

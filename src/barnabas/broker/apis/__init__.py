@@ -6,7 +6,7 @@ is neither served nor advertised.
 
 from importlib import import_module
 
-from barnabas.broker.requests.api_handler import ApiHandler
+from barnabas.broker.apis.api_handler import ApiHandler
 
 __all__ = ["MODULES", "load_handlers"]
 

@@ -3,9 +3,10 @@
 Our own brokers claim their blocks themselves; Apache's brokers beside them ask.
 """
 
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -13,7 +14,7 @@ from barnabas.wire.kafka.messages.allocate_producer_ids import AllocateProducerI
 __all__ = ["API"]
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(node: Services, request: Request) -> None:
     message: AllocateProducerIdsRequest = request.message
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
@@ -27,7 +28,7 @@ def _handle(node: Node, request: Request) -> None:
         answer_later(node, request, lambda: _allocate(node, request, message.broker_id))
 
 
-async def _allocate(node: Node, request: Request, broker: int) -> None:
+async def _allocate(node: Services, request: Request, broker: int) -> None:
     block = await node.controller.allocate_producer_ids(broker)
     reply_once(
         request,

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.describe_configs import BROKER, TOPIC, broker_of
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -25,11 +26,11 @@ Change = Callable[[Any], Callable[[Mapping[str, str]], dict[str, str]]]
 """Makes, of a request's resource, what turns its old texts into new ones; raises `KafkaError`."""
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(node: Services, request: Request) -> None:
     answer_later(node, request, lambda: _alter(node, request, request.message))
 
 
-async def _alter(node: Node, request: Request, message: AlterConfigsRequest) -> None:
+async def _alter(node: Services, request: Request, message: AlterConfigsRequest) -> None:
     failures = await alter_all(node, message.resources, _replacement, validate_only=message.validate_only)
     results = resource_results(AlterConfigsResourceResponse, message.resources, failures)
     reply_once(request, AlterConfigsResponse(responses=results))
@@ -41,7 +42,7 @@ def _replacement(resource: Any) -> Callable[[Mapping[str, str]], dict[str, str]]
 
 
 async def alter_all(
-    node: Node, resources: Sequence[Any], change: Change, *, validate_only: bool
+    node: Services, resources: Sequence[Any], change: Change, *, validate_only: bool
 ) -> list[KafkaError | None]:
     """Alter each resource for itself; what went wrong with each, in order."""
     failures: list[KafkaError | None] = []
@@ -86,7 +87,7 @@ def _is_null(config: Any) -> bool:
 
 
 async def _alter_one(
-    node: Node, resource: Any, change: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool
+    node: Services, resource: Any, change: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool
 ) -> None:
     if resource.resource_type == TOPIC:
         if not resource.resource_name:

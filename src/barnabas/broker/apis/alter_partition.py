@@ -6,11 +6,12 @@ Versions 0 to 3, by topic id from 2 on. The controller writes each change under 
 from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.znodes import LeaderAndIsr
 from barnabas.broker.controller.isr_change import IsrChange
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_partition import (
@@ -27,14 +28,14 @@ _IDS_FROM_VERSION = 2
 _EPOCHS_FROM_VERSION = 3
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(node: Services, request: Request) -> None:
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
     answer_later(node, request, lambda: _alter(node, request, request.message))
 
 
-async def _alter(node: Node, request: Request, message: AlterPartitionRequest) -> None:
+async def _alter(node: Services, request: Request, message: AlterPartitionRequest) -> None:
     names = {topic_id: name for name, topic_id in node.controller.context.topic_ids.items()}
     changes: list[IsrChange] = []
     asked: list[tuple[AlterPartitionRequestTopicData, str | None]] = []

@@ -7,9 +7,10 @@ moves go on after that, and ListPartitionReassignments shows them.
 from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_partition_reassignments import (
@@ -22,14 +23,14 @@ from barnabas.wire.kafka.messages.alter_partition_reassignments import (
 __all__ = ["API"]
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(node: Services, request: Request) -> None:
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
     answer_later(node, request, lambda: _alter(node, request, request.message), request.message.timeout_ms)
 
 
-async def _alter(node: Node, request: Request, message: AlterPartitionReassignmentsRequest) -> None:
+async def _alter(node: Services, request: Request, message: AlterPartitionReassignmentsRequest) -> None:
     targets = {
         TopicPartition(topic.name, entry.partition_index): entry.replicas
         for topic in message.topics

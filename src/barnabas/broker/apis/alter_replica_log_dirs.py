@@ -8,8 +8,9 @@ REPLICA_NOT_AVAILABLE says that there is no replica here yet, and that it will b
 import logging
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
@@ -22,7 +23,7 @@ from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
 logger = logging.getLogger(__name__)
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Begin, redirect or cancel each move."""
     message: AlterReplicaLogDirsRequest = request.message
     wanted = {
@@ -39,16 +40,16 @@ def handle(node: Node, request: Request) -> None:
             topic = results[name.topic] = AlterReplicaLogDirTopicResult(topic_name=name.topic, partitions=[])
         topic.partitions.append(
             AlterReplicaLogDirPartitionResult(
-                partition_index=name.partition, error_code=_alter(node, name, path, logged)
+                partition_index=name.partition, error_code=_alter(services, name, path, logged)
             )
         )
     request.reply(AlterReplicaLogDirsResponse(results=list(results.values())))
 
 
-def _alter(node: Node, name: TopicPartition, path: str, logged: set[tuple[str, ErrorCode]]) -> ErrorCode:
+def _alter(services: Services, name: TopicPartition, path: str, logged: set[tuple[str, ErrorCode]]) -> ErrorCode:
     """``logged`` keeps a request that names one wrong dir for many replicas to one line."""
     try:
-        node.moves.move(name, path)
+        services.moves.move(name, path)
     except KafkaError as error:
         if (path, error.code) not in logged:
             logged.add((path, error.code))

@@ -6,10 +6,11 @@ the lowest version as a sign of which codecs a broker knows. There are no finali
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -21,15 +22,15 @@ _CLIENT_NAMES = 3
 _NO_FEATURES_EPOCH = 0  # of the znode /feature, which lists none in ZooKeeper mode
 
 
-def advertised(handlers: Mapping[int, ApiHandler]) -> list[ApiVersion]:
-    """The table as the protocol tells it."""
+def advertised(handlers: Iterable[ApiHandler]) -> Sequence[ApiVersion]:
+    """The table as the response lists it."""
     return [
         ApiVersion(
             api_key=int(handler.key),
             min_version=0 if handler.key is ApiKey.PRODUCE else handler.min_version,
             max_version=handler.max_version,
         )
-        for handler in handlers.values()
+        for handler in handlers
     ]
 
 
@@ -41,7 +42,7 @@ def unsupported_version() -> ApiVersionsResponse:
     )
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Check the client's name and answer with the table."""
     message: ApiVersionsRequest = request.message
     if request.version >= _CLIENT_NAMES:
@@ -51,7 +52,9 @@ def handle(node: Node, request: Request) -> None:
             return
         request.client.software_name = name
         request.client.software_version = version
-    request.reply(ApiVersionsResponse(api_keys=node.api_versions, finalized_features_epoch=_NO_FEATURES_EPOCH))
+    request.reply(
+        ApiVersionsResponse(api_keys=list(services.api_versions), finalized_features_epoch=_NO_FEATURES_EPOCH)
+    )
 
 
 API = ApiHandler(ApiKey.API_VERSIONS, 0, 4, handle)

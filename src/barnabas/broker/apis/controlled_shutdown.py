@@ -3,8 +3,9 @@
 Versions 1 to 3. The answer lists the partitions that no other broker can lead; the broker stops all the same.
 """
 
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import (
@@ -14,12 +15,12 @@ from barnabas.wire.kafka.messages.controlled_shutdown import (
 )
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(node: Services, request: Request) -> None:
     """Have the controller do it."""
     node.spawn(_shut_down(node, request))
 
 
-async def _shut_down(node: Node, request: Request) -> None:
+async def _shut_down(node: Services, request: Request) -> None:
     message: ControlledShutdownRequest = request.message
     try:
         remaining = await node.controller.shut_down_broker(message.broker_id, message.broker_epoch)

@@ -2,9 +2,10 @@
 
 from collections import Counter
 
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -17,14 +18,14 @@ from barnabas.wire.kafka.messages.create_partitions import (
 __all__ = ["API"]
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(node: Services, request: Request) -> None:
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
     answer_later(node, request, lambda: _grow(node, request, request.message), request.message.timeout_ms)
 
 
-async def _grow(node: Node, request: Request, message: CreatePartitionsRequest) -> None:
+async def _grow(node: Services, request: Request, message: CreatePartitionsRequest) -> None:
     results: dict[str, CreatePartitionsTopicResult] = {}
     counts: dict[str, int] = {}
     asked = Counter(topic.name for topic in message.topics)

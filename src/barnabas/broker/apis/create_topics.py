@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.describe_configs import topic_entries
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.service import CreationPlan
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -23,7 +24,7 @@ _CONFIGS_FROM_VERSION = 5
 _METADATA_TOPIC = "__cluster_metadata"
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(node: Services, request: Request) -> None:
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
@@ -51,7 +52,7 @@ def _handle(node: Node, request: Request) -> None:
 
 
 async def _create(
-    node: Node, request: Request, plans: list[CreationPlan], results: dict[str, CreatableTopicResult]
+    node: Services, request: Request, plans: list[CreationPlan], results: dict[str, CreatableTopicResult]
 ) -> None:
     for name, error in (await node.topics.create(plans)).items():
         _refuse(results[name], error)
@@ -77,7 +78,7 @@ def _refuse(result: CreatableTopicResult, error: KafkaError) -> None:
 
 
 def _describe(
-    node: Node, plans: Iterable[CreationPlan], results: dict[str, CreatableTopicResult], version: int
+    node: Services, plans: Iterable[CreationPlan], results: dict[str, CreatableTopicResult], version: int
 ) -> None:
     """Fill in what was created. Topics of equal configuration, most often none, share its description."""
     described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
@@ -94,7 +95,7 @@ def _describe(
         result.configs = described[key]
 
 
-def _config_entries(node: Node, plan: CreationPlan) -> list[CreatableTopicConfigs]:
+def _config_entries(node: Services, plan: CreationPlan) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             name=entry.name,

@@ -1,7 +1,8 @@
 """DeleteGroups (key 42): end groups that have no members, with their offsets (KIP-229)."""
 
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.delete_groups import (
@@ -11,9 +12,9 @@ from barnabas.wire.kafka.messages.delete_groups import (
 )
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Answer when the tombstones are committed."""
-    node.groups.delete_groups(request.message, request.reply)
+    services.groups.delete_groups(request.message, request.reply)
 
 
 def fail(message: DeleteGroupsRequest, _version: int, code: ErrorCode) -> DeleteGroupsResponse:

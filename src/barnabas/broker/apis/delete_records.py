@@ -7,9 +7,10 @@ there, or for the request's time-out, and tells the low watermark: the least log
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.delete_records import (
@@ -20,7 +21,7 @@ from barnabas.wire.kafka.messages.delete_records import (
 )
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Move the log start offsets, then wait for the replicas."""
     message: DeleteRecordsRequest = request.message
     response = DeleteRecordsResponse(topics=[])
@@ -33,17 +34,17 @@ def handle(node: Node, request: Request) -> None:
             try:
                 if name.topic in INTERNAL_TOPICS:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-                pending[name] = result, node.replicas.delete_records(name, wanted.offset)
+                pending[name] = result, services.replicas.delete_records(name, wanted.offset)
             except KafkaError as error:
                 result.error_code = error.code
             results.append(result)
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
 
     def attempt(_: Any) -> bool:
-        alive = {broker.broker_id for broker in node.metadata.alive_brokers()}
+        alive = {broker.broker_id for broker in services.metadata.alive_brokers()}
         for name, (result, offset) in tuple(pending.items()):
             try:
-                low = node.replicas.partition(name).low_watermark(alive)
+                low = services.replicas.partition(name).low_watermark(alive)
             except KafkaError as error:
                 result.error_code = error.code
                 del pending[name]
@@ -61,7 +62,7 @@ def handle(node: Node, request: Request) -> None:
         request.reply(response)
 
     if not attempt(None):
-        request.waiter = node.parked.park(tuple(pending), attempt, expire, message.timeout_ms)
+        request.waiter = services.purgatory.watch(tuple(pending), attempt, expire, message.timeout_ms)
 
 
 def fail(message: DeleteRecordsRequest, _: int, code: ErrorCode) -> DeleteRecordsResponse:

@@ -1,9 +1,10 @@
 """DeleteTopics (API key 20): the controller orders the deletion, and answers when the topics are gone."""
 
 from barnabas.base.ids import ZERO_UUID
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.delete_topics import (
@@ -25,11 +26,11 @@ def _asked(message: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]
     return [DeleteTopicState(name=name) for name in message.topic_names]
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(node: Services, request: Request) -> None:
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    if not node.settings["delete.topic.enable"]:
+    if not node.config["delete.topic.enable"]:
         known = request.version >= _DISABLED_FROM_VERSION
         request.fail(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
         return
@@ -55,7 +56,7 @@ def _handle(node: Node, request: Request) -> None:
 
 
 async def _delete(
-    node: Node, request: Request, results: list[DeletableTopicResult], to_delete: dict[str, DeletableTopicResult]
+    node: Services, request: Request, results: list[DeletableTopicResult], to_delete: dict[str, DeletableTopicResult]
 ) -> None:
     failed = await node.topics.delete(list(to_delete)) if to_delete else {}
     for name, error in failed.items():

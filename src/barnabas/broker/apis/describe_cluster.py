@@ -1,8 +1,9 @@
 """DescribeCluster (API key 60, KIP-700): cluster id, controller and live brokers."""
 
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.metadata import CLUSTER_OPERATIONS
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.describe_cluster import (
@@ -16,7 +17,7 @@ __all__ = ["API"]
 _BROKERS, _CONTROLLERS = 1, 2  # kinds of endpoints (KIP-919)
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(services: Services, request: Request) -> None:
     message: DescribeClusterRequest = request.message
     if message.endpoint_type != _BROKERS:
         controllers = message.endpoint_type == _CONTROLLERS
@@ -27,17 +28,17 @@ def _handle(node: Node, request: Request) -> None:
                 "CONTROLLER"
                 if controllers
                 else f"Unsupported endpoint type {message.endpoint_type}",
-                cluster_id=node.cluster_id,
+                cluster_id=services.metadata.cluster_id,
                 endpoint_type=message.endpoint_type,
             )
         )
         return
     response = DescribeClusterResponse(
-        cluster_id=node.cluster_id,
-        controller_id=node.metadata.controller_id,
+        cluster_id=services.metadata.cluster_id,
+        controller_id=services.metadata.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in node.metadata.describe_brokers(request.client.listener)
+            for broker in services.metadata.describe_brokers(request.client.listener)
         ],
     )
     if message.include_cluster_authorized_operations:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.configuration.definitions import DEFINITIONS, NOT_DESCRIBED, UPDATE_MODES
 from barnabas.broker.configuration.inert import WITHOUT_EFFECT
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.service import validate_topic_name
 from barnabas.log.settings import BROKER_SYNONYMS, TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
@@ -48,7 +49,7 @@ def _synonyms_of(name: str) -> tuple[str, ...]:
     return (name,)
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(node: Services, request: Request) -> None:
     message: DescribeConfigsRequest = request.message
     # A resource is described once, however often it is named: its description is a thousand times as long as its name.
     resources = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
@@ -63,7 +64,9 @@ def _handle(node: Node, request: Request) -> None:
     answer_later(node, request, work)
 
 
-def _describe(node: Node, resource: DescribeConfigsResource, message: DescribeConfigsRequest) -> DescribeConfigsResult:
+def _describe(
+    node: Services, resource: DescribeConfigsResource, message: DescribeConfigsRequest
+) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
     )
@@ -91,7 +94,7 @@ def _describe(node: Node, resource: DescribeConfigsResource, message: DescribeCo
     return result
 
 
-def broker_of(node: Node, resource_name: str, *, to_alter: bool = False) -> int | None:
+def broker_of(node: Services, resource_name: str, *, to_alter: bool = False) -> int | None:
     """This broker's id, None for all brokers; raises `KafkaError` for another broker's, in the words of either use."""
     if not resource_name:
         return None
@@ -112,7 +115,7 @@ def broker_of(node: Node, resource_name: str, *, to_alter: bool = False) -> int 
 
 
 def topic_entries(
-    node: Node,
+    node: Services,
     texts: Mapping[str, str],
     keys: frozenset[str] | None,
     *,
@@ -148,7 +151,7 @@ def topic_entries(
     return entries
 
 
-def _broker_chain(node: Node, name: str) -> list[DescribeConfigsSynonym]:
+def _broker_chain(node: Services, name: str) -> list[DescribeConfigsSynonym]:
     """Where a broker property takes its value from; what stands before its own name is left out, as Kafka does."""
     static = node.configs.static.texts
     if name == "node.id":
@@ -177,7 +180,7 @@ _DEFAULT_TEXTS = {
 
 
 def _broker_entries(
-    node: Node, keys: frozenset[str] | None, *, per_broker: bool, with_synonyms: bool, with_documentation: bool
+    node: Services, keys: frozenset[str] | None, *, per_broker: bool, with_synonyms: bool, with_documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
     entries = []
     for name, value in _broker_values(node, per_broker=per_broker):
@@ -202,19 +205,19 @@ def _broker_entries(
     return entries
 
 
-def _broker_values(node: Node, *, per_broker: bool) -> Iterator[tuple[str, str | None]]:
+def _broker_values(node: Services, *, per_broker: bool) -> Iterator[tuple[str, str | None]]:
     if not per_broker:
         yield from node.configs.cluster_texts.items()
         return
     for setting in DEFINITIONS:
-        if setting.name not in NOT_DESCRIBED or node.settings.is_set(setting.name):
+        if setting.name not in NOT_DESCRIBED or node.config.values.is_set(setting.name):
             yield setting.name, _shown(setting, _value(node, setting.name))
-    for name in node.settings.unknown():
-        yield name, node.settings.texts[name]
+    for name in node.config.values.unknown():
+        yield name, node.config.values.texts[name]
 
 
-def _value(node: Node, name: str) -> object:
-    return node.broker_id if name in ("broker.id", "node.id") else node.settings[name]
+def _value(node: Services, name: str) -> object:
+    return node.broker_id if name in ("broker.id", "node.id") else node.config[name]
 
 
 def _documentation(name: str) -> str | None:

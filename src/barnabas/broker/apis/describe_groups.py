@@ -1,9 +1,10 @@
 """DescribeGroups (key 15): groups with their members and assignments."""
 
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.group import GroupState
 from barnabas.broker.groups.queries import describe_group
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.describe_groups import (
@@ -18,11 +19,11 @@ _NOT_FOUND_SINCE_VERSION = 6  # KIP-1043; before that, a group that does not exi
 _ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Answer from memory."""
     message = request.message
     # A group is described once, however often it is named: answers are not to outgrow what is known.
-    groups = [describe_group(node.groups.coordinator, group_id) for group_id in dict.fromkeys(message.groups)]
+    groups = [describe_group(services.groups.coordinator, group_id) for group_id in dict.fromkeys(message.groups)]
     for group in groups:
         if request.version >= _NOT_FOUND_SINCE_VERSION and group.group_state == GroupState.DEAD.value:
             group.error_code = ErrorCode.GROUP_ID_NOT_FOUND

@@ -6,8 +6,9 @@ up answers KAFKA_STORAGE_ERROR.
 """
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.describe_log_dirs import (
@@ -19,14 +20,14 @@ from barnabas.wire.kafka.messages.describe_log_dirs import (
 )
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Describe each log dir."""
     message: DescribeLogDirsRequest = request.message
     wanted: set[TopicPartition] | None = None
     if message.topics is not None:
         wanted = {TopicPartition(topic.topic, index) for topic in message.topics for index in topic.partitions}
     results = []
-    for described in node.log_dirs.describe():
+    for described in services.log_dirs.describe():
         if described.error is not None:
             results.append(_offline(described.path))
             continue
@@ -39,14 +40,14 @@ def handle(node: Node, request: Request) -> None:
                 DescribeLogDirsPartition(
                     partition_index=name.partition,
                     partition_size=size_bytes,
-                    offset_lag=_lag(node, name, is_future=is_future),
+                    offset_lag=_lag(services, name, is_future=is_future),
                     is_future_key=is_future,
                 )
             )
         try:
-            total_bytes, usable_bytes = node.files.disk_space(described.path)
+            total_bytes, usable_bytes = services.files.disk_space(described.path)
         except OSError as error:
-            node.log_dirs.fail(described.path, f"Error while asking for the space in {described.path}: {error}")
+            services.log_dirs.fail(described.path, f"Error while asking for the space in {described.path}: {error}")
             results.append(_offline(described.path))
             continue
         results.append(
@@ -64,9 +65,9 @@ def _offline(path: str) -> DescribeLogDirsResult:
     return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])
 
 
-def _lag(node: Node, name: TopicPartition, *, is_future: bool) -> int:
+def _lag(services: Services, name: TopicPartition, *, is_future: bool) -> int:
     """How far the log's end is behind the high watermark, a future log's behind the end of the current one."""
-    partition, future = node.replicas.get(name), node.log_dirs.future(name)
+    partition, future = services.replicas.get(name), services.log_dirs.future(name)
     if partition is None or partition.offline:
         return -1
     if is_future:

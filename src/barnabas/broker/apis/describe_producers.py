@@ -5,8 +5,9 @@ Without an open transaction the offset at which it began is -1.
 """
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.service import validate_topic_name
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -21,7 +22,7 @@ from barnabas.wire.kafka.messages.describe_producers import (
 _NO_EPOCH = -1
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Ask each partition's log."""
     message: DescribeProducersRequest = request.message
     request.reply(
@@ -30,7 +31,7 @@ def handle(node: Node, request: Request) -> None:
                 TopicResponse(
                     name=topic.name,
                     partitions=[
-                        _describe(node, TopicPartition(topic.name, index)) for index in topic.partition_indexes
+                        _describe(services, TopicPartition(topic.name, index)) for index in topic.partition_indexes
                     ],
                 )
                 for topic in message.topics
@@ -39,10 +40,10 @@ def handle(node: Node, request: Request) -> None:
     )
 
 
-def _describe(node: Node, name: TopicPartition) -> PartitionResponse:
+def _describe(services: Services, name: TopicPartition) -> PartitionResponse:
     try:
         validate_topic_name(name.topic)
-        log = node.replicas.partition(name).readable_log(_NO_EPOCH, only_leader=False)
+        log = services.replicas.partition(name).readable_log(_NO_EPOCH, only_leader=False)
     except KafkaError as error:
         return PartitionResponse(partition_index=name.partition, error_code=error.code, error_message=error.message)
     return PartitionResponse(

@@ -8,9 +8,10 @@ others. Asked for all partitions, it leaves out those that need no election.
 from collections.abc import Iterable, Mapping
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.elect_leaders import (
@@ -26,7 +27,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 _TYPES_FROM_VERSION = 1
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(node: Services, request: Request) -> None:
     message: ElectLeadersRequest = request.message
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
@@ -41,7 +42,7 @@ def _kind(request: Request) -> int:
     return kind if request.version >= _TYPES_FROM_VERSION else _PREFERRED
 
 
-async def _elect(node: Node, request: Request, message: ElectLeadersRequest) -> None:
+async def _elect(node: Services, request: Request, message: ElectLeadersRequest) -> None:
     deadline_ms = request.received_ms + message.timeout_ms
     asked = _asked(message)
     partitions = list(node.controller.context.partitions()) if asked is None else asked
@@ -77,7 +78,7 @@ async def _elect(node: Node, request: Request, message: ElectLeadersRequest) -> 
     if look() or left_ms == 0:
         finish()
     else:
-        request.waiter = node.parked.park(
+        request.waiter = node.purgatory.watch(
             tuple(("topic", topic) for topic in {partition.topic for partition in waiting}), attempt, finish, left_ms
         )
 

@@ -19,12 +19,13 @@ from functools import partial
 from typing import Any
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.leader_hints import LeaderHints
 from barnabas.broker.replication.delayed_fetch import CONSUMER, FetchParams
 from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.log.settings import CODECS
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -49,10 +50,10 @@ _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(node: Services, request: Request) -> None:
     """Open the session's context and read."""
     message: FetchRequest = request.message
-    params = _params(message, request, node.settings["fetch.max.bytes"])
+    params = _params(message, request, node.config["fetch.max.bytes"])
     asked, forgotten = _partitions(node, request)
     context = node.fetch_sessions.open(
         message.session_id,
@@ -95,7 +96,7 @@ def _params(message: FetchRequest, request: Request, most_bytes: int) -> FetchPa
     )
 
 
-def _partitions(node: Node, request: Request) -> tuple[list[PartitionFetch], list[Any]]:
+def _partitions(node: Services, request: Request) -> tuple[list[PartitionFetch], list[Any]]:
     """What the request asks for and what it forgets, by key."""
     message: FetchRequest = request.message
     by_id = request.version >= _TOPIC_IDS
@@ -129,7 +130,7 @@ def _partitions(node: Node, request: Request) -> tuple[list[PartitionFetch], lis
 # The answer
 
 
-def _reply(node: Node, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> None:
+def _reply(node: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> None:
     errors = [data.error_code for data in found if data.error_code is not ErrorCode.NONE]
     if errors:
         found = sorted(found, key=lambda data: data.error_code in _UNKNOWN)
@@ -176,7 +177,7 @@ def _answer(data: FetchPartitionData) -> PartitionData:
     return answer
 
 
-def _needs_zstd(node: Node, topic_partition: TopicPartition | None) -> bool:
+def _needs_zstd(node: Services, topic_partition: TopicPartition | None) -> bool:
     partition = None if topic_partition is None else node.replicas.get(topic_partition)
     return partition is not None and partition.log.config.codec == _ZSTD_CODEC
 
@@ -194,9 +195,9 @@ def _refusal(wanted: PartitionFetch, code: ErrorCode) -> PartitionData:
     )
 
 
-def _hint(node: Node, request: Request, found: Sequence[FetchPartitionData], response: FetchResponse) -> None:
+def _hint(node: Services, request: Request, found: Sequence[FetchPartitionData], response: FetchResponse) -> None:
     """Say where the partitions went that this broker does not lead."""
-    hints = LeaderHints(node, request.client.listener)
+    hints = LeaderHints(node.replicas, node.metadata, request.client.listener)
     answers = (partition for topic in response.responses for partition in topic.partitions)
     for data, answer in zip(found, answers, strict=True):
         topic_partition = data.wanted.name

@@ -6,10 +6,11 @@ the cluster has ``__transaction_state``: then an Apache broker made it, and lead
 """
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.service import OFFSETS_TOPIC
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.find_coordinator import (
@@ -23,49 +24,49 @@ _SEVERAL_SINCE_VERSION = 4
 _SHARE_SINCE_VERSION = 6
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Answer from the metadata."""
     message = request.message
     keys = message.coordinator_keys if request.version >= _SEVERAL_SINCE_VERSION else [message.key]
-    found = [_find(node, request, key) for key in keys]
+    found = [_find(services, request, key) for key in keys]
     if request.version >= _SEVERAL_SINCE_VERSION:
         request.reply(FindCoordinatorResponse(coordinators=found))
     else:
         request.reply(_of_one(found[0]))
 
 
-def _find(node: Node, request: Request, key: str) -> Coordinator:
+def _find(services: Services, request: Request, key: str) -> Coordinator:
     match request.message.key_type:
         case 0:
-            return _find_group(node, request.client.listener, key)
+            return _find_group(services, request.client.listener, key)
         case 2 if request.version >= _SHARE_SINCE_VERSION:
             return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not supported")
         case 1:
-            return _find_transaction(node, request.client.listener, key)
+            return _find_transaction(services, request.client.listener, key)
         case other:
             return _unknown(key, ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {other}")
 
 
-def _find_group(node: Node, listener: str, group_id: str) -> Coordinator:
-    if node.metadata.alive_broker(node.broker_id) is None:
+def _find_group(services: Services, listener: str, group_id: str) -> Coordinator:
+    if services.metadata.alive_broker(services.broker_id) is None:
         return _unknown(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker is starting")
-    if OFFSETS_TOPIC not in node.metadata:
-        node.topics.auto_create([OFFSETS_TOPIC])
+    if OFFSETS_TOPIC not in services.metadata:
+        services.topics.auto_create([OFFSETS_TOPIC])
         return _unknown(group_id, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the offsets topic is being created")
-    return _leader(node, listener, group_id, OFFSETS_TOPIC, node.groups.coordinator.partition_for(group_id))
+    return _leader(services, listener, group_id, OFFSETS_TOPIC, services.groups.coordinator.partition_for(group_id))
 
 
-def _find_transaction(node: Node, listener: str, transactional_id: str) -> Coordinator:
-    count = node.metadata.partition_count(TRANSACTIONS_TOPIC) if TRANSACTIONS_TOPIC in node.metadata else 0
+def _find_transaction(services: Services, listener: str, transactional_id: str) -> Coordinator:
+    count = services.metadata.partition_count(TRANSACTIONS_TOPIC) if TRANSACTIONS_TOPIC in services.metadata else 0
     if not count:
         return _unknown(transactional_id, ErrorCode.INVALID_REQUEST, "transactions are not supported yet")
-    return _leader(node, listener, transactional_id, TRANSACTIONS_TOPIC, partition_of(transactional_id, count))
+    return _leader(services, listener, transactional_id, TRANSACTIONS_TOPIC, partition_of(transactional_id, count))
 
 
-def _leader(node: Node, listener: str, key: str, topic: str, number: int) -> Coordinator:
+def _leader(services: Services, listener: str, key: str, topic: str, number: int) -> Coordinator:
     partition = TopicPartition(topic, number)
-    state = node.metadata.partition(partition)
-    end = node.metadata.leader_endpoint(partition, listener)
+    state = services.metadata.partition(partition)
+    end = services.metadata.leader_endpoint(partition, listener)
     if state is None or end is None:
         return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader")
     return Coordinator(key=key, node_id=state.leader, host=end.host, port=end.port, error_message="")

@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from barnabas.broker.apis.alter_configs import alter_all, resource_results
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.describe_configs import TOPIC
 from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.apis.services import Services
 from barnabas.broker.configuration.definitions import DEFINITIONS
 from barnabas.broker.configuration.service import change_texts
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -22,11 +23,11 @@ from barnabas.wire.kafka.messages.incremental_alter_configs import (
 __all__ = ["API"]
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(node: Services, request: Request) -> None:
     answer_later(node, request, lambda: _alter(node, request, request.message))
 
 
-async def _alter(node: Node, request: Request, message: IncrementalAlterConfigsRequest) -> None:
+async def _alter(node: Services, request: Request, message: IncrementalAlterConfigsRequest) -> None:
     failures = await alter_all(node, message.resources, _operations, validate_only=message.validate_only)
     results = resource_results(AlterConfigsResourceResponse, message.resources, failures)
     reply_once(request, IncrementalAlterConfigsResponse(responses=results))

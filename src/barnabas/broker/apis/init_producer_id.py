@@ -5,14 +5,15 @@ Versions 0 to 5. Every request without a transactional id gets a fresh id with e
 producers report as fatal.
 """
 
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Take an id of this broker's block, or fetch a new block first."""
     message: InitProducerIdRequest = request.message
     if message.transactional_id is not None:
@@ -21,16 +22,16 @@ def handle(node: Node, request: Request) -> None:
     if (message.producer_id == -1) != (message.producer_epoch == -1):
         request.fail(ErrorCode.INVALID_REQUEST)
         return
-    producer_id = node.producer_ids.take()
+    producer_id = services.producer_ids.take()
     if producer_id is not None:
         request.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
     else:
-        node.spawn(_after_refill(node, request))
+        services.spawn(_after_refill(services, request))
 
 
-async def _after_refill(node: Node, request: Request) -> None:
+async def _after_refill(services: Services, request: Request) -> None:
     try:
-        producer_id = await node.producer_ids.next()
+        producer_id = await services.producer_ids.next()
     except KafkaError as error:
         request.fail(error.code)
     else:

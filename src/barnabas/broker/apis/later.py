@@ -4,7 +4,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -26,7 +27,7 @@ def keeper_failure(error: KeeperError) -> KafkaError:
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
-def answer_later(node: Node, request: Request, work: Work, timeout_ms: int | None = None) -> None:
+def answer_later(node: Services, request: Request, work: Work, timeout_ms: int | None = None) -> None:
     """Run ``work()``, which answers ``request``; if it fails before that, the answer carries the error.
 
     It is a function, so that a broker that stops before the work began leaves no coroutine behind.
@@ -34,11 +35,11 @@ def answer_later(node: Node, request: Request, work: Work, timeout_ms: int | Non
     ``timeout_ms`` is what the client grants (request.timeout.ms unless given). Work that waits longer, because the
     coordination service is away, is answered with REQUEST_TIMED_OUT and goes on: what it began may still be done.
     """
-    granted_ms = node.settings["request.timeout.ms"] if timeout_ms is None else max(timeout_ms, 0)
+    granted_ms = node.config["request.timeout.ms"] if timeout_ms is None else max(timeout_ms, 0)
     node.spawn(_guard(node, request, work, granted_ms + _GRACE_MS))
 
 
-async def _guard(node: Node, request: Request, work: Work, timeout_ms: int) -> None:
+async def _guard(node: Services, request: Request, work: Work, timeout_ms: int) -> None:
     timer = node.call_later(timeout_ms, lambda: _fail(request, ErrorCode.REQUEST_TIMED_OUT))
     try:
         await work()

@@ -5,10 +5,12 @@ broker, is refused as a whole; each partition is checked against the leader epoc
 """
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.control_requests import check_epochs
+from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.partition import StateChange
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.leader_and_isr import (
@@ -22,12 +24,12 @@ from barnabas.wire.kafka.messages.leader_and_isr import (
 _BY_TOPIC_ID = 5
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Change the roles, tell who asked to know, answer for each partition."""
     message: LeaderAndIsrRequest = request.message
-    node.check_controller(message.broker_epoch, message.controller_epoch)
+    check_epochs(services, message.broker_epoch, message.controller_epoch)
     outcome = LeadershipOutcome()
-    now_ms = node.clock.wall_ms()
+    now_ms = services.clock.wall_ms()
     results: list[tuple[str, Uuid, int, ErrorCode]] = []
     states = [(state.topic_name, ZERO_UUID, state) for state in message.ungrouped_partition_states]
     states += [
@@ -35,9 +37,9 @@ def handle(node: Node, request: Request) -> None:
     ]
     for topic_name, topic_id, state in states:
         name = TopicPartition(topic_name, state.partition_index)
-        code = node.replicas.change_state(name, topic_id, _change(state), now_ms, outcome)
+        code = services.replicas.change_state(name, topic_id, _change(state), now_ms, outcome)
         results.append((topic_name, topic_id, state.partition_index, code))
-    node.replicas.announce(outcome)
+    services.replicas.announce(outcome)
     request.reply(_response(request.version, results))
 
 

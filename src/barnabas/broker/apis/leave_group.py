@@ -1,18 +1,19 @@
 """LeaveGroup (key 13): members leave, or an administrator removes them (several at once since v3, KIP-345)."""
 
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity
 
 _SEVERAL_SINCE_VERSION = 3
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Answer at once; the others rebalance meanwhile."""
     message = request.message
     if request.version >= _SEVERAL_SINCE_VERSION:
-        node.groups.leave(message, request.reply)
+        services.groups.leave(message, request.reply)
         return
 
     def reply(response: LeaveGroupResponse) -> None:
@@ -22,7 +23,7 @@ def handle(node: Node, request: Request) -> None:
         request.reply(response)
 
     message.members = [MemberIdentity(member_id=message.member_id)]
-    node.groups.leave(message, reply)
+    services.groups.leave(message, reply)
 
 
 API = ApiHandler(ApiKey.LEAVE_GROUP, 0, 5, handle)

@@ -10,9 +10,10 @@ OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before 5).
 from collections import Counter
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.partition import Leader
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.list_offsets import (
@@ -31,7 +32,7 @@ _LEADER_EPOCHS_FROM = 4
 _OFFSET_NOT_AVAILABLE_FROM = 5
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Look every partition up."""
     message: ListOffsetsRequest = request.message
     counts = Counter(
@@ -50,7 +51,7 @@ def handle(node: Node, request: Request) -> None:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 if partition.timestamp < 0 and request.version < _SINCE_VERSION.get(partition.timestamp, 99):
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-                found = _find(node, name, message, partition)
+                found = _find(services, name, message, partition)
                 if found is not None:
                     answer.timestamp, answer.offset, epoch = found
                     if request.version >= _LEADER_EPOCHS_FROM:
@@ -66,10 +67,10 @@ def handle(node: Node, request: Request) -> None:
 
 
 def _find(
-    node: Node, name: TopicPartition, message: ListOffsetsRequest, wanted: ListOffsetsPartition
+    services: Services, name: TopicPartition, message: ListOffsetsRequest, wanted: ListOffsetsPartition
 ) -> tuple[int, int, int] | None:
     """(timestamp, offset, leader epoch), or None when no record fits."""
-    partition = node.replicas.partition(name)
+    partition = services.replicas.partition(name)
     log = partition.readable_log(wanted.current_leader_epoch, only_leader=message.replica_id != _DEBUGGING_REPLICA)
     client = message.replica_id == _CONSUMER
     if not client:

@@ -1,9 +1,10 @@
 """ListPartitionReassignments (API key 46, KIP-455): which partitions' replicas are being moved, and how."""
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.list_partition_reassignments import (
@@ -16,14 +17,14 @@ from barnabas.wire.kafka.messages.list_partition_reassignments import (
 __all__ = ["API"]
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(node: Services, request: Request) -> None:
     if not node.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
     answer_later(node, request, lambda: _list(node, request, request.message), request.message.timeout_ms)
 
 
-async def _list(node: Node, request: Request, message: ListPartitionReassignmentsRequest) -> None:
+async def _list(node: Services, request: Request, message: ListPartitionReassignmentsRequest) -> None:
     asked = None
     if message.topics is not None:
         asked = {TopicPartition(topic.name, index) for topic in message.topics for index in topic.partition_indexes}

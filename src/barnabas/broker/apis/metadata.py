@@ -8,9 +8,10 @@ operations, where asked for, are all of them.
 from collections.abc import Iterable
 
 from barnabas.base.ids import ZERO_UUID
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.service import validate_topic_name
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -32,28 +33,30 @@ _LISTENER_ERROR_FROM_VERSION = 6
 _CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
-def _handle(node: Node, request: Request) -> None:
+def _handle(services: Services, request: Request) -> None:
     """Answer, once the controller has told of any broker: a list of none makes some clients wait for minutes."""
-    if any(True for _ in node.metadata.alive_brokers()):
-        _answer(node, request)
+    if any(True for _ in services.metadata.alive_brokers()):
+        _answer(services, request)
         return
 
     def attempt(_: object) -> bool:
-        _answer(node, request)
+        _answer(services, request)
         return True
 
-    request.waiter = node.parked.park([FIRST_NEWS], attempt, lambda: _answer(node, request), _FIRST_NEWS_WAIT_MS)
+    request.waiter = services.purgatory.watch(
+        [FIRST_NEWS], attempt, lambda: _answer(services, request), _FIRST_NEWS_WAIT_MS
+    )
 
 
-def _answer(node: Node, request: Request) -> None:
+def _answer(services: Services, request: Request) -> None:
     message: MetadataRequest = request.message
-    topics = _topics(node, request, message)
+    topics = _topics(services, request, message)
     if message.include_topic_authorized_operations:
         topics = [_with_operations(topic) for topic in topics]
     response = MetadataResponse(
-        brokers=node.metadata.describe_brokers(request.client.listener),
-        cluster_id=node.cluster_id,
-        controller_id=node.metadata.controller_id,
+        brokers=services.metadata.describe_brokers(request.client.listener),
+        cluster_id=services.metadata.cluster_id,
+        controller_id=services.metadata.controller_id,
         topics=topics,
     )
     if message.include_cluster_authorized_operations and request.version in _CLUSTER_OPERATIONS_VERSIONS:
@@ -61,9 +64,9 @@ def _answer(node: Node, request: Request) -> None:
     request.reply(response)
 
 
-def _topics(node: Node, request: Request, message: MetadataRequest) -> list[MetadataResponseTopic]:
+def _topics(services: Services, request: Request, message: MetadataRequest) -> list[MetadataResponseTopic]:
     tell_listener = request.version >= _LISTENER_ERROR_FROM_VERSION
-    metadata = node.metadata
+    metadata = services.metadata
     found: list[MetadataResponseTopic] = []
     missing: dict[str, None] = {}
     if message.topics is None:
@@ -94,12 +97,12 @@ def _topics(node: Node, request: Request, message: MetadataRequest) -> list[Meta
         else:
             found.append(described)
     if missing:
-        found += _missing(node, missing, may_create=message.allow_auto_topic_creation)
+        found += _missing(services, missing, may_create=message.allow_auto_topic_creation)
     return found
 
 
-def _missing(node: Node, names: Iterable[str], *, may_create: bool) -> list[MetadataResponseTopic]:
-    may_create = may_create and node.settings["auto.create.topics.enable"]
+def _missing(services: Services, names: Iterable[str], *, may_create: bool) -> list[MetadataResponseTopic]:
+    may_create = may_create and services.config["auto.create.topics.enable"]
     answers = []
     to_create = []
     for name in names:
@@ -111,11 +114,11 @@ def _missing(node: Node, names: Iterable[str], *, may_create: bool) -> list[Meta
         else:
             if may_create:
                 to_create.append(name)
-                if node.controller.is_active:
+                if services.controller.is_active:
                     error = ErrorCode.LEADER_NOT_AVAILABLE
         answers.append(MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS))
     if to_create:
-        node.topics.auto_create(to_create)
+        services.topics.auto_create(to_create)
     return answers
 
 

@@ -1,7 +1,8 @@
 """OffsetCommit (key 8): store a group's offsets; answered when they are committed. Topics go by id since v10."""
 
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.offset_commit import (
@@ -14,13 +15,13 @@ from barnabas.wire.kafka.messages.offset_commit import (
 _TOPIC_IDS_SINCE_VERSION = 10
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Answer when the offsets are committed."""
     if request.version < _TOPIC_IDS_SINCE_VERSION:
-        node.groups.commit_offsets(request.message, request.reply)
+        services.groups.commit_offsets(request.message, request.reply)
         return
     for topic in request.message.topics:
-        topic.name = node.metadata.topic_name(topic.topic_id) or ""  # which no topic is called
+        topic.name = services.metadata.topic_name(topic.topic_id) or ""  # which no topic is called
 
     def reply(response: OffsetCommitResponse) -> None:
         for topic in response.topics:
@@ -29,7 +30,7 @@ def handle(node: Node, request: Request) -> None:
                     partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
         request.reply(response)
 
-    node.groups.commit_offsets(request.message, reply)
+    services.groups.commit_offsets(request.message, reply)
 
 
 def fail(message: OffsetCommitRequest, _version: int, code: ErrorCode) -> OffsetCommitResponse:

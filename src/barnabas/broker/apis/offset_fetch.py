@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from barnabas.base.ids import ZERO_UUID
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.queries import fetch_offsets
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.offset_fetch import (
@@ -26,14 +27,14 @@ Asked = list[tuple[str, Sequence[int]]] | None
 """Topics with their partitions; None for all that have an offset."""
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Answer from memory."""
     message = request.message
     if request.version >= _TOPIC_IDS_SINCE_VERSION:
-        groups = [_fetch_by_id(node, group, message.require_stable) for group in message.groups]
+        groups = [_fetch_by_id(services, group, message.require_stable) for group in message.groups]
         request.reply(OffsetFetchResponse(groups=groups))
         return
-    coordinator = node.groups.coordinator
+    coordinator = services.groups.coordinator
     if request.version >= _SEVERAL_GROUPS_SINCE_VERSION:
         groups = [
             fetch_offsets(coordinator, group.group_id, _asked(group), require_stable=message.require_stable)
@@ -50,16 +51,16 @@ def _asked(part: OffsetFetchRequest | OffsetFetchRequestGroup) -> Asked:
     return None if part.topics is None else [(topic.name, topic.partition_indexes) for topic in part.topics]
 
 
-def _fetch_by_id(node: Node, asked: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
+def _fetch_by_id(services: Services, asked: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
     """Offsets by topic id; offsets of topics that have no id any more cannot be told and are left out."""
-    coordinator = node.groups.coordinator
+    coordinator = services.groups.coordinator
     if asked.topics is None:
         group = fetch_offsets(coordinator, asked.group_id, None, require_stable=require_stable)
         for topic in group.topics:
-            topic.topic_id = node.metadata.topic_id(topic.name)
+            topic.topic_id = services.metadata.topic_id(topic.name)
         group.topics = [topic for topic in group.topics if topic.topic_id != ZERO_UUID]
         return group
-    names = [(node.metadata.topic_name(topic.topic_id) or "", topic.partition_indexes) for topic in asked.topics]
+    names = [(services.metadata.topic_name(topic.topic_id) or "", topic.partition_indexes) for topic in asked.topics]
     group = fetch_offsets(coordinator, asked.group_id, names, require_stable=require_stable)
     for topic, topic_asked in zip(group.topics, asked.topics, strict=False):  # no topics beside an error
         topic.topic_id = topic_asked.topic_id

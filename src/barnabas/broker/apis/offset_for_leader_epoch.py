@@ -5,8 +5,9 @@ offset; -1 and -1 when the log knows none.
 """
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
@@ -17,7 +18,7 @@ from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Ask each partition's epoch cache."""
     message: OffsetForLeaderEpochRequest = request.message
     topics = []
@@ -27,7 +28,7 @@ def handle(node: Node, request: Request) -> None:
             name = TopicPartition(topic.topic, wanted.partition)
             answer = EpochEndOffset(partition=wanted.partition, leader_epoch=-1, end_offset=-1)
             try:
-                partition = node.replicas.partition(name)
+                partition = services.replicas.partition(name)
                 log = partition.readable_log(wanted.current_leader_epoch, only_leader=True)
                 answer.leader_epoch, answer.end_offset = log.end_offset_for_epoch(wanted.leader_epoch)
             except KafkaError as error:

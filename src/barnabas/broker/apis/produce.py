@@ -13,10 +13,11 @@ from typing import Any
 
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.metadata.leader_hints import LeaderHints
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.log.conversion import RejectedRecordsError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -43,20 +44,20 @@ _ADMIN_CLIENT = "__admin_client"
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Append what the request carries, then answer as its acks ask."""
     message: ProduceRequest = request.message
     if message.transactional_id is not None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     acks = message.acks
-    now_ms = node.clock.wall_ms()
+    now_ms = services.clock.wall_ms()
     topics = []
     waiting: list[tuple[TopicPartition, PartitionProduceResponse, int]] = []
     failed = False
     for topic_data in message.topic_data:
         name: str | None = topic_data.name
         if request.version >= _TOPIC_IDS:
-            name = node.metadata.topic_name(topic_data.topic_id)
+            name = services.metadata.topic_name(topic_data.topic_id)
         partitions = []
         for data in topic_data.partition_data:
             answer = PartitionProduceResponse(index=data.index)
@@ -68,7 +69,7 @@ def handle(node: Node, request: Request) -> None:
             partition = TopicPartition(name, data.index)
             try:
                 records = _checked(request, name, acks, data.records)
-                info = node.replicas.append(partition, records, acks=acks, now_ms=now_ms)
+                info = services.replicas.append(partition, records, acks=acks, now_ms=now_ms)
             except KafkaError as error:
                 _refuse(answer, error)
                 failed = True
@@ -77,13 +78,13 @@ def handle(node: Node, request: Request) -> None:
             answer.log_append_time_ms = info.log_append_time_ms
             answer.log_start_offset = info.log_start_offset
             if acks == -1:
-                code = node.replicas.commit_error(partition, info.last_offset)
+                code = services.replicas.commit_error(partition, info.last_offset)
                 if code is None:
                     waiting.append((partition, answer, info.last_offset))
                 elif code is not ErrorCode.NONE:
                     _refuse(answer, KafkaError(code))
                     failed = True
-            elif acks == 1 and node.replicas.awaits_sync(partition, info.last_offset):
+            elif acks == 1 and services.replicas.awaits_sync(partition, info.last_offset):
                 waiting.append((partition, answer, info.last_offset))
         topics.append(
             TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
@@ -95,9 +96,9 @@ def handle(node: Node, request: Request) -> None:
         else:
             request.no_reply()
     elif waiting:
-        _wait(node, request, response, waiting)
+        _wait(services, request, response, waiting)
     else:
-        _reply(node, request, response, failed)
+        _reply(services, request, response, failed)
 
 
 def _checked(request: Request, topic: str, acks: int, records: Records) -> Buffer:
@@ -151,12 +152,12 @@ def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
     answer.error_message = None if error.message == error.code.message else error.message
 
 
-def _reply(node: Node, request: Request, response: ProduceResponse, failed: bool) -> None:
+def _reply(services: Services, request: Request, response: ProduceResponse, failed: bool) -> None:
     if failed and request.version >= _LEADER_HINTS:
-        hints = LeaderHints(node, request.client.listener)
+        hints = LeaderHints(services.replicas, services.metadata, request.client.listener)
         for topic in response.responses:
             for partition in topic.partition_responses:
-                name = topic.name or node.metadata.topic_name(topic.topic_id)
+                name = topic.name or services.metadata.topic_name(topic.topic_id)
                 if partition.error_code in _MOVED and name:
                     leader = hints.leader(TopicPartition(name, partition.index))
                     if leader is not None:
@@ -169,13 +170,13 @@ def _reply(node: Node, request: Request, response: ProduceResponse, failed: bool
 
 
 def _wait(
-    node: Node,
+    services: Services,
     request: Request,
     response: ProduceResponse,
     waiting: list[tuple[TopicPartition, PartitionProduceResponse, int]],
 ) -> None:
     """Answer when every partition's records are committed, or will not be."""
-    error_of = node.replicas.commit_error if request.message.acks == -1 else node.replicas.sync_error
+    error_of = services.replicas.commit_error if request.message.acks == -1 else services.replicas.sync_error
     pending = {partition: (answer, last_offset) for partition, answer, last_offset in waiting}
     failed = False
 
@@ -191,15 +192,15 @@ def _wait(
                     _refuse(answer, KafkaError(code))
                     failed = True
         if not pending:
-            _reply(node, request, response, failed)
+            _reply(services, request, response, failed)
         return not pending
 
     def expire() -> None:
         for answer, _ in pending.values():
             _refuse(answer, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
-        _reply(node, request, response, failed)
+        _reply(services, request, response, failed)
 
-    request.waiter = node.parked.park(pending.keys(), attempt, expire, request.message.timeout_ms)
+    request.waiter = services.purgatory.watch(pending.keys(), attempt, expire, request.message.timeout_ms)
 
 
 def fail(message: ProduceRequest, _: int, code: ErrorCode) -> ProduceResponse | None:

@@ -7,30 +7,32 @@ Versions 1 to 4: one choice for the whole request before 3, leader epochs and a 
 from collections.abc import Iterator
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.control_requests import check_epochs
+from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
 _NO_EPOCH = -1
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Stop or delete each partition."""
     message: StopReplicaRequest = request.message
-    node.check_controller(message.broker_epoch, message.controller_epoch)
+    check_epochs(services, message.broker_epoch, message.controller_epoch)
     outcome = LeadershipOutcome()
-    now_ms = node.clock.wall_ms()
+    now_ms = services.clock.wall_ms()
     errors = [
         StopReplicaPartitionError(
             topic_name=name.topic,
             partition_index=name.partition,
-            error_code=node.replicas.stop(name, leader_epoch, now_ms, delete=delete, outcome=outcome),
+            error_code=services.replicas.stop(name, leader_epoch, now_ms, delete=delete, outcome=outcome),
         )
         for name, leader_epoch, delete in _partitions(message)
     ]
-    node.replicas.announce(outcome)
+    services.replicas.announce(outcome)
     request.reply(StopReplicaResponse(partition_errors=errors))
 
 

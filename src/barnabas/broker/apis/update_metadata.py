@@ -3,19 +3,21 @@
 Versions 5 to 8. This is all that a broker knows of the cluster, so all answers of Metadata and the like rest on it.
 """
 
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.control_requests import check_epochs
 from barnabas.broker.apis.metadata import FIRST_NEWS
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import Node, Request
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
-def handle(node: Node, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Take the news into the cache."""
     message: UpdateMetadataRequest = request.message
-    node.check_controller(message.broker_epoch, message.controller_epoch)
-    node.metadata_updated(message)
-    node.parked.changed(FIRST_NEWS)
+    check_epochs(services, message.broker_epoch, message.controller_epoch)
+    services.metadata.update(message)
+    services.purgatory.check_and_complete(FIRST_NEWS)
     request.reply(UpdateMetadataResponse())
 
 

@@ -166,7 +166,7 @@ class Configs:
         self._topic_listeners.append(listener)
 
     def on_settings(self, listener: Callable[[Values], None]) -> None:
-        """Have ``listener`` called when this broker's settings changed; `Node.settings` is the new value by then."""
+        """Have ``listener`` called when this broker's settings changed; the configuration has the new values by then."""
         self._settings_listeners.append(listener)
 
     def learn_topic(self, topic: str, texts: Mapping[str, str]) -> None:
@@ -185,7 +185,6 @@ class Configs:
         Raises `ConfigError` when a dynamic property asks for protection that does not exist.
         """
         client = self._node.coordination
-        client.on_session(self._session_event)
         await self._watch_changes()
         names, _ = await client.get_children("/config/topics")
         await self.fetch(names)
@@ -270,7 +269,8 @@ class Configs:
 
     # Changes
 
-    def _session_event(self, event: SessionEvent) -> None:
+    def session_changed(self, event: SessionEvent) -> None:
+        """Watch again in a new session."""
         if event is SessionEvent.CREATED:
             self._changes_noted(None)
 

@@ -116,7 +116,6 @@ class Controller:
         self._znodes = ZnodeAccess(client, self._watch_for)
         self._task: asyncio.Task[None] | None = None
         self._balance_timer: asyncio.TimerHandle | None = None
-        client.on_session(self._session_event)
 
     # What others see
 
@@ -323,7 +322,8 @@ class Controller:
 
     # Election
 
-    def _session_event(self, event: SessionEvent) -> None:
+    def session_changed(self, event: SessionEvent) -> None:
+        """Resign with the session, and stand for election in the next one."""
         if self._task is None:
             return
         if event is SessionEvent.EXPIRED:

@@ -68,8 +68,6 @@ class GroupService:
         """
         self._stored_partitions = stored_partitions
         self._update_partition_count()
-        self._node.replicas.on_leadership(self._leadership_changed)
-        self._node.metadata.on_update(self._metadata_changed)
         self.coordinator.start_expiring(self._now())
         self._set_timer()
 
@@ -168,7 +166,8 @@ class GroupService:
 
     # Partitions coming and going
 
-    def _metadata_changed(self, changed: set[str], deleted: list[TopicPartition]) -> None:
+    def metadata_changed(self, changed: set[str], deleted: list[TopicPartition]) -> None:
+        """Go by the partition count of the offsets topic, and forget offsets of deleted partitions."""
         if OFFSETS_TOPIC in changed:
             self._update_partition_count()
         if deleted:
@@ -181,7 +180,8 @@ class GroupService:
             or self._node.settings["offsets.topic.num.partitions"]
         )
 
-    def _leadership_changed(self, gained: Sequence[Partition], lost: Sequence[Partition]) -> None:
+    def leadership_changed(self, gained: Sequence[Partition], lost: Sequence[Partition]) -> None:
+        """Load groups of partitions that this broker leads from now on, and unload those of partitions that it lost."""
         for partition in lost:
             if partition.name.topic == OFFSETS_TOPIC:
                 logger.debug("Unloading groups of %s", partition.name)

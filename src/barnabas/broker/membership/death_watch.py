@@ -64,9 +64,9 @@ class DeathWatch:
         self._listener = listener
         self._lines: dict[int, _Line] = {}
         self._closed = False
-        node.metadata.on_update(self._update)
 
-    def _update(self, *_: object) -> None:
+    def metadata_changed(self, *_: object) -> None:
+        """Keep lines to the brokers that this one must watch now."""
         if self._closed:
             return
         node = self._node

@@ -28,30 +28,37 @@ _MAX_BROKER_EPOCH = (1 << 63) - 1
 
 
 class Joining:
-    """One broker's way into its cluster; made on the loop, after the log dirs are loaded."""
+    """One broker's way into its cluster; made on the loop."""
 
-    def __init__(self, node: Node, info: BrokerInfo, *, is_closing: Callable[[], bool]) -> None:
-        """``info`` is what gets registered; once ``is_closing()``, a lost registration is not made again."""
+    def __init__(self, node: Node, info: Callable[[], BrokerInfo], *, is_closing: Callable[[], bool]) -> None:
+        """``info`` gives what gets registered, when the listeners are open. Once ``is_closing()``, a lost registration is not made again."""
         self._node = node
-        self._registration = Registration(node.coordination, info, node.clock)
+        self._info = info
+        self._registered: Registration | None = None
         self._is_closing = is_closing
-        self._has_kept_all = has_kept_its_pages(node.files, node.log_dirs.online)
+        self._has_kept_all: bool | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        node.metadata.on_update(self._updated)
 
     async def register(self) -> int:
         """Make the broker's znode (again) and watch it; returns the broker epoch. Raises `BrokerIdTakenError`."""
         node = self._node
+        if self._has_kept_all is None:
+            self._has_kept_all = has_kept_its_pages(node.files, node.log_dirs.online)
         if not self._has_kept_all:
             node.broker_epoch = _MAX_BROKER_EPOCH  # what the controller tells the earlier life is not for us
-            await _end_of(self._registration)
+            await _end_of(self._registration())
             node.broker_epoch = -1
-        node.broker_epoch = await self._registration.register()
+        node.broker_epoch = await self._registration().register()
         if not self._has_kept_all:
             self._has_kept_all = True
             note_boot(node.files, node.log_dirs.online)
         await self._watch_registration()
         return node.broker_epoch
+
+    def _registration(self) -> Registration:
+        if self._registered is None:
+            self._registered = Registration(self._node.coordination, self._info(), self._node.clock)
+        return self._registered
 
     async def first_news(self, listener: str) -> None:
         """Return when the controller has told of this broker; ``listener`` is the one it reaches the broker by.
@@ -67,7 +74,8 @@ class Joining:
                 f"{_METADATA_TIMEOUT_S} s: look whether it can reach this broker's listener {listener}"
             ) from None
 
-    def _updated(self, *_: Any) -> None:
+    def metadata_changed(self, *_: Any) -> None:
+        """See whether the controller knows this broker."""
         node = self._node
         if not self._ready.done() and node.metadata.alive_broker(node.broker_id) is not None:
             self._ready.set_result(None)

@@ -23,7 +23,6 @@ class IsrReports:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._changes = node.replicas.isr_changes
-        self._changes.on_asked = self._asked
         self._sending = False
         self._pause_ms = 0
         self._check_ms = max(node.settings["replica.lag.time.max.ms"] // 2, _LEAST_CHECK_MS)
@@ -40,7 +39,8 @@ class IsrReports:
         finally:
             self._node.call_later(self._check_ms, self._check)
 
-    def _asked(self) -> None:
+    def changes_waiting(self) -> None:
+        """Send the changes that wait, if none are under way."""
         if not self._sending:
             self._sending = True
             # In the next turn, so that all partitions of one fetch travel in one request.
@@ -67,4 +67,4 @@ class IsrReports:
             self._sending = False
             self._pause_ms = 0 if done else min(max(2 * self._pause_ms, _FIRST_PAUSE_MS), _MAX_PAUSE_MS)
             if self._changes.waiting:
-                node.call_later(self._pause_ms, self._asked)
+                node.call_later(self._pause_ms, self.changes_waiting)

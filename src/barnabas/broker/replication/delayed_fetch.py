@@ -26,7 +26,7 @@ from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log, upper_bound
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.replication.selection import PreferredReadReplica
-from barnabas.broker.requests.purgatory import Parked, Waiter
+from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["CONSUMER", "FetchParams", "Fetches"]
@@ -66,7 +66,7 @@ class Fetches:
     def __init__(
         self,
         replicas: ReplicaManager,
-        parked: Parked,
+        purgatory: Purgatory,
         clock: Clock,
         quota: ReplicationQuota,
         topic_name: Callable[[Uuid], str | None],
@@ -74,13 +74,13 @@ class Fetches:
     ) -> None:
         """``quota`` throttles what followers out of sync read. ``topic_name`` is the name of a topic id."""
         self.replicas = replicas
-        self.parked = parked
+        self.purgatory = purgatory
         self.clock = clock
         self.quota = quota
         self.topic_name = topic_name
         self.preferred_read_replica = preferred_read_replica
 
-    def fetch(self, params: FetchParams, context: FetchContext, respond: Respond) -> Waiter | None:
+    def fetch(self, params: FetchParams, context: FetchContext, respond: Respond) -> DelayedOperation | None:
         """Call ``respond`` with what the answer names: now, or later, and then the wait is returned."""
         fetch = _DelayedFetch(self, params, context, respond)
         if fetch.read() or params.max_wait_ms <= 0 or not len(context):
@@ -226,7 +226,7 @@ class _DelayedFetch:
 
     # Waiting
 
-    def wait(self) -> Waiter:
+    def wait(self) -> DelayedOperation:
         """Wait for bytes, for an error, or for max_wait_ms."""
         session = self._context.watch()
         keys: list[Hashable]
@@ -235,7 +235,7 @@ class _DelayedFetch:
         else:
             self._offsets = {wanted.name: wanted for wanted in self._context if wanted.name is not None}
             keys = list(self._offsets)
-        return self._fetches.parked.park(keys, self._try_complete, self._on_expiration, self._params.max_wait_ms)
+        return self._fetches.purgatory.watch(keys, self._try_complete, self._on_expiration, self._params.max_wait_ms)
 
     def _try_complete(self, key: Hashable) -> bool:
         # Most changes concern one partition of many: look at those before reading them all again.

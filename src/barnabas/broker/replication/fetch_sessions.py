@@ -26,7 +26,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
 from barnabas.broker.replication.partition import Presence
 from barnabas.broker.replication.reads import ReadResult
-from barnabas.broker.requests.purgatory import Parked
+from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["FetchContext", "FetchPartitionData", "FetchSessions", "PartitionFetch"]
@@ -160,12 +160,12 @@ class _Session:
 class FetchContext:
     """One request's view: the partitions to look at, those that left, and whether the answer is incremental."""
 
-    __slots__ = ("_parked", "_partitions", "_session", "forgotten", "incremental", "session_id")
+    __slots__ = ("_partitions", "_purgatory", "_session", "forgotten", "incremental", "session_id")
 
     def __init__(
         self,
         partitions: dict[PartitionKey, PartitionFetch],
-        parked: Parked,
+        purgatory: Purgatory,
         session: _Session | None = None,
         *,
         incremental: bool = False,
@@ -173,7 +173,7 @@ class FetchContext:
     ) -> None:
         self.forgotten = forgotten
         self._partitions = partitions
-        self._parked = parked
+        self._purgatory = purgatory
         self._session = session
         self.incremental = incremental
         self.session_id = NO_SESSION if session is None else session.id
@@ -217,7 +217,7 @@ class FetchContext:
     def _watch(self, partition: PartitionFetch) -> None:
         if not partition.is_watched and partition.name is not None:
             partition.is_watched = True
-            self._parked.watch(partition.name, partition)
+            self._purgatory.listen(partition.name, partition)
 
     def rest(self, partition: PartitionFetch) -> None:
         """There is no more to say of a partition: look at it again when it changes, or when it is asked for again."""
@@ -261,11 +261,11 @@ class FetchContext:
 class FetchSessions:
     """The session cache of one broker."""
 
-    def __init__(self, max_sessions: int, rng: Random, parked: Parked) -> None:
-        """``parked`` tells of changes of partitions."""
+    def __init__(self, max_sessions: int, rng: Random, purgatory: Purgatory) -> None:
+        """``purgatory`` informs of changes of partitions."""
         self._max_sessions = max_sessions
         self._rng = rng
-        self._parked = parked
+        self._purgatory = purgatory
         self._sessions: dict[int, _Session] = {}  # in the order of their last use
 
     def __len__(self) -> int:
@@ -290,9 +290,9 @@ class FetchSessions:
                 self._end(replaced)
             partitions = {partition.key: partition for partition in asked}
             if epoch == FINAL_EPOCH or not partitions:
-                return FetchContext(partitions, self._parked)
+                return FetchContext(partitions, self._purgatory)
             session = self._create(partitions, now_ms, privileged=privileged, uses_topic_ids=uses_topic_ids)
-            return FetchContext(partitions, self._parked, session)
+            return FetchContext(partitions, self._purgatory, session)
         found = self._sessions.get(session_id)
         if found is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -322,11 +322,11 @@ class FetchSessions:
                 left.append(dropped)
         del self._sessions[session.id]
         if not session.partitions:
-            return FetchContext({}, self._parked)
+            return FetchContext({}, self._purgatory)
         self._sessions[session.id] = session
         session.last_used_ms = now_ms
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
-        return FetchContext(session.partitions, self._parked, session, incremental=True, forgotten=left)
+        return FetchContext(session.partitions, self._purgatory, session, incremental=True, forgotten=left)
 
     def _end(self, session: _Session) -> None:
         for partition in session.partitions.values():
@@ -336,7 +336,7 @@ class FetchSessions:
         partition.session = None
         if partition.is_watched and partition.name is not None:
             partition.is_watched = False
-            self._parked.unwatch(partition.name, partition)
+            self._purgatory.unlisten(partition.name, partition)
 
     def _create(
         self, partitions: dict[PartitionKey, PartitionFetch], now_ms: int, *, privileged: bool, uses_topic_ids: bool

@@ -1,7 +1,7 @@
 """All replicas of a broker: role changes from the controller, appends, reads, and waiting for the commit.
 
 The `ReplicaManager` decides and touches logs; it knows no connection and no clock. Whoever waits for a partition parks
-under its `TopicPartition` in `Parked`; every append, move of a watermark and change of role is noted there, so waits
+under its `TopicPartition` in the `Purgatory`; every append, move of a watermark and change of role is noted there, so waits
 end by events, never by polling.
 """
 
@@ -13,7 +13,7 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.replication.isr import IsrChanges
 from barnabas.broker.replication.partition import NO_EPOCH, Leader, Partition, Presence, StateChange, anyone
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
-from barnabas.broker.requests.purgatory import Parked, Waiter
+from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
 from barnabas.log.settings import LogConfig
@@ -46,7 +46,7 @@ class ReplicaManager:
         self,
         broker_id: int,
         log_dirs: LogDirs,
-        parked: Parked,
+        purgatory: Purgatory,
         *,
         log_config: Callable[[str], LogConfig],
         is_known: Callable[[TopicPartition], bool],
@@ -62,7 +62,7 @@ class ReplicaManager:
         self.broker_id = broker_id
         self.controller_epoch = -1
         self._log_dirs = log_dirs
-        self._parked = parked
+        self._purgatory = purgatory
         self._log_config = log_config
         self._is_known = is_known
         self._lag_time_max_ms = lag_time_max_ms
@@ -147,7 +147,7 @@ class ReplicaManager:
         if log.awaits_sync(info.last_offset):
             self._sync(log)
         self._advance(partition, now_ms)
-        self._parked.changed(name)
+        self._purgatory.check_and_complete(name)
         return info
 
     def commit_error(self, name: TopicPartition, last_offset: int) -> ErrorCode | None:
@@ -188,7 +188,7 @@ class ReplicaManager:
         partition = self._partitions.get(log.topic_partition)
         if partition is not None and partition.log is log:
             self._advance(partition, now_ms)
-            self._parked.changed(partition.name)
+            self._purgatory.check_and_complete(partition.name)
 
     def log_replaced(self, log: PartitionLog, now_ms: int) -> None:
         """A replica has moved to another log dir: this is its log now."""
@@ -196,7 +196,7 @@ class ReplicaManager:
         partition.log = log
         self._sync_role(partition)
         self._advance(partition, now_ms)
-        self._parked.changed(partition.name)
+        self._purgatory.check_and_complete(partition.name)
 
     def lose_offline(self) -> LeadershipOutcome:
         """Give up the roles of replicas whose log dir is lost; tell others with `announce`."""
@@ -207,12 +207,12 @@ class ReplicaManager:
                     outcome.lost.append(partition)
                 partition.role = None
                 outcome.stopped.append(partition.name)
-                self._parked.changed(partition.name)
+                self._purgatory.check_and_complete(partition.name)
         return outcome
 
     def wait_for_commit(
         self, name: TopicPartition, last_offset: int, callback: Callable[[ErrorCode], None], *, timeout_ms: int
-    ) -> Waiter | None:
+    ) -> DelayedOperation | None:
         """Call ``callback`` once all in-sync replicas have ``last_offset``: with NONE, or with what came between.
 
         That is REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND or a lost log dir. What is
@@ -230,7 +230,7 @@ class ReplicaManager:
             callback(found)
             return True
 
-        return self._parked.park((name,), attempt, lambda: callback(ErrorCode.REQUEST_TIMED_OUT), timeout_ms)
+        return self._purgatory.watch((name,), attempt, lambda: callback(ErrorCode.REQUEST_TIMED_OUT), timeout_ms)
 
     # Reading
 
@@ -285,7 +285,7 @@ class ReplicaManager:
         if role.can_join(replica_id, log.high_watermark) and self._is_alive(replica_id):
             self.isr_changes.ask(partition, role.isr | {replica_id})
         if self._advance(partition, now_ms) or news:
-            self._parked.changed(name)
+            self._purgatory.check_and_complete(name)
 
     def follower_left(self, name: TopicPartition, replica_id: int, presence: Presence) -> None:
         """A follower does not fetch a partition any more in the session of this ``presence``, though others perhaps."""
@@ -310,7 +310,7 @@ class ReplicaManager:
                 continue
             log = partition.log
             if log.high_watermark < log.log_end_offset and self._advance(partition, now_ms):
-                self._parked.changed(partition.name)
+                self._purgatory.check_and_complete(partition.name)
             if len(role.isr) > 1 and role.pending_isr is None:
                 lagging = role.lagging(log.log_end_offset, now_ms, self._lag_time_max_ms, self._lag_max_messages)
                 if lagging:
@@ -329,7 +329,7 @@ class ReplicaManager:
             return False
         for partition in settled:
             self._advance(partition, now_ms)
-            self._parked.changed(partition.name)
+            self._purgatory.check_and_complete(partition.name)
         return not self.isr_changes.must_pause
 
     def delete_records(self, name: TopicPartition, offset: int) -> int:
@@ -353,7 +353,7 @@ class ReplicaManager:
                 f"Cannot delete before offset {wanted} of partition {name}, which ends at {log.high_watermark}",
             )
         log.delete_records_before(wanted)
-        self._parked.changed(name)
+        self._purgatory.check_and_complete(name)
         return wanted
 
     # What the controller says
@@ -386,7 +386,7 @@ class ReplicaManager:
         except KafkaError as failure:
             logger.error("Partition %s cannot take its role: %s", name, failure)
             return failure.code
-        self._parked.changed(name)
+        self._purgatory.check_and_complete(name)
         return ErrorCode.NONE
 
     def _check_change(self, partition: Partition, topic_id: Uuid, change: StateChange) -> ErrorCode | None:
@@ -443,11 +443,11 @@ class ReplicaManager:
                 self._log_dirs.delete(name, now_ms)
             except KafkaError as error:
                 logger.error("The log of %s cannot be deleted: %s", name, error)
-                self._parked.changed(name)
+                self._purgatory.check_and_complete(name)
                 return error.code
         elif partition is not None:
             outcome.stopped.append(name)
-        self._parked.changed(name)
+        self._purgatory.check_and_complete(name)
         return ErrorCode.NONE
 
     def announce(self, outcome: LeadershipOutcome) -> None:

@@ -66,10 +66,9 @@ class ReplicaFetchers:
         self._lanes: dict[int, _Lanes] = {}
         self._sources: dict[TopicPartition, int] = {}
         self._closed = False
-        node.replicas.on_roles(self._roles_changed)
-        node.metadata.on_update(self._brokers_changed)
 
-    def _roles_changed(self, outcome: LeadershipOutcome) -> None:
+    def roles_changed(self, outcome: LeadershipOutcome) -> None:
+        """Fetch for the followers, and stop where this broker leads or has no replica."""
         if self._closed:
             return
         for name in outcome.stopped:
@@ -106,13 +105,14 @@ class ReplicaFetchers:
             node.broker_id,
             limits,
             lambda name, offset: node.log_dirs.truncate({name: offset}),
-            node.parked.changed,
+            node.purgatory.check_and_complete,
             node.replication_quotas.follower,
             for_in_sync=for_in_sync,
         )
         return _SourceLoop(node, source, self._channels[for_in_sync], fetcher, self._syncs, lanes.exchange)
 
-    def _brokers_changed(self, *_: object) -> None:
+    def brokers_changed(self, *_: object) -> None:
+        """Connect to brokers where they are now."""
         if self._closed:
             return
         brokers = {

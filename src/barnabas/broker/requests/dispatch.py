@@ -1,22 +1,26 @@
-"""From a frame to a handler, and from its answer back to the connection.
+"""From a frame to a handler, and from its response back to the connection.
 
-One request of a connection is served at a time, in order, as Apache's brokers do it: while an answer is outstanding the
-connection is paused, so a client that pipelines waits in its own socket. A handler that answers at once costs no task
-and no pause.
+In Kafka: `SocketServer`'s `Processor`, `RequestChannel` and `KafkaRequestHandler`.
 
-What cannot be served: a request that cannot be decoded, of an API or a version that is not advertised, closes the
-connection, as in Apache's brokers; only ApiVersions in an unknown version is answered, in version 0 and with
-UNSUPPORTED_VERSION, so that newer clients can step down. A handler's exception becomes the API's own error response.
+One request of a connection is served at a time, in order, as Apache's brokers do it: while a response is outstanding
+the connection is paused, so a client that pipelines waits in its own socket. A handler that replies at once costs no
+task and no pause.
+
+A request that cannot be decoded, or whose API or version is not advertised, closes the connection, as in Apache's
+brokers. Only ApiVersions in an unknown version is answered, in version 0 and with UNSUPPORTED_VERSION, so that newer
+clients can step down. A handler's exception becomes the API's own error response.
 """
 
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from barnabas.base.clock import Clock
 from barnabas.base.network import Connection
-from barnabas.broker.apis.api_versions import unsupported_version
-from barnabas.broker.requests.api_handler import ApiHandler
-from barnabas.broker.requests.request import ClientFacts, Node, Request
+from barnabas.broker.requests.connection_quotas import ConnectionQuotas
+from barnabas.broker.requests.purgatory import Purgatory
+from barnabas.broker.requests.request import ClientFacts, Request
+from barnabas.broker.requests.request_handler import RequestHandler
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import reader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
@@ -30,29 +34,43 @@ _REJECTION_LOG_INTERVAL_MS = 1000
 
 
 class Dispatcher:
-    """The handlers of a broker, and the way in for connections and for the broker's own requests."""
+    """The handlers of a broker, and the entry for connections and for the broker's own requests."""
 
-    def __init__(self, node: Node, handlers: Mapping[int, ApiHandler]) -> None:
-        self.node = node
+    def __init__(
+        self,
+        handlers: Mapping[int, RequestHandler],
+        purgatory: Purgatory,
+        quotas: ConnectionQuotas,
+        clock: Clock,
+        *,
+        client_id: str,
+        unsupported_version: Any,
+    ) -> None:
+        """``handlers`` are by API key. ``client_id`` is this broker's own in requests to itself;
+        ``unsupported_version`` is the response, in version 0, to ApiVersions requests in an unknown version."""
         self.handlers = handlers
-        self.connections: dict[ClientConnection, None] = {}  # in the order of their coming
-        self._by_host: dict[str, int] = {}
+        self.connections: dict[ClientConnection, None] = {}  # in the order in which they were accepted
+        self.clock = clock
+        self.unsupported_version = unsupported_version
+        self._purgatory = purgatory
+        self._quotas = quotas
+        self._client_id = client_id
         self._rejected = 0
         self._rejections_logged_from_ms = 0
 
-    def handle(self, request: Request, handler: ApiHandler) -> None:
-        """Serve one request; its answer comes through the request."""
-        parked = self.node.parked
-        parked.hold()
+    def handle(self, request: Request, handler: RequestHandler) -> None:
+        """Serve one request; its response comes through the request."""
+        purgatory = self._purgatory
+        purgatory.hold()
         try:
-            handler.handle(self.node, request)
+            handler.handle(request)
         except KafkaError as error:
             self._failed(request, error.code)
         except Exception:
             logger.exception("[%s] failed", request)
             self._failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
         finally:
-            parked.settle()
+            purgatory.try_complete_actions()
 
     def _failed(self, request: Request, code: ErrorCode) -> None:
         if not request.answered:
@@ -69,31 +87,25 @@ class Dispatcher:
             api_key,
             handler.max_version,
             0,
-            f"broker-{self.node.broker_id}",
+            self._client_id,
             message,
             ClientFacts("", "127.0.0.1", 0),
-            self.node.clock.monotonic_ms(),
+            self.clock.monotonic_ms(),
             answer,
         )
         self.handle(request, handler)
 
     def accept(self, listener: str, connection: Connection) -> "ClientConnection":
-        """The handler of a new connection; one above the caps is closed at once."""
+        """The frame handler of a new connection; one above the quotas is closed at once."""
         opened = ClientConnection(self, listener, connection)
-        host = connection.peer[0]
-        count = self._by_host.get(host, 0) + 1
-        self._by_host[host] = count
         self.connections[opened] = None
-        settings = self.node.settings
-        overrides = self.node.connection_caps
-        if count > overrides.get(host, settings["max.connections.per.ip"]):
-            self._reject(opened, "address already has the configured maximum of connections (max.connections.per.ip)")
-        elif len(self.connections) > settings["max.connections"]:
-            self._reject(opened, "the broker has the configured maximum of connections (max.connections)")
+        reason = self._quotas.opened(connection.peer[0])
+        if reason is not None:
+            self._reject(opened, reason)
         return opened
 
     def _reject(self, opened: "ClientConnection", reason: str) -> None:
-        """Close a connection above a cap. Such come in floods: the log gets one line a second at most."""
+        """Close a connection above a quota. They come in floods: the log gets one line a second at most."""
         self._rejected += 1
         now_ms = opened.last_active_ms
         if now_ms >= self._rejections_logged_from_ms:
@@ -103,30 +115,23 @@ class Dispatcher:
 
     def forget(self, connection: "ClientConnection") -> None:
         """A connection is closed."""
-        self.connections.pop(connection, None)
-        host = connection.client.host
-        count = self._by_host.get(host, 0) - 1
-        if count > 0:
-            self._by_host[host] = count
-        else:
-            self._by_host.pop(host, None)
+        if connection in self.connections:
+            del self.connections[connection]
+            self._quotas.closed(connection.client.host)
 
     def error_response(self, request: Request, code: ErrorCode) -> Any:
-        """The API's own response with an error; None when it has none, or when the client expects no answer."""
-        handler = self.handlers[request.api_key]
-        if handler.fail is not None:
-            return handler.fail(request.message, request.version, code)
-        return api(handler.key).response(error_code=code)
+        """The API's own response with an error; None when the client expects no answer."""
+        return self.handlers[request.api_key].error_response(request.message, request.version, code)
 
     def close_idle(self, now_ms: int, max_idle_ms: int) -> None:
-        """Close connections that were silent for too long and wait for nothing."""
+        """Close connections that were idle for too long and wait for no response."""
         for connection in tuple(self.connections):
             if now_ms - connection.last_active_ms > max_idle_ms and not connection.busy:
                 connection.close()
 
 
 class ClientConnection:
-    """One connection's frames in, its answers out."""
+    """One connection's frames in, its responses out."""
 
     __slots__ = ("_connection", "_dispatcher", "_request", "_synchronous", "client", "last_active_ms")
 
@@ -135,13 +140,13 @@ class ClientConnection:
         self._connection = connection
         host, port = connection.peer
         self.client = ClientFacts(listener, host, port)
-        self._request: Request | None = None  # the one that is not answered yet
+        self._request: Request | None = None  # the one without a response yet
         self._synchronous = False
-        self.last_active_ms = dispatcher.node.clock.monotonic_ms()
+        self.last_active_ms = dispatcher.clock.monotonic_ms()
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is outstanding."""
+        """Whether a response is outstanding."""
         return self._request is not None
 
     def close(self) -> None:
@@ -151,7 +156,7 @@ class ClientConnection:
 
     def frame(self, data: memoryview) -> None:
         dispatcher = self._dispatcher
-        now_ms = self.last_active_ms = dispatcher.node.clock.monotonic_ms()
+        now_ms = self.last_active_ms = dispatcher.clock.monotonic_ms()
         try:
             key, version, correlation_id, client_id, offset = decode_request_header(data)
             handler = dispatcher.handlers.get(key)
@@ -173,7 +178,7 @@ class ClientConnection:
 
     def bad_length(self, prefix: bytes) -> None:
         logger.info(
-            "Closing the connection from %s:%d: %d is no length of a request",
+            "Closing the connection from %s:%d: %d is not the length of a request",
             self.client.host,
             self.client.port,
             int.from_bytes(prefix, "big", signed=True),
@@ -183,16 +188,16 @@ class ClientConnection:
     def closed(self, error: Exception | None) -> None:
         request, self._request = self._request, None
         if request is not None and request.waiter is not None:
-            request.waiter.cancel()
+            request.waiter.force_complete()
         self._dispatcher.forget(self)
         if error is not None:
-            logger.debug("The connection from %s:%d broke: %s", self.client.host, self.client.port, error)
+            logger.debug("Lost the connection from %s:%d: %s", self.client.host, self.client.port, error)
 
-    # Answers
+    # Responses
 
     def _unsupported(self, key: int, version: int, correlation_id: int) -> None:
         if key == ApiKey.API_VERSIONS:
-            self._connection.send(encode_response(unsupported_version(), 0, correlation_id))
+            self._connection.send(encode_response(self._dispatcher.unsupported_version, 0, correlation_id))
             return
         logger.info(
             "Closing the connection from %s:%d: API key %d in version %d is not served",
@@ -216,7 +221,7 @@ class ClientConnection:
             try:
                 parts = encode_response(response, request.version, request.correlation_id)
             except (ValueError, KafkaError):
-                logger.exception("The answer to %s cannot be sent", request)
+                logger.exception("The response to %s cannot be sent", request)
                 self._connection.close()
                 return
             self._connection.send(parts)

@@ -1,14 +1,19 @@
-"""Requests that wait: for a watermark, for bytes to read, or for their time-out, whichever comes first.
+"""Requests that wait for a watermark, for bytes to read or for their time-out, whichever comes first.
 
-Whoever parks names the keys (partitions, groups, anything hashable) whose change may complete the wait, and a function
-that tries to. `Parked.changed` notes a key; `Parked.settle` runs the attempts for all keys noted since. The two are
-apart so that the request that caused a change is answered before those who waited for it are served. The dispatcher
-brackets each request with `Parked.hold` and `Parked.settle`; a change made elsewhere (by a timer, say) is settled in the
-loop's next turn. Nobody polls.
+Kafka's `DelayedOperationPurgatory` and its `DelayedOperation`, for all kinds of operations in one object. Kafka's names
+and ours: `tryCompleteElseWatch` is `Purgatory.watch` (the caller tries first, as it has just looked), `checkAndComplete`
+is `Purgatory.check_and_complete`, `onExpiration` is the operation's ``on_expiration``, `forceComplete` is
+`DelayedOperation.force_complete`, and `ActionQueue.tryCompleteActions` is `Purgatory.try_complete_actions`.
 
-Fetch sessions cover thousands of partitions, of which few change between two requests. They leave a `Watch` at each
-partition that they need not look at: the first change takes it away and tells the session at once, which so keeps a
-list of what has news. A parked request of a session waits for the session alone.
+An operation names the keys (partitions, groups, anything hashable) whose change may complete it, and a function that
+tries to. `check_and_complete` notes a changed key; `try_complete_actions` tries the operations of all keys noted since.
+The two are apart so that the request that caused a change is answered before those that waited for it. The dispatcher
+brackets each request with `hold` and `try_complete_actions`; a change made elsewhere, by a timer for example, is
+handled in the next turn of the event loop. Nothing polls.
+
+Fetch sessions cover thousands of partitions, of which few change between two requests. They leave a `KeyListener` at
+each partition that they need not look at: the first change removes the listener and informs the session at once, so the
+session has a list of the partitions with news. A waiting request of a session has the session as its only key.
 """
 
 import logging
@@ -17,153 +22,155 @@ from typing import Protocol
 
 from barnabas.base.clock import CallLater, Timer
 
-__all__ = ["Parked", "Waiter", "Watch"]
+__all__ = ["DelayedOperation", "KeyListener", "Purgatory"]
 
 logger = logging.getLogger(__name__)
 
 
-class Waiter:
-    """One parked request."""
+class DelayedOperation:
+    """One operation that waits."""
 
-    __slots__ = ("_attempt", "_expire", "_keys", "_parked", "_timer", "done")
+    __slots__ = ("_keys", "_on_expiration", "_purgatory", "_timer", "_try_complete", "is_completed")
 
     def __init__(
         self,
-        parked: "Parked",
+        purgatory: "Purgatory",
         keys: tuple[Hashable, ...],
-        attempt: Callable[[Hashable], bool],
-        expire: Callable[[], None],
+        try_complete: Callable[[Hashable], bool],
+        on_expiration: Callable[[], None],
     ) -> None:
-        self._parked = parked
+        self._purgatory = purgatory
         self._keys = keys
-        self._attempt = attempt
-        self._expire = expire
+        self._try_complete = try_complete
+        self._on_expiration = on_expiration
         self._timer: Timer | None = None
-        self.done = False
+        self.is_completed = False
 
-    def cancel(self) -> None:
-        """Stop waiting without a word (the client is gone)."""
-        if not self.done:
-            self.done = True
-            self._parked._remove(self)
+    def force_complete(self) -> bool:
+        """Stop waiting. Returns whether it waited until now; ``on_expiration`` is not called."""
+        if self.is_completed:
+            return False
+        self.is_completed = True
+        self._purgatory._remove(self)
+        return True
 
-    def _try(self, key: Hashable) -> None:
-        if self.done:
+    def _attempt(self, key: Hashable) -> None:
+        if self.is_completed:
             return
         try:
-            done = self._attempt(key)
+            is_complete = self._try_complete(key)
         except Exception:
-            # One broken wait must not take the others with it: it ends as its time-out would end it.
-            logger.exception("A parked request failed")
-            self._timed_out()
+            # One broken operation must not end the others with it: it ends as its time-out would end it.
+            logger.exception("A delayed operation failed")
+            self._expire()
             return
-        if done:
-            self.cancel()
+        if is_complete:
+            self.force_complete()
 
-    def _timed_out(self) -> None:
-        if not self.done:
-            self.cancel()
+    def _expire(self) -> None:
+        if self.force_complete():
             try:
-                self._expire()
+                self._on_expiration()
             except Exception:
-                logger.exception("The end of a parked request failed")
+                logger.exception("The expiration of a delayed operation failed")
 
 
-class Watch(Protocol):
-    """Hears of one change of a key."""
+class KeyListener(Protocol):
+    """Is informed of one change of a key."""
 
     def key_changed(self) -> Hashable | None:
-        """The key changed. Returns what else changed by that, for whoever is parked there."""
+        """The key changed. Returns what else changed by that, for the operations that wait there."""
         ...
 
 
-class Parked:
-    """All waits of one broker."""
+class Purgatory:
+    """All operations of one broker that wait."""
 
-    __slots__ = ("_by_key", "_call_later", "_changed", "_held", "_settling", "_watches")
+    __slots__ = ("_by_key", "_call_later", "_changed", "_is_held", "_is_trying", "_listeners")
 
     def __init__(self, call_later: CallLater) -> None:
         self._call_later = call_later
-        self._by_key: dict[Hashable, dict[Waiter, None]] = {}
-        self._watches: dict[Hashable, dict[Watch, None]] = {}
+        self._by_key: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._listeners: dict[Hashable, dict[KeyListener, None]] = {}
         self._changed: dict[Hashable, None] = {}
-        self._settling = False
-        self._held = False
+        self._is_trying = False
+        self._is_held = False
 
     def __len__(self) -> int:
-        return len({id(waiter) for waiters in self._by_key.values() for waiter in waiters})
+        return len({id(operation) for operations in self._by_key.values() for operation in operations})
 
-    def park(
+    def watch(
         self,
         keys: Iterable[Hashable],
-        attempt: Callable[[Hashable], bool],
-        expire: Callable[[], None],
+        try_complete: Callable[[Hashable], bool],
+        on_expiration: Callable[[], None],
         timeout_ms: int,
-    ) -> Waiter:
-        """Call ``attempt(key)`` after each change of one of ``keys`` until it returns True; ``expire`` at the time-out.
+    ) -> DelayedOperation:
+        """Call ``try_complete(key)`` after each change of one of ``keys`` until it returns True.
 
-        ``attempt`` is not called from here: try before parking. At most one of a true attempt and ``expire`` happens.
+        ``on_expiration`` is called at the time-out. Nothing is called from here: try before. At most one of
+        ``on_expiration`` and a true ``try_complete`` happens.
         """
-        waiter = Waiter(self, tuple(keys), attempt, expire)
-        for key in waiter._keys:
-            self._by_key.setdefault(key, {})[waiter] = None
-        waiter._timer = self._call_later(max(timeout_ms, 0), waiter._timed_out)
-        return waiter
+        operation = DelayedOperation(self, tuple(keys), try_complete, on_expiration)
+        for key in operation._keys:
+            self._by_key.setdefault(key, {})[operation] = None
+        operation._timer = self._call_later(max(timeout_ms, 0), operation._expire)
+        return operation
 
-    def changed(self, key: Hashable) -> None:
-        """Note that something happened to ``key``; waiters look at it in the next `settle`."""
-        watches = self._watches.pop(key, None)
-        if watches is not None:
-            for watch in watches:
-                also = watch.key_changed()
+    def check_and_complete(self, key: Hashable) -> None:
+        """``key`` changed: inform its listeners now, and try its operations in the next `try_complete_actions`."""
+        listeners = self._listeners.pop(key, None)
+        if listeners is not None:
+            for listener in listeners:
+                also = listener.key_changed()
                 if also is not None:
                     self._note(also)
         self._note(key)
 
     def _note(self, key: Hashable) -> None:
         if key in self._by_key:
-            if not self._changed and not self._held and not self._settling:
-                self._call_later(0, self.settle)
+            if not self._changed and not self._is_held and not self._is_trying:
+                self._call_later(0, self.try_complete_actions)
             self._changed[key] = None
 
-    def watch(self, key: Hashable, watch: Watch) -> None:
-        """Have ``watch`` hear of the next change of ``key``, at the moment when it is noted."""
-        self._watches.setdefault(key, {})[watch] = None
+    def listen(self, key: Hashable, listener: KeyListener) -> None:
+        """Have ``listener`` informed of the next change of ``key``, at the moment when it is noted."""
+        self._listeners.setdefault(key, {})[listener] = None
 
-    def unwatch(self, key: Hashable, watch: Watch) -> None:
-        """Take a watch away that did not hear of anything yet."""
-        watches = self._watches.get(key)
-        if watches is not None:
-            watches.pop(watch, None)
-            if not watches:
-                del self._watches[key]
+    def unlisten(self, key: Hashable, listener: KeyListener) -> None:
+        """Remove a listener that was not informed yet."""
+        listeners = self._listeners.get(key)
+        if listeners is not None:
+            listeners.pop(listener, None)
+            if not listeners:
+                del self._listeners[key]
 
     def hold(self) -> None:
-        """Leave what is noted from now on to the coming call of `settle`."""
-        self._held = True
+        """Leave the keys noted from now on to the coming call of `try_complete_actions`."""
+        self._is_held = True
 
-    def settle(self) -> None:
-        """Give those who wait for changed keys their attempt. What their attempts change is settled too."""
-        self._held = False
-        if not self._changed or self._settling:
+    def try_complete_actions(self) -> None:
+        """Try the operations of changed keys, and those of keys that change by that."""
+        self._is_held = False
+        if not self._changed or self._is_trying:
             return
-        self._settling = True
+        self._is_trying = True
         try:
             while self._changed:
                 key = next(iter(self._changed))
                 del self._changed[key]
-                for waiter in tuple(self._by_key.get(key, ())):
-                    waiter._try(key)
+                for operation in tuple(self._by_key.get(key, ())):
+                    operation._attempt(key)
         finally:
-            self._settling = False
+            self._is_trying = False
 
-    def _remove(self, waiter: Waiter) -> None:
-        if waiter._timer is not None:
-            waiter._timer.cancel()
-            waiter._timer = None
-        for key in waiter._keys:
-            waiters = self._by_key.get(key)
-            if waiters is not None:
-                waiters.pop(waiter, None)
-                if not waiters:
+    def _remove(self, operation: DelayedOperation) -> None:
+        if operation._timer is not None:
+            operation._timer.cancel()
+            operation._timer = None
+        for key in operation._keys:
+            operations = self._by_key.get(key)
+            if operations is not None:
+                operations.pop(operation, None)
+                if not operations:
                     del self._by_key[key]

@@ -5,16 +5,18 @@ must wait for the coordination service or another broker goes through `Node.spaw
 `Node.call_later`. Nothing here touches the event loop: the server hands those two in.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.files import Files
 from barnabas.base.randomness import Random
 from barnabas.base.settings import Values
+from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.replication.quotas import ReplicationQuotas
+from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.channels import Channels
@@ -22,17 +24,13 @@ if TYPE_CHECKING:
     from barnabas.broker.controller.service import Controller
     from barnabas.broker.groups.service import GroupService
     from barnabas.broker.metadata.cache import MetadataCache
-    from barnabas.broker.replication.delayed_fetch import Fetches
     from barnabas.broker.replication.fetch_sessions import FetchSessions
     from barnabas.broker.replication.replica_manager import ReplicaManager
-    from barnabas.broker.requests.purgatory import Parked, Waiter
     from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
     from barnabas.broker.topics.service import Topics
     from barnabas.broker.transactions.producer_ids import ProducerIds
     from barnabas.coordination.client import CoordinationClient
     from barnabas.log.dirs.log_dirs import LogDirs
-    from barnabas.wire.kafka.messages.api_versions import ApiVersion
-    from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
 
 __all__ = ["ClientFacts", "Node", "Request"]
 
@@ -59,8 +57,7 @@ class Node:
     # Set by the server before any other part is made.
     broker_id: int
     cluster_id: str
-    rack: str | None
-    settings: Values
+    config: BrokerConfig
     clock: Clock
     rng: Random
     files: Files
@@ -70,14 +67,9 @@ class Node:
     broker_epoch: int
     """The czxid of our znode in /brokers/ids; -1 while not registered."""
 
-    connection_caps: Mapping[str, int]
-    """From max.connections.per.ip.overrides, by host."""
-    api_versions: "list[ApiVersion]"
-    """What ApiVersions answers."""
-
     # The parts.
     log_dirs: "LogDirs"
-    parked: "Parked"
+    purgatory: Purgatory
     replicas: "ReplicaManager"
     moves: "LogDirMoves"
     channels: "Channels"
@@ -91,30 +83,20 @@ class Node:
     fetch_sessions: "FetchSessions"
     replication_quotas: ReplicationQuotas
     """Without any limit until the server reads the configuration."""
-    fetches: "Fetches"
 
     def __init__(self) -> None:
         self.broker_id = -1
         self.cluster_id = ""
-        self.rack = None
         self.broker_epoch = -1
-        self.connection_caps = {}
-        self.api_versions = []
         self.replication_quotas = ReplicationQuotas(-1)
 
-    def check_controller(self, broker_epoch: int, controller_epoch: int) -> None:
-        """Turn away a request meant for an earlier life of this broker (KIP-380), or sent by a replaced controller.
+    @property
+    def settings(self) -> Values:
+        return self.config.values
 
-        Raises `KafkaError`: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
-        """
-        if broker_epoch != -1 and broker_epoch < self.broker_epoch:
-            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
-        if not self.replicas.accept_controller_epoch(controller_epoch):
-            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH)
-
-    def metadata_updated(self, update: "UpdateMetadataRequest") -> None:
-        """Take UpdateMetadata in."""
-        self.metadata.update(update)
+    @settings.setter
+    def settings(self, values: Values) -> None:
+        self.config.replace(values)
 
 
 class Request:
@@ -155,8 +137,8 @@ class Request:
         self.client = client
         self.received_ms = received_ms
         """On the monotonic clock."""
-        self.waiter: Waiter | None = None
-        """What the request is parked in; cancelled when the client goes away."""
+        self.waiter: DelayedOperation | None = None
+        """The operation in which the request waits; completed without effect when the client goes away."""
         self._answer: Callable[[Request, Any, ErrorCode | None], None] | None = answer
 
     @property

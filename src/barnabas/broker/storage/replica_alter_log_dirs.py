@@ -73,7 +73,6 @@ class LogDirMoves:
         self._written: set[PartitionLog] = set()
         """Future logs that a thread is at, be its move over or not."""
         self._is_stopped = False
-        node.replicas.on_roles(self._roles_changed)
 
     def __contains__(self, name: object) -> bool:
         """Whether a partition is on the move, or will be."""
@@ -126,7 +125,8 @@ class LogDirMoves:
         if move is not None:
             self._end(move)
 
-    def _roles_changed(self, outcome: LeadershipOutcome) -> None:
+    def roles_changed(self, outcome: LeadershipOutcome) -> None:
+        """Begin the moves of replicas that have a role, and end those of replicas that lost it."""
         for name in outcome.stopped:
             self._leave(name)
         for partition in (*outcome.gained, *outcome.following):

@@ -81,7 +81,7 @@ class Upkeep:
         """Delete what retention gives up; long polls below the new start hear of it."""
         if self._node.log_dirs.apply_retention(self._node.clock.wall_ms()):
             for partition in self._node.replicas:
-                self._node.parked.changed(partition.name)
+                self._node.purgatory.check_and_complete(partition.name)
 
     def purge(self) -> None:
         """Remove deleted files whose delay is over."""

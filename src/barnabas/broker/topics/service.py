@@ -221,10 +221,6 @@ class Topics:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._creating: set[str] = set()
-        node.metadata.on_update(self._metadata_changed)
-        node.controller.on_progress(self._controller_progressed)
-        node.configs.on_topic(self._topic_configured)
-        node.configs.on_settings(self._settings_changed)
         self._deleting: set[str] = set()
 
     def racks(self) -> dict[int, str | None]:
@@ -315,7 +311,7 @@ class Topics:
             return True
 
         keys = tuple(("topic", name) for name in missing)
-        self._node.parked.park(keys, attempt, lambda: done(missing), timeout_ms)
+        self._node.purgatory.watch(keys, attempt, lambda: done(missing), timeout_ms)
 
     def _is_led(self, topic: str, count: int) -> bool:
         partitions = self._node.metadata.partitions(topic)
@@ -447,7 +443,7 @@ class Topics:
             return True
 
         keys = tuple(("topic", name) for name in missing)
-        self._node.parked.park(keys, attempt, lambda: done(missing), timeout_ms)
+        self._node.purgatory.watch(keys, attempt, lambda: done(missing), timeout_ms)
 
     def _is_deleted(self, topic: str) -> bool:
         state = self._node.controller.context
@@ -457,25 +453,29 @@ class Topics:
 
     # Hearing
 
-    def _metadata_changed(self, changed: set[str], deleted: list[TopicPartition]) -> None:
+    def metadata_changed(self, changed: set[str], deleted: list[TopicPartition]) -> None:
+        """Serve requests that wait for topics, and forget the configuration of deleted ones."""
         for topic in changed:
-            self._node.parked.changed(("topic", topic))
+            self._node.purgatory.check_and_complete(("topic", topic))
         for partition in deleted:
             if partition.topic not in self._node.metadata:
                 self._node.configs.forget_topic(partition.topic)
 
-    def _topic_configured(self, _topic: str, config: LogConfig) -> None:
+    def topic_configured(self, _topic: str, config: LogConfig) -> None:
+        """Elect leaders again where unclean elections are allowed now."""
         if config.unclean_leader_election:
             self._node.controller.retry_leaders()
 
-    def _settings_changed(self, settings: Values) -> None:
+    def settings_changed(self, settings: Values) -> None:
+        """Elect leaders again if unclean elections are allowed now."""
         if settings["unclean.leader.election.enable"]:
             self._node.controller.retry_leaders()
 
-    def _controller_progressed(self) -> None:
+    def controller_progressed(self) -> None:
+        """Serve requests that wait for a deletion which is over."""
         for topic in [topic for topic in self._deleting if self._is_deleted(topic)]:
             self._deleting.discard(topic)
-            self._node.parked.changed(("topic", topic))
+            self._node.purgatory.check_and_complete(("topic", topic))
 
 
 def _creation_error(name: str, error: KeeperError) -> KafkaError:

@@ -2,10 +2,10 @@
 
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
 
 from barnabas.broker.cluster.znodes import ProducerIdBlock
-from barnabas.broker.requests.request import Node
-from barnabas.broker.transactions.producer_id_blocks import BLOCK_IDS, claim_block
+from barnabas.broker.transactions.producer_id_blocks import BLOCK_IDS
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -16,12 +16,16 @@ logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
 
+ClaimBlock = Callable[[int], Awaitable[ProducerIdBlock | None]]
+
 
 class ProducerIds:
     """This broker's block of ids."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, broker_id: int, claim: ClaimBlock) -> None:
+        """``claim`` claims the next block for a broker; see `claim_block`."""
+        self._broker_id = broker_id
+        self._claim_block = claim
         self._blocks: deque[ProducerIdBlock] = deque()
         self._taken = 0
 
@@ -51,7 +55,7 @@ class ProducerIds:
     async def _claim(self) -> ProducerIdBlock | None:
         """A block of our own; None when it went to somebody else."""
         try:
-            return await claim_block(self._node.coordination, self._node.broker_id)
+            return await self._claim_block(self._broker_id)
         except KeeperError as error:
             if error.code is KeeperCode.CONNECTION_LOSS:
                 return None

@@ -98,7 +98,7 @@ class ClusterClient:
     def led_epoch(self, broker_id: int, name: TopicPartition) -> int | None:
         """The epoch in which a broker believes that it leads a partition; None where it does not."""
         machine = self.simulation.machine(broker_name(broker_id))
-        partition = machine.server.node.replicas.get(name) if machine.is_serving else None
+        partition = machine.server.parts.replicas.get(name) if machine.is_serving else None
         if partition is None or not partition.is_leader:
             return None
         epoch: int = partition.leader_epoch
@@ -212,7 +212,7 @@ class Reader:
         epoch = client.led_epoch(broker_id, name)
         if epoch is None or epoch < partition.leader_epoch:
             return
-        log = machine.server.node.replicas.get(name).log
+        log = machine.server.parts.replicas.get(name).log
         if self.positions[name] < log.log_start_offset:
             partition.start_offset = max(partition.start_offset, log.log_start_offset)
             self.positions[name] = log.log_start_offset

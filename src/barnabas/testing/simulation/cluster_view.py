@@ -95,6 +95,5 @@ class ClusterView:
         """Whether a broker runs and believes that it leads a partition, be it during its start."""
         if not machine.is_running or machine.starting is None:
             return False
-        replicas = getattr(machine.starting.node, "replicas", None)
-        partition = None if replicas is None else replicas.get(name)
+        partition = machine.starting.parts.replicas.get(name) if machine.starting.has_parts else None
         return partition is not None and partition.is_leader and not partition.offline

@@ -100,7 +100,7 @@ def _split(scenario: "Scenario") -> bool:
 def _controller(scenario: "Scenario") -> bool:
     """The controller is killed, paused past its session, or cut off from the coordination service."""
     simulation, rng = scenario.simulation, scenario.rng
-    active = [m for m in simulation.brokers if m.is_serving and m.server.node.controller.is_active]
+    active = [m for m in simulation.brokers if m.is_serving and m.server.parts.controller.is_active]
     if not active:
         return False
     _hit(scenario, rng.choice(active))
@@ -112,7 +112,7 @@ def _leader(scenario: "Scenario") -> bool:
     led = [
         machine
         for machine in scenario.simulation.brokers
-        if machine.is_serving and any(partition.is_leader for partition in machine.server.node.replicas)
+        if machine.is_serving and any(partition.is_leader for partition in machine.server.parts.replicas)
     ]
     if not led:
         return False
@@ -324,7 +324,7 @@ def _stale_orders(scenario: "Scenario") -> bool:
         machine = scenario.simulation.machine(broker_name(broker))
         if not machine.is_serving:
             return
-        life, node = machine.lives, machine.server.node
+        life, node = machine.lives, machine.server.parts
         await _ask_in_earlier_epochs(scenario, zombie, machine)
         late = [partition for partition in node.replicas if partition.leader_epoch > 0]
         for is_early_life in (True, False):
@@ -355,7 +355,7 @@ def _stale_orders(scenario: "Scenario") -> bool:
 
 async def _ask_in_earlier_epochs(scenario: "Scenario", client: ClusterClient, machine: Machine) -> None:
     """A leader turns away who believes in another leader epoch (KIP-320)."""
-    node = machine.server.node
+    node = machine.server.parts
     for partition in list(node.replicas):
         if not partition.is_leader or partition.leader_epoch < 1:
             continue

@@ -255,7 +255,7 @@ class GroupMember:
         machine = self._client.simulation.machine(broker_name(self._coordinator))
         if not machine.is_serving:
             return []
-        number = machine.server.node.groups.coordinator.partition_for(self._group)
+        number = machine.server.parts.groups.coordinator.partition_for(self._group)
         return [name for name in self._client.history.groups_partitions if name.partition == number]
 
     def _reconsider(self) -> None:

@@ -58,7 +58,7 @@ class ReplicationObserver:
             self._look_at(machine)
         states = self._look_at_states()
         for machine in machines:
-            for partition in machine.server.node.replicas:
+            for partition in machine.server.parts.replicas:
                 if partition.is_leader and not partition.offline and partition.name in states:
                     self._check_in_sync(machine, partition, states[partition.name])
 
@@ -70,7 +70,7 @@ class ReplicationObserver:
         state = found.leader_and_isr
         self._count_changes(name, state)
         for machine in self._simulation.brokers:
-            partition = machine.server.node.replicas.get(name) if machine.is_serving else None
+            partition = machine.server.parts.replicas.get(name) if machine.is_serving else None
             if partition is not None and partition.is_leader and not partition.offline:
                 self._check_in_sync(machine, partition, state)
 
@@ -81,7 +81,7 @@ class ReplicationObserver:
     # Brokers
 
     def _look_at(self, machine: Machine) -> None:
-        node, history = machine.server.node, self._history
+        node, history = machine.server.parts, self._history
         self._count_truncations(machine)
         self._never_back((machine.name, "broker epoch"), node.broker_epoch)
         self._never_back((machine.name, machine.lives, "controller epoch"), node.replicas.controller_epoch)
@@ -118,7 +118,7 @@ class ReplicationObserver:
         position = self._scanned.get(key, 0)
         if position >= log.high_watermark:
             return
-        if self._losses.is_short(name, machine.server.node.broker_id):
+        if self._losses.is_short(name, machine.server.parts.broker_id):
             return
         self._compare(machine, name, log, position, log.high_watermark)
         self._scanned[key] = log.high_watermark
@@ -177,7 +177,7 @@ class ReplicationObserver:
             machine = self._view.broker(member)
             if machine is leader or not machine.is_serving or self._losses.is_short(name, member):
                 continue
-            log = machine.server.node.log_dirs.logs().get(name)
+            log = machine.server.parts.log_dirs.logs().get(name)
             if log is None or log.offline is not None or log.topic_id != partition.topic_id:
                 continue
             if log.log_end_offset < high:
@@ -225,8 +225,8 @@ class ReplicationObserver:
         found = []
         wanted = self._view.replicas(name)
         for machine in self._simulation.brokers:
-            if machine.is_serving and machine.server.node.broker_id in wanted:
-                node = machine.server.node
+            if machine.is_serving and machine.server.parts.broker_id in wanted:
+                node = machine.server.parts
                 partition = node.replicas.get(name)
                 if partition is not None:
                     found.append((node.broker_id, partition.log))

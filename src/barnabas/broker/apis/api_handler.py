@@ -1,0 +1,40 @@
+"""What an API module registers: its key, the versions that it serves, and its functions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
+from barnabas.broker.requests.request_handler import RequestHandler
+from barnabas.wire.kafka.api import ApiKey, api
+from barnabas.wire.kafka.errors import ErrorCode
+
+__all__ = ["ApiHandler"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiHandler:
+    """An API key, the versions served, and the function that serves them."""
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    handle: Callable[[Services, Request], None]
+    fail: Callable[[Any, int, ErrorCode], Any] | None = None
+    """Makes the response that carries an error, from the request's message, its version and the code.
+
+    None for APIs whose response has a field ``error_code`` of its own: that is then all that is set.
+    """
+    inter_broker: bool = False
+    """Whether only brokers may send it (it needs ClusterAction once there is an authorizer)."""
+
+    def bind(self, services: Services) -> RequestHandler:
+        """The handler of one broker."""
+        return RequestHandler(
+            self.key, self.min_version, self.max_version, partial(self.handle, services), self.fail or self._error_only
+        )
+
+    def _error_only(self, _message: Any, _version: int, code: ErrorCode) -> Any:
+        return api(self.key).response(error_code=code)

@@ -1,0 +1,55 @@
+"""What the API handlers of a broker use (the constructor arguments of Kafka's `KafkaApis`).
+
+The object is complete when it is made, and it never changes. `barnabas.broker.assembly` makes it.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.base.clock import CallLater, Clock
+from barnabas.base.files import Files
+from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.configuration.service import Configs
+from barnabas.broker.controller.service import Controller
+from barnabas.broker.groups.service import GroupService
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.replication.delayed_fetch import Fetches
+from barnabas.broker.replication.fetch_sessions import FetchSessions
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.requests.purgatory import Purgatory
+from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
+from barnabas.broker.topics.service import Topics
+from barnabas.broker.transactions.producer_ids import ProducerIds
+from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.wire.kafka.messages.api_versions import ApiVersion
+
+__all__ = ["Services"]
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of a running broker that handlers use."""
+
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    """The czxid of this broker's znode in /brokers/ids; -1 while it is not registered."""
+    config: BrokerConfig
+    api_versions: Sequence[ApiVersion]
+    """What ApiVersions lists."""
+    clock: Clock
+    call_later: CallLater
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    files: Files
+    purgatory: Purgatory
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    log_dirs: LogDirs
+    moves: LogDirMoves
+    fetch_sessions: FetchSessions
+    fetches: Fetches
+    groups: GroupService
+    producer_ids: ProducerIds
+    configs: Configs
+    topics: Topics
+    controller: Controller

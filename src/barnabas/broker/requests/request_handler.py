@@ -1,0 +1,25 @@
+"""What the dispatcher knows of an API: its key, the versions served, and what serves them (Kafka's `ApiRequestHandler`)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.broker.requests.request import Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+
+__all__ = ["RequestHandler"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHandler:
+    """One API of a broker, ready to serve requests."""
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    handle: Callable[[Request], None]
+    error_response: Callable[[Any, int, ErrorCode], Any]
+    """Makes the API's own response that carries an error, from the request's message, its version and the code.
+
+    None means that the client expects no answer; the connection is closed then."""
