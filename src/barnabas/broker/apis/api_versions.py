@@ -1,8 +1,13 @@
-"""ApiVersions: what this broker serves, made from the table that also dispatches.
+"""ApiVersions (key 18), versions 0 to 4.
 
-Versions 0 to 4. The client's name and version come from 3 on (KIP-511) and must be words of letters, digits, dots and
-dashes. Produce is advertised from version 0 although it is served from 3 on, as Apache Kafka 4 does it: librdkafka takes
-the lowest version as a sign of which codecs a broker knows. There are no finalized features in ZooKeeper mode.
+What this broker serves, from the table that also dispatches. A request in an unknown version gets a response in
+version 0 with UNSUPPORTED_VERSION, so that newer clients can step down. There are no finalized features in ZooKeeper
+mode.
+
+- 3: the client's name and version, words of letters, digits, dots and dashes (KIP-511).
+- 4: features may begin at version 0 (KIP-1022).
+
+Errors: UNSUPPORTED_VERSION, INVALID_REQUEST.
 """
 
 import re

@@ -1,4 +1,11 @@
-"""DescribeCluster (API key 60, KIP-700): cluster id, controller and live brokers."""
+"""DescribeCluster (key 60), versions 0 to 1.
+
+Cluster id, controller and live brokers (KIP-700).
+
+- 1: brokers or controllers (KIP-919); a broker answers for brokers.
+
+Errors: MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE.
+"""
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.metadata import CLUSTER_OPERATIONS

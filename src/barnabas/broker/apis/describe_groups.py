@@ -1,4 +1,14 @@
-"""DescribeGroups (key 15): groups with their members and assignments."""
+"""DescribeGroups (key 15), versions 0 to 6.
+
+Groups with their members and assignments. A group that does not exist is Dead.
+
+- 3: authorized operations (KIP-430).
+- 4: static members (KIP-345).
+- 6: GROUP_ID_NOT_FOUND for a group that does not exist (KIP-1043).
+
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
+GROUP_ID_NOT_FOUND.
+"""
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services

@@ -1,8 +1,12 @@
-"""DescribeLogDirs: which partitions are in which log dir, and their sizes (KIP-113).
+"""DescribeLogDirs (key 35), versions 1 to 4.
 
-Versions 1 to 4; the disk's total and usable bytes from 4 on (KIP-827). A null topic list asks for all partitions. A
-replica that moves from one dir to another is in both; where it goes to it is marked as future. A log dir that was given
-up answers KAFKA_STORAGE_ERROR.
+Which partitions are in which log dir, and their sizes (KIP-113). A null topic list asks for all partitions. A replica
+that moves from one dir to another is in both; the copy in its new dir is marked as future.
+
+- 3: an error of the whole response.
+- 4: the disk's total and usable bytes (KIP-827).
+
+Errors: KAFKA_STORAGE_ERROR for a log dir that is offline.
 """
 
 from barnabas.base.ids import TopicPartition

@@ -1,7 +1,10 @@
-"""DescribeProducers: the producers that a partition's log knows, with their open transactions (KIP-664).
+"""DescribeProducers (key 61), version 0.
 
-Version 0. Any replica answers of its own log; a producer is known until it was silent for `producer.id.expiration.ms`.
-Without an open transaction the offset at which it began is -1.
+The producers that a partition's log knows, with their open transactions (KIP-664). Any replica answers from its own
+log; a producer is known until it was idle for `producer.id.expiration.ms`. Without an open transaction the offset at
+which it began is -1.
+
+Errors: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
 """
 
 from barnabas.base.ids import TopicPartition

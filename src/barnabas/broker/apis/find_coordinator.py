@@ -1,8 +1,16 @@
-"""FindCoordinator (key 10): which broker coordinates a group; since v4 for several keys at once (KIP-699).
+"""FindCoordinator (key 10), versions 0 to 6.
 
-It is the leader of the group's partition of ``__consumer_offsets``. The first request has that topic created, and is
-told to come back. Transactions are coordinated by other brokers than ours only, so we name a coordinator for them where
-the cluster has ``__transaction_state``: then an Apache broker made it, and leads its partitions unless they were moved.
+Which broker coordinates a group: the leader of the group's partition of ``__consumer_offsets``. The first request has
+that topic created, and gets an error upon which clients retry. Only Apache's brokers coordinate transactions, so a
+transactional id has a coordinator where the cluster has ``__transaction_state``: an Apache broker created that topic,
+and leads its partitions unless they were moved.
+
+- 1: transactional ids (KIP-98), and an error message.
+- 4: several keys (KIP-699).
+- 6: share groups (KIP-932), which have no coordinator here.
+
+Errors: COORDINATOR_NOT_AVAILABLE; INVALID_REQUEST for a type of key that has no coordinator, transactional ids of a
+cluster without ``__transaction_state`` included.
 """
 
 from barnabas.base.ids import TopicPartition

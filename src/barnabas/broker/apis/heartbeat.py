@@ -1,4 +1,12 @@
-"""Heartbeat (key 12): a member is alive; it learns whether it must rejoin."""
+"""Heartbeat (key 12), versions 0 to 4.
+
+A member is alive; it learns whether it must rejoin.
+
+- 3: static members (KIP-345).
+
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
+FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+"""
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services

@@ -1,4 +1,18 @@
-"""JoinGroup (key 11): become or stay a member of a group; answered when the generation begins."""
+"""JoinGroup (key 11), versions 0 to 9.
+
+Become or stay a member of a group; answered when the generation begins.
+
+- 1: the rebalance time-out.
+- 4: a new member gets its id first, and joins with it (KIP-394).
+- 5: static members (KIP-345).
+- 7: the protocol type in the response (KIP-559).
+- 8: the reason for joining (KIP-800).
+- 9: whether the leader may leave the assignment as it is (KIP-814).
+
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
+INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID,
+GROUP_MAX_SIZE_REACHED.
+"""
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services

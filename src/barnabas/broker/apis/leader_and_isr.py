@@ -1,7 +1,16 @@
-"""LeaderAndIsr: the controller tells this broker which partitions it leads and which it follows.
+"""LeaderAndIsr (key 4), versions 2 to 7.
 
-Versions 2 to 7, answered from 5 on by topic id. A request of an older controller, or meant for an earlier life of this
-broker, is refused as a whole; each partition is checked against the leader epoch and topic id known here.
+The controller makes this broker leader or follower of partitions. Each partition is checked against the leader epoch
+and the topic id that this broker knows.
+
+- 2: the broker epoch (KIP-380), and states grouped by topic.
+- 3: replicas that are added and removed (KIP-455).
+- 5: topic ids, and a response by topic id (KIP-516).
+- 6: the leader recovery state (KIP-704).
+- 7: whether the controller is a KRaft controller.
+
+Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole request; INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH
+(an older leader epoch), KAFKA_STORAGE_ERROR of a partition.
 """
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid

@@ -1,4 +1,12 @@
-"""ListGroups (key 16): the groups that this broker coordinates, by state (KIP-518) and type (KIP-848)."""
+"""ListGroups (key 16), versions 0 to 5.
+
+The groups that this broker coordinates.
+
+- 4: by state (KIP-518).
+- 5: by type (KIP-848).
+
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS (beside the groups that are loaded).
+"""
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services

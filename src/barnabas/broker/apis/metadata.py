@@ -1,8 +1,23 @@
-"""Metadata (API key 3): brokers, controller, topics and their leaders, as the controller last told this broker.
+"""Metadata (key 3), versions 0 to 13.
 
-Asking for a topic that is missing creates it where auto.create.topics.enable and the request allow it; the client
-gets an error it retries upon, and finds the topic next time. Every client may do everything here: authorized
-operations, where asked for, are all of them.
+Brokers, controller, topics and their leaders, as the controller last reported them to this broker. A request for a
+missing topic creates it where auto.create.topics.enable and the request allow that; the client gets an error upon
+which it retries, and finds the topic then. Every client may do everything here: authorized operations, where
+requested, are all of them.
+
+- 1: the controller, racks, and which topics are internal; null asks for all topics.
+- 2: the cluster id.
+- 4: whether a missing topic may be created.
+- 5: offline replicas.
+- 6: LISTENER_NOT_FOUND instead of LEADER_NOT_AVAILABLE.
+- 7: leader epochs (KIP-320).
+- 8: authorized operations; those of the cluster up to 10 (KIP-430).
+- 10: topic ids (KIP-516).
+- 12: topics named by id.
+- 13: an error of the whole response.
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE,
+LISTENER_NOT_FOUND, INVALID_REQUEST.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,16 @@
-"""OffsetCommit (key 8): store a group's offsets; answered when they are committed. Topics go by id since v10."""
+"""OffsetCommit (key 8), versions 2 to 10.
+
+Stores a group's offsets; answered when they are committed.
+
+- 2: the retention time of the offsets, which only this version to 4 have.
+- 6: the leader epoch of each offset (KIP-320).
+- 7: static members (KIP-345).
+- 10: topic ids instead of names (KIP-848).
+
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
+FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION,
+UNKNOWN_TOPIC_ID.
+"""
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services

@@ -1,4 +1,15 @@
-"""OffsetFetch (key 9): a group's committed offsets; since v8 those of several groups (KIP-709), since v10 by topic id."""
+"""OffsetFetch (key 9), versions 1 to 10.
+
+A group's committed offsets.
+
+- 2: null asks for all partitions; an error of the whole response.
+- 5: the leader epoch of each offset (KIP-320).
+- 7: whether offsets of open transactions are waited for (KIP-447).
+- 8: several groups (KIP-709).
+- 10: topic ids instead of names (KIP-848).
+
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_TOPIC_ID.
+"""
 
 from collections.abc import Sequence
 

@@ -1,11 +1,23 @@
-"""Produce: append batches to partitions that this broker leads.
+"""Produce (key 0), versions 3 to 13.
 
-Versions 3 to 13. acks 0 gets no answer (an error closes the connection, the only sign there is), 1 is answered after
-the append (and its sync, where the topic's settings ask for one), -1 when all in-sync replicas have it or after the
-request's time-out. Each partition stands for itself: errors, offsets and messages are its own. A request carries one
-batch a partition (KIP-98); record errors and messages from 8 on (KIP-467), the new leader in tagged fields from 10 on
-(KIP-951), topic ids instead of names from 13 on.
-Transactional batches are turned away: there are no transactions yet, so nobody could end them.
+Appends batches to partitions that this broker leads. acks 0 gets no response (an error closes the connection, which
+is the only sign there is), 1 is answered after the append (and its sync, where the topic's settings ask for one), -1
+when all in-sync replicas have the records or at the request's time-out. Errors, offsets and messages are those of
+each partition. Advertised from version 0, as Apache Kafka 4 does: librdkafka takes the lowest version as a sign of
+which codecs a broker knows.
+
+- 3: one batch of format 2 for each partition (KIP-98).
+- 5: the log start offset.
+- 7: zstd (KIP-110).
+- 8: which records are wrong, and why (KIP-467).
+- 10: the new leader in tagged fields (KIP-951).
+- 13: topic ids instead of names (KIP-516).
+
+Errors: INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION (an internal topic), INVALID_RECORD, CORRUPT_MESSAGE,
+INVALID_TIMESTAMP, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_TOPIC_ID,
+UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS,
+NOT_ENOUGH_REPLICAS_AFTER_APPEND, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, REQUEST_TIMED_OUT;
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches, which no coordinator here could end.
 """
 
 import struct

@@ -1,7 +1,13 @@
-"""StopReplica: the controller takes partitions away from this broker, with their data or without.
+"""StopReplica (key 5), versions 1 to 4.
 
-Versions 1 to 4: one choice for the whole request before 3, leader epochs and a choice for each partition from 3 on
-(KIP-570).
+The controller takes replicas away from this broker, with their data or without.
+
+- 1: the broker epoch (KIP-380); one choice whether to delete for the whole request.
+- 3: leader epochs, and a choice for each partition (KIP-570).
+- 4: whether the controller is a KRaft controller.
+
+Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole request; FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR of a
+partition.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,13 @@
-"""SyncGroup (key 14): the leader hands in the assignment, every member gets its own."""
+"""SyncGroup (key 14), versions 0 to 5.
+
+The leader of a group sends the assignment, and every member gets its own; answered when the assignment is committed.
+
+- 3: static members (KIP-345).
+- 5: a member says which protocol it believes was chosen (KIP-559).
+
+Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID,
+FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
+"""
 
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services

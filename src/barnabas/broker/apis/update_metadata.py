@@ -1,6 +1,13 @@
-"""UpdateMetadata: the controller tells every broker who is alive and who leads what.
+"""UpdateMetadata (key 6), versions 5 to 8.
 
-Versions 5 to 8. This is all that a broker knows of the cluster, so all answers of Metadata and the like rest on it.
+The controller reports to every broker which brokers are alive and which replica leads each partition. This is all
+that a broker knows of the cluster, so all responses of Metadata and the like rest on it.
+
+- 5: the broker epoch (KIP-380), and states grouped by topic.
+- 7: topic ids (KIP-516).
+- 8: whether the controller is a KRaft controller.
+
+Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
