@@ -9,9 +9,9 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.apis.services import Services
 from barnabas.broker.configuration.definitions import DEFINITIONS, NOT_DESCRIBED, UPDATE_MODES
 from barnabas.broker.configuration.inert import WITHOUT_EFFECT
-from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.service import validate_topic_name
 from barnabas.log.settings import BROKER_SYNONYMS, TOPIC_SETTINGS
