@@ -1,0 +1,180 @@
+"""README's table of what works with what: each of its lines is run by tests, which are named here, and only here.
+
+Both ways: a claim without a test fails, and so does a test of this list that is gone or that CI does not run. A client's
+line holds for each client and each thing that is tried.
+"""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+JAVA_TOOLS = "interop/test_java_tools.py"
+CLIENTS = "interop/test_client_administration.py"
+GROUPS = "interop/test_groups_clients.py"
+BROKER_CLIENTS = "interop/test_broker_clients.py"
+FAILOVER = "interop/test_failover_clients.py::test_producers_lose_and_double_nothing_when_brokers_are_killed"
+GO = "interop/test_other_languages.py::test_go_clients_do_all_they_do_elsewhere"
+JAVASCRIPT = "interop/test_other_languages.py::test_javascript_clients_do_all_they_do_elsewhere"
+ZOOKEEPER_FILES = "interop/test_coordination_apache.py"
+
+PROOFS: dict[str, dict[str, str]] = {
+    "confluent-kafka (librdkafka)": {
+        "produce with every codec": f"{BROKER_CLIENTS}::test_librdkafka_reads_what_it_wrote_with_every_codec",
+        "idempotence": f"{BROKER_CLIENTS}::test_librdkafka_reads_what_it_wrote_with_every_codec",
+        "consume": f"{BROKER_CLIENTS}::test_librdkafka_reads_what_it_wrote_with_every_codec",
+        "groups with members coming and going": f"{GROUPS}::test_members_share_the_partitions_as_they_come_and_go",
+        "offsets": f"{BROKER_CLIENTS}::test_offsets_are_found_by_time",
+        "admin calls": f"{CLIENTS}::test_librdkafkas_admin_client_takes_a_topic_through_its_life",
+    },
+    "kafka-python": {
+        "produce with gzip": f"{BROKER_CLIENTS}::test_kafka_python_writes_what_librdkafka_reads_and_the_reverse",
+        "idempotence": f"{CLIENTS}::test_kafka_python_writes_idempotently",
+        "consume": f"{BROKER_CLIENTS}::test_kafka_python_writes_what_librdkafka_reads_and_the_reverse",
+        "groups with members coming and going": f"{GROUPS}::test_kafka_python_shares_commits_and_leaves",
+        "offsets": f"{CLIENTS}::test_kafka_python_finds_offsets_by_time_and_at_both_ends",
+        "admin calls": f"{CLIENTS}::test_kafka_pythons_admin_client_takes_a_topic_through_its_life",
+    },
+    "aiokafka": {
+        "produce with every codec": f"{CLIENTS}::test_aiokafka_reads_what_it_wrote_with_every_codec",
+        "idempotence": f"{BROKER_CLIENTS}::test_aiokafka_writes_idempotently_and_reads_in_a_group",
+        "consume": f"{CLIENTS}::test_aiokafka_reads_what_it_wrote_with_every_codec",
+        "groups with members coming and going": f"{GROUPS}::test_aiokafka_shares_commits_and_leaves",
+        "offsets": f"{CLIENTS}::test_aiokafka_finds_offsets_by_time_and_at_both_ends",
+        "admin calls": f"{CLIENTS}::test_aiokafkas_admin_client_takes_a_topic_through_its_life",
+    },
+    "kcat": {
+        "produce with every codec": "interop/test_kcat.py::test_lines_go_in_and_come_out_through_every_codec",
+        "idempotence": f"{CLIENTS}::test_kcat_writes_idempotently",
+        "consume": "interop/test_kcat.py::test_lines_go_in_and_come_out_through_every_codec",
+        "groups with members coming and going": f"{CLIENTS}::test_kcats_group_goes_on_with_one_member_when_the_other_leaves",
+        "offsets": "interop/test_kcat.py::test_an_offset_is_found_by_its_timestamp",
+        "metadata": "interop/test_kcat.py::test_metadata_is_listed_as_json",
+    },
+    "Apache Kafka's tools, 3.9.1 and 4.3.0": {
+        "TopicCommand": f"{JAVA_TOOLS}::test_topics_are_created_described_grown_and_deleted",
+        "ConsoleProducer": f"{JAVA_TOOLS}::test_what_the_console_producer_writes_the_console_consumer_reads",
+        "ConsoleConsumer": f"{JAVA_TOOLS}::test_what_the_console_producer_writes_the_console_consumer_reads",
+        "ConsumerGroupCommand": f"{JAVA_TOOLS}::test_groups_are_listed_described_reset_and_deleted",
+        "ConfigCommand": f"{JAVA_TOOLS}::test_configurations_are_altered_and_described",
+        "ReassignPartitionsCommand": (
+            "interop/test_reassignment_apache.py::test_apaches_tool_moves_partitions_of_our_brokers"
+        ),
+        "LeaderElectionCommand": "interop/test_reassignment_apache.py::test_apaches_tool_elects_leaders_of_our_brokers",
+        "LogDirsCommand": f"{JAVA_TOOLS}::test_offsets_and_log_dirs_are_told",
+        "GetOffsetShell": f"{JAVA_TOOLS}::test_offsets_and_log_dirs_are_told",
+        "ProducerPerformance": f"{JAVA_TOOLS}::test_the_performance_tools_move_records",
+        "ConsumerPerformance": f"{JAVA_TOOLS}::test_the_performance_tools_move_records",
+        "VerifiableProducer": f"{JAVA_TOOLS}::test_the_verifiable_clients_agree",
+        "VerifiableConsumer": f"{JAVA_TOOLS}::test_the_verifiable_clients_agree",
+        "ReplicaVerificationTool (3.9.1)": (
+            "interop/test_replication_reads.py::test_apaches_replica_verification_finds_equal_replicas_and_a_corrupt_one"
+        ),
+    },
+    "librdkafka, kafka-python, aiokafka, Java's clients": {
+        "every broker killed in turn under producers and groups: no record lost or doubled": FAILOVER,
+    },
+    "franz-go, Sarama, segmentio/kafka-go": {
+        "produce": GO, "groups": GO, "committed offsets": GO, "administration": GO,
+    },
+    "KafkaJS, @platformatic/kafka": {
+        "produce": JAVASCRIPT, "groups": JAVASCRIPT, "committed offsets": JAVASCRIPT, "administration": JAVASCRIPT,
+    },
+    "Apache Kafka's DumpLogSegments": {
+        "finds no fault in our segments, indexes and snapshots": (
+            "interop/test_log_apache.py::test_apaches_dump_finds_no_fault_in_our_files_and_both_print_the_same"
+        ),
+        "prints of its own what our `dump-log` prints": (
+            "interop/test_log_apache.py::test_apaches_broker_and_ours_take_over_each_others_log_dirs"
+        ),
+    },
+    "Apache Kafka 3.9.1 broker": {
+        "starts on a log dir that ours wrote, and the reverse": (
+            "interop/test_log_apache.py::test_apaches_broker_and_ours_take_over_each_others_log_dirs"
+        ),
+        "runs on our coordination server": f"{ZOOKEEPER_FILES}::test_apache_kafka_runs_and_outlives_a_killed_server",
+        "stands in one cluster with ours, either kind as leader and as controller": (
+            "interop/test_mixed_cluster.py::test_topics_are_made_changed_and_deleted_on_brokers_of_both_kinds"
+        ),
+        "a cluster moves to ours and back, broker by broker, without an error for its clients": (
+            "interop/test_migration.py::test_a_cluster_moves_to_ours_and_back_and_no_client_notices"
+        ),
+    },
+    "kazoo": {
+        "nodes and ACLs": (
+            "interop/test_coordination_kazoo.py::test_plain_operations_return_and_raise_what_kazoo_users_expect"
+        ),
+        "watches": "interop/test_coordination_kazoo.py::test_watchers_follow_every_change",
+        "sessions": "interop/test_coordination_kazoo.py::test_a_session_and_its_watches_outlive_a_killed_server",
+        "recipes": "interop/test_coordination_kazoo.py::test_counter_party_queues_and_semaphore_work_across_clients",
+    },
+    "Apache's zkCli": {
+        "nodes and quotas": f"{ZOOKEEPER_FILES}::test_zkcli_works",
+    },
+    "Apache ZooKeeper's server and formatters": {
+        "read our transaction logs and snapshots": f"{ZOOKEEPER_FILES}::test_apaches_tools_read_our_log_and_snapshot",
+        "ours reads theirs": f"{ZOOKEEPER_FILES}::test_a_server_starts_on_the_other_kinds_files_and_serves_the_same_tree",
+    },
+    "Spark 4.3 through PySpark": {
+        "a source of our own": "spark/test_spark_source.py::test_a_batch_has_every_record_with_all_its_columns",
+        "a sink of our own": "spark/test_spark_source.py::test_rows_written_are_rows_read",
+    },
+}  # fmt: skip
+
+
+def claims() -> dict[str, str]:
+    """README's table: software and what is tried."""
+    text = (ROOT / "README.md").read_text()
+    section = text[text.index("## What works with what") :]
+    section = section[: section.index("\n## ", 1)]
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", section, re.MULTILINE)
+    assert rows[0] == ("software", "what is tried")
+    return dict(rows[1:])
+
+
+def phrases(tried: str) -> list[str]:
+    """What a cell of the table lists."""
+    separator = "; " if ";" in tried else ", "
+    return tried.split(separator)
+
+
+@cache
+def defined_in(module: str) -> set[str]:
+    path = ROOT / "tests" / module
+    return {
+        node.name
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+
+def test_the_table_and_the_tests_that_run_it_name_the_same_software() -> None:
+    """A new line needs tests, and tests without a line are not shown to readers."""
+    assert list(claims()) == list(PROOFS)
+
+
+@pytest.mark.parametrize("software", PROOFS)
+def test_a_line_of_the_table_names_what_its_tests_try(software: str) -> None:
+    """Each thing in the right column has a test, and no more things are tested than are named."""
+    assert phrases(claims()[software]) == list(PROOFS[software])
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), sorted({tuple(test.split("::")) for row in PROOFS.values() for test in row.values()})
+)
+def test_a_test_behind_the_table_is_there_and_is_run_by_make_test(module: str, name: str) -> None:
+    """In a folder that the Makefile's test target runs."""
+    assert name in defined_in(module)
+    makefile = (ROOT / "Makefile").read_text()
+    recipe = makefile[makefile.index("\ntest:") :].split("\n\n")[0]
+    assert f"tests/{module.split('/')[0]}" in recipe
+
+
+def test_a_tool_of_apaches_is_run_by_the_test_that_is_named_for_it() -> None:
+    """Its class stands in the test's module."""
+    for tool, test in PROOFS["Apache Kafka's tools, 3.9.1 and 4.3.0"].items():
+        module = (ROOT / "tests" / test.split("::")[0]).read_text()
+        assert tool.split(" ")[0] in module, tool
