@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
 from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
@@ -320,27 +321,32 @@ def test_a_copy_whose_disk_fails_costs_its_dir_alone(tmp_path: Path) -> None:
     assert mover.move(target) == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 
-def test_a_start_completes_what_a_crash_interrupted_between_the_two_renames(tmp_path: Path) -> None:
+def test_a_start_completes_what_a_crash_interrupted_between_the_two_renames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The old folder is renamed first: the copy is the replica then."""
     mover = Mover(tmp_path)
     mover.broker.lead("t")
     mover.append(b"x")
     target = mover.other_dir()
     mover.move(target)
-    rename = mover.node.log_dirs._rename_future
-    mover.node.log_dirs._rename_future = _crash
+    rename = OsFiles.rename
+
+    def crash_before_the_second(files: OsFiles, old: str, new: str) -> None:
+        if old.endswith("-future"):
+            raise KeyboardInterrupt
+        rename(files, old, new)
+
+    monkeypatch.setattr(OsFiles, "rename", crash_before_the_second)
     with pytest.raises(KeyboardInterrupt):
         mover.settle()
-    assert rename is not None
+    monkeypatch.undo()
+    assert not list(tmp_path.rglob("t-0"))
     mover.node.log_dirs.close(clean=False)
     mover.start()
     mover.broker.lead("t", epoch=1)
     assert mover.node.log_dirs.dir_of(mover.log) == target
     assert mover.log.log_end_offset == 2
-
-
-def _crash(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("clean", [True, False])

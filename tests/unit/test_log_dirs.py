@@ -293,10 +293,10 @@ def test_old_message_formats_are_not_cut_off_but_named(tmp_path: Path) -> None:
 def test_many_partitions_restart_with_few_descriptors(tmp_path: Path) -> None:
     """Descriptors are bounded whatever the number of partitions."""
     dirs = open_dirs(tmp_path)
-    dirs.handles.max_files = 10
+    dirs.open_files.max_files = 10
     for number in range(100):
         put(dirs, TopicPartition("t", number), count=2)
-    assert len(dirs.handles) <= 10
+    assert len(dirs.open_files) <= 10
     dirs.close(clean=False)
     dirs = open_dirs(tmp_path)
     assert len(dirs.logs()) == 100

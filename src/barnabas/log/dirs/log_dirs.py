@@ -1,50 +1,44 @@
-"""All log dirs of a broker: their locks, checkpoints and partitions.
+"""All log dirs of a broker and the logs in them. Kafka: LogManager.
 
-A log dir holds ``meta.properties`` (whose it is), three checkpoints by partition, a marker of the last clean stop, and a
-folder for each partition. A dir whose disk fails goes offline alone: its partitions answer KAFKA_STORAGE_ERROR, the
-others serve on; the owner hears of it through ``on_offline`` and must stop when none is left. It comes back with the
-next start only, and until then no log is made anew in another dir that may lie in the lost one.
+A dir whose disk fails goes offline alone: its partitions answer KAFKA_STORAGE_ERROR, the others serve on; the owner hears
+of it through ``on_offline`` and must stop when none is left. It comes back with the next start only, and until then no
+log is made in another dir that may lie in the lost one.
 
 A replica moves between dirs as a future log (KIP-113): a second log in a folder ``topic-N.UNIQUE-future`` of the target
 dir, which the owner fills from the current one and then lets take its place (`LogDirs.promote`). Future logs survive a
-restart. They belong to whoever fills them, in a thread perhaps: here they are only loaded, counted, checkpointed and
-closed.
+restart. They belong to the code that fills them, in a thread perhaps: here they are only loaded, counted, checkpointed
+and closed.
+
+Parts: `dir_set` (the dirs and where each log is), `log_factory`, `loading`, `moves`, `deleted_folders`, `missing_logs`.
 """
 
 import contextlib
-import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from barnabas.base.errors import BarnabasError, CorruptDataError
-from barnabas.base.files import make_dirs_durably
+from barnabas.base.errors import BarnabasError
+from barnabas.base.files import Files
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.log.checkpoints import (
-    CLEAN_SHUTDOWN,
-    CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    META_PROPERTIES,
-    RECOVERY_POINTS,
-    CleanShutdown,
-    MetaProperties,
-    read_offsets,
-)
-from barnabas.log.dirs.dir_moves import DirMoves
-from barnabas.log.dirs.dir_state import LogDir, nobody, start_inside_segment
-from barnabas.log.lost_data import LostData
-from barnabas.log.names import partition_folder, partition_of_folder, partition_of_special_folder
+from barnabas.base.randomness import Random, new_random
+from barnabas.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from barnabas.log.dirs.deleted_folders import DeletedFolders
+from barnabas.log.dirs.dir_set import DirSet, start_inside_segment
+from barnabas.log.dirs.loading import DirLoader
+from barnabas.log.dirs.log_dir import LogDir, Owner
+from barnabas.log.dirs.log_factory import LogFactory
+from barnabas.log.dirs.missing_logs import MissingLogs
+from barnabas.log.dirs.moves import Moves
+from barnabas.log.flushing import FlushTask
+from barnabas.log.names import partition_folder
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.recovery import Checkpointed, LogOptions
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["DirDescription", "LogDirs", "PartitionSize"]
 
-logger = logging.getLogger(__name__)
+_DAY_MS = 86_400_000
 
 ConfigSource = Callable[[str], LogConfig] | Mapping[str, LogConfig]
 """A topic's configuration by its name; topics that a mapping does not hold have the defaults."""
@@ -80,20 +74,40 @@ class DirDescription(NamedTuple):
     partitions: list[PartitionSize]
 
 
-class _Checkpoints(NamedTuple):
-    """What was written down about the logs of one dir, by partition."""
-
-    recovery_points: dict[TopicPartition, int]
-    start_offsets: dict[TopicPartition, int]
-    high_watermarks: dict[TopicPartition, int]
-
-
-class LogDirs(DirMoves):
+class LogDirs:
     """See the module. ``directories`` are absolute paths; ``load`` must be called once before anything else.
 
     ``on_offline(directory, reason)`` is called once for each dir that fails. ``rng`` names folders that wait for their
     removal and spreads segment rolls (segment.jitter.ms).
     """
+
+    def __init__(
+        self,
+        files: Files,
+        directories: list[str],
+        defaults: LogConfig,
+        *,
+        broker_id: int,
+        cluster_id: str,
+        rng: Random | None = None,
+        on_offline: Callable[[str, str], None] | None = None,
+        producer_expiration_ms: int = _DAY_MS,
+        max_open_files: int = 512,
+    ) -> None:
+        self.files = files
+        self.defaults = defaults
+        self._owner = Owner(broker_id, cluster_id)
+        self._producer_expiration_ms = producer_expiration_ms
+        self.open_files = OpenFiles(files, max_files=max_open_files)
+        rng = rng or new_random()
+        self._dirs = DirSet(files, directories, on_offline)
+        self._factory = LogFactory(self._dirs, self.open_files, rng)
+        self._deleted_folders = DeletedFolders(self._dirs, rng)
+        self._missing = MissingLogs(self._dirs)
+        self._moves = Moves(self._dirs, self._factory, self._deleted_folders, rng)
+        self._closing: list[tuple[PartitionLog, FlushTask]] = []
+        self.previous_broker_epoch = -1
+        """The broker epoch of the last clean stop, -1 when it was not clean."""
 
     # ---- starting
 
@@ -104,142 +118,60 @@ class LogDirs(DirMoves):
         belongs to another broker or cluster, when a partition is in two dirs, and when no dir is usable.
         """
         config_of = configs if callable(configs) else lambda topic: configs.get(topic, self.defaults)
-        going: set[TopicPartition] = set()
-        for log_dir in self._dirs.values():
-            try:
-                self._open_dir(log_dir)
-                going |= self._load_dir(log_dir, now_ms, config_of)
-            except BlockingIOError as error:
-                raise BarnabasError(
-                    f"Failed to acquire lock on file .lock in {log_dir.path}. "
-                    f"A broker in another process is using this directory."
-                ) from error
-            except OSError as error:
-                self._fail_dir(log_dir, f"Error while loading log dir {log_dir.path}: {error}")
-        self._check_any_online()
-        self._finish_moves(going, now_ms)
-
-    def _open_dir(self, log_dir: LogDir) -> None:
-        make_dirs_durably(self.files, log_dir.path)
-        log_dir.lock.enter_context(self.files.lock(f"{log_dir.path}/.lock"))
-        path = f"{log_dir.path}/{META_PROPERTIES}"
-        found = MetaProperties.read(self.files, path)
-        if found is None:
-            MetaProperties(self.broker_id, self.cluster_id).write(self.files, path)
-            return
-        if found.broker_id not in (-1, self.broker_id):
-            raise BarnabasError(
-                f"{path} belongs to broker.id {found.broker_id}, this broker has {self.broker_id}. "
-                f"Set broker.id={found.broker_id}, or move the log dir away if its data is not needed."
-            )
-        if found.cluster_id not in ("", self.cluster_id):
-            raise BarnabasError(
-                f"{path} belongs to cluster {found.cluster_id}, this broker has joined {self.cluster_id}. "
-                f"Check zookeeper.connect, or move the log dir away if its data is not needed."
-            )
-
-    def _load_dir(self, log_dir: LogDir, now_ms: int, config_of: Callable[[str], LogConfig]) -> set[TopicPartition]:
-        """Load all that is in a dir; the partitions whose folders wait there for their removal."""
-        going = set()
-        epoch = CleanShutdown.take(self.files, f"{log_dir.path}/{CLEAN_SHUTDOWN}")
-        log_dir.was_clean = epoch is not None
-        if epoch is not None:
-            self.previous_broker_epoch = max(self.previous_broker_epoch, epoch)
-        checkpoints = _Checkpoints(
-            *(self._read_checkpoint(log_dir, name) for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS))
+        loader = DirLoader(
+            self._dirs, self._factory, self._deleted_folders, self._missing, config_of, self._producer_expiration_ms
         )
-        cleaner_offsets = self._read_checkpoint(log_dir, CLEANER_OFFSETS)
-        for name in self.files.list(log_dir.path):
-            directory = f"{log_dir.path}/{name}"
-            special = partition_of_special_folder(name)
-            if name.endswith("-delete") and self.files.is_dir(directory):
-                self._purges.append((now_ms, directory))
-                if special is not None:
-                    going.add(special[0])
-                continue
-            is_future = special is not None and special[1] == "future"
-            partition = special[0] if special is not None and is_future else partition_of_folder(name)
-            if partition is None or not self.files.is_dir(directory):
-                if self.files.is_dir(directory) and name != "remote-log-index-cache":
-                    logger.warning("%s is left alone: its name is no partition's", directory)
-                continue
-            if is_future and partition in self._futures:
-                logger.warning("%s is removed: %s is a copy, too", directory, self._futures[partition].directory)
-                self._purges.append((now_ms, directory))
-                continue
-            if partition in self._logs and not is_future:
-                raise BarnabasError(
-                    f"Duplicate log directories for {partition} are found in both {directory} and "
-                    f"{self._logs[partition].directory}. Remove the one in the log dir that failed most recently."
-                )
-            log = self._load_partition(
-                log_dir,
-                self._own_handles() if is_future else self.handles,
-                directory,
-                partition,
-                config_of(partition.topic),
-                checkpoints,
-                now_ms,
-            )
-            if is_future:
-                log.hear_failures(nobody)
-                self._futures[partition] = log
-            else:
-                self._logs[partition] = log
-                log.note_cleaned(cleaner_offsets.get(partition))
-            self._counts[log_dir.path] += 1
-        self._note_missing(log_dir, checkpoints, going)
-        return going
-
-    def _note_missing(self, log_dir: LogDir, checkpoints: _Checkpoints, going: set[TopicPartition]) -> None:
-        """Keep what the checkpoints say of logs that are not in the dir."""
-        for offsets in (checkpoints.recovery_points, checkpoints.high_watermarks):
-            for partition, offset in offsets.items():
-                if partition not in self._logs and partition not in self._futures:
-                    self._stale[log_dir.path].add(partition)
-                    if partition not in going and offset > 0:
-                        self._missing[partition] = max(offset, self._missing.get(partition, 0))
-
-    def _load_partition(
-        self,
-        log_dir: LogDir,
-        handles: OpenFiles,
-        directory: str,
-        partition: TopicPartition,
-        config: LogConfig,
-        checkpoints: _Checkpoints,
-        now_ms: int,
-    ) -> PartitionLog:
-        try:
-            return PartitionLog.load(
-                LogOptions(handles, directory, partition, config, now_ms, self._rng, partial(self._fail_dir, log_dir)),
-                Checkpointed(
-                    log_dir.was_clean,
-                    checkpoints.recovery_points.get(partition, 0),
-                    checkpoints.start_offsets.get(partition, 0),
-                    checkpoints.high_watermarks.get(partition, 0),
-                    self.producer_expiration_ms,
-                ),
-            )
-        except CorruptDataError as error:
-            raise CorruptDataError(f"{directory} cannot be loaded: {error}") from error
-
-    def _read_checkpoint(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
-        try:
-            return read_offsets(self.files, f"{log_dir.path}/{name}")
-        except CorruptDataError as error:
-            logger.warning("%s; its offsets are taken as 0", error)
-            return {}
-
-    def _check_any_online(self) -> None:
-        if not any(log_dir.error is None for log_dir in self._dirs.values()):
-            reasons = "; ".join(f"{log_dir.path}: {log_dir.error}" for log_dir in self._dirs.values())
+        for log_dir in self._dirs:
+            try:
+                self.previous_broker_epoch = max(self.previous_broker_epoch, log_dir.open(self._owner))
+                loader.load(log_dir, now_ms)
+            except OSError as error:
+                self._dirs.fail(log_dir, f"Error while loading log dir {log_dir.path}: {error}")
+        if not self.online:
+            reasons = "; ".join(f"{path}: {reason}" for path, reason in self.offline.items())
             raise BarnabasError(f"No log dir can be used. {reasons}")
+        self._moves.finish(loader.deleted, now_ms)
 
-    # ---- partitions
+    # ---- dirs
+
+    def fail(self, path: str, reason: str) -> None:
+        """The disk of a log dir failed: take the dir offline."""
+        self._dirs.fail(self._dirs[path], reason)
+
+    def check_dir(self, path: str) -> None:
+        """Raises `KafkaError`: LOG_DIR_NOT_FOUND for a path that is no log dir, KAFKA_STORAGE_ERROR for an offline one."""
+        self._dirs.check(path)
+
+    @property
+    def offline(self) -> dict[str, str]:
+        """The dirs that failed, with the reason."""
+        return self._dirs.offline
+
+    @property
+    def online(self) -> list[str]:
+        """The dirs that work."""
+        return [log_dir.path for log_dir in self._dirs if log_dir.error is None]
+
+    # ---- logs
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, None when there is none (or its dir is offline)."""
+        return self._dirs.logs.get(topic_partition)
+
+    def logs(self) -> dict[TopicPartition, PartitionLog]:
+        """All logs by partition. Not the caller's to change."""
+        return self._dirs.logs
+
+    def stored(self) -> Iterator[tuple[str, TopicPartition, PartitionLog]]:
+        """All logs, those on their way included, with the dirs that they are in."""
+        return self._dirs.stored()
+
+    def dir_of(self, log: PartitionLog) -> str:
+        """The log dir that holds a log."""
+        return self._dirs.dir_of(log).path
 
     def get_or_create(
-        self, partition: TopicPartition, topic_id: Uuid, config: LogConfig, now_ms: int, *, is_new: bool = True
+        self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig, now_ms: int, *, is_new: bool = True
     ) -> PartitionLog:
         """The log of a partition; a new one goes to the dir chosen with `prefer`, else to that with the fewest.
 
@@ -247,7 +179,7 @@ class LogDirs(DirMoves):
         `KafkaError`: INCONSISTENT_TOPIC_ID when the folder is another topic's of that name, INVALID_TOPIC_EXCEPTION when
         no folder can have the name, KAFKA_STORAGE_ERROR.
         """
-        log = self._logs.get(partition)
+        log = self.get(topic_partition)
         if log is not None:
             if topic_id != ZERO_UUID and log.topic_id != topic_id:
                 if log.topic_id != ZERO_UUID:
@@ -256,90 +188,83 @@ class LogDirs(DirMoves):
                     )
                 log.assign_topic_id(topic_id)
             return log
-        if not is_new and self.offline:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"Can not create log for {partition} because log directories {','.join(self.offline)} are offline",
-            )
-        folder = partition_folder(partition)
+        if not is_new:
+            self._dirs.check_all_online(topic_partition)
+        folder = partition_folder(topic_partition)
         if folder is None:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{str(partition)!r} cannot be the name of a folder")
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{str(topic_partition)!r} cannot be the name of a folder"
+            )
+        log = self._create(folder, topic_partition, topic_id, config, now_ms)
+        self._missing.replace(log, is_new=is_new)
+        self._dirs.add(log)
+        self._moves.forget_preferred(topic_partition)
+        return log
+
+    def _create(
+        self, folder: str, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """A new log in the first dir whose disk works."""
         reason = "No log dir is online"
-        for log_dir in self._candidates(partition):
-            directory = f"{log_dir.path}/{folder}"
+        preferred = self._moves.preferred(topic_partition)
+        for log_dir in self._dirs.emptiest(None if preferred is None else [preferred]):
+            directory = log_dir.file_path(folder)
             try:
-                log = self._create(log_dir, self.handles, directory, partition, topic_id, config, now_ms)
+                return self._factory.create(directory, topic_partition, topic_id, config, now_ms)
             except OSError as error:
                 reason = f"Error while creating {directory}: {error}"
-                self._fail_dir(log_dir, reason)
-                continue
-            log.hear_failures(partial(self._fail_dir, log_dir))
-            self._replace_stale(log, is_new=is_new)
-            self._logs[partition] = log
-            self._preferred.pop(partition, None)
-            return log
+                self._dirs.fail(log_dir, reason)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
-    def _replace_stale(self, log: PartitionLog, *, is_new: bool) -> None:
-        """The checkpoints may speak of a log of this name that is gone: a start must not hold the new one to that.
-
-        Where nobody deleted it, the replica has lost its records. Raises `KafkaError` KAFKA_STORAGE_ERROR.
-        """
-        expected_offset = self._missing.pop(log.topic_partition, None)
-        if expected_offset is not None and not is_new:
-            reason = f"its folder is gone, which had all records below offset {expected_offset}"
-            logger.error("%s has lost records: %s", log.directory, reason)
-            log.note_lost_data(LostData(reason, 0, expected_offset))
-        for path, stale in self._stale.items():
-            if log.topic_partition in stale:
-                stale.clear()
-                self._write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.recovery_point)
-                self._write_checkpoint(self._dirs[path], HIGH_WATERMARKS, lambda log: log.high_watermark)
-
-    def _candidates(self, partition: TopicPartition) -> list[LogDir]:
-        """The dirs to try for a new log, in order."""
-        preferred = self._preferred.get(partition)
-        dirs = self._dirs.values() if preferred is None else (self._dirs[preferred],)
-        return sorted(
-            (log_dir for log_dir in dirs if log_dir.error is None), key=lambda candidate: self._counts[candidate.path]
-        )
-
-    def delete(self, partition: TopicPartition, now_ms: int) -> None:
+    def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
         """Forget a partition: its folder is renamed now and removed by `purge_deleted` after file.delete.delay.ms.
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
-        self._preferred.pop(partition, None)
+        self._moves.forget_preferred(topic_partition)
         with contextlib.suppress(KafkaError):  # its dir is offline then
-            self.delete_future(partition, now_ms)  # first: left behind alone, it would pass for the replica
-        log = self._logs.pop(partition, None)
+            self._moves.cancel(topic_partition, now_ms)  # first: left behind alone, it would pass for the replica
+        log = self._dirs.take(topic_partition)
         if log is None:
             return
-        log_dir = self._dir_of(log)
-        self._stale[log_dir.path].add(partition)
-        self._throw_away(log, now_ms, f"{partition} is deleted")
+        log_dir = self._dirs.dir_of(log)
+        self._missing.note_deleted(log_dir, topic_partition)
+        self._deleted_folders.throw_away(log, now_ms, f"{topic_partition} is deleted")
         if log.cleaned_to is not None:
-            self._write_cleaner_offsets(log_dir)
+            self._dirs.write_cleaner_offsets(log_dir)
+
+    # ---- moves between dirs
+
+    def prefer(self, topic_partition: TopicPartition, path: str) -> None:
+        """Have the log of a partition that has none here yet made in this dir."""
+        self._moves.prefer(topic_partition, path)
+
+    def future(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log that is to take the place of a partition's; None when it is not on the move."""
+        return self._dirs.futures.get(topic_partition)
+
+    def create_future(self, topic_partition: TopicPartition, path: str, now_ms: int) -> PartitionLog:
+        """An empty log in another dir, for a copy of a partition's log: see `Moves.create`."""
+        return self._moves.create(topic_partition, path, now_ms)
+
+    def delete_future(self, topic_partition: TopicPartition, now_ms: int) -> None:
+        """Give a move up: see `Moves.cancel`."""
+        self._moves.cancel(topic_partition, now_ms)
+
+    def promote(self, topic_partition: TopicPartition, now_ms: int) -> PartitionLog:
+        """Let the future log, which has all that the current one has, take its place: see `Moves.promote`."""
+        return self._moves.promote(topic_partition, now_ms)
 
     # ---- work on all logs
 
     def purge_deleted(self, now_ms: int) -> None:
         """Remove the folders and segment files whose time has come."""
-        for log in list(self._logs.values()):
+        for log in list(self._dirs.logs.values()):
             try:
                 log.purge_deleted(now_ms)
             except KafkaError:
                 continue  # its dir went offline, which the owner has heard
-        due = [directory for when, directory in self._purges if when <= now_ms]
-        self._purges = [(when, directory) for when, directory in self._purges if when > now_ms]
-        for directory in due:
-            log_dir = self._dirs[directory.rpartition("/")[0] or "/"]
-            if log_dir.error is not None:
-                continue
-            try:
-                self.files.remove_tree(directory)
-            except OSError as error:
-                self._fail_dir(log_dir, f"Error while removing {directory}: {error}")
+        self._deleted_folders.purge(now_ms)
 
     def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Drop records from an offset on, of several partitions, and checkpoint their recovery points.
@@ -347,33 +272,31 @@ class LogDirs(DirMoves):
         The checkpoint is lowered first: a log that ends below it would pass for one that has lost records.
         Failures leave their mark in the log (`PartitionLog.offline`).
         """
-        logs = {partition: self._logs[partition] for partition in offsets if partition in self._logs}
-        lowered = {self._dir_of(log).path for name, log in logs.items() if offsets[name] < log.recovery_point}
-        for path in lowered:
-            self._write_checkpoint(
+        logs = {name: self._dirs.logs[name] for name in offsets if name in self._dirs.logs}
+        for path in {self.dir_of(log) for name, log in logs.items() if offsets[name] < log.recovery_point}:
+            self._dirs.write_checkpoint(
                 self._dirs[path],
                 RECOVERY_POINTS,
                 lambda log: min(log.recovery_point, offsets.get(log.topic_partition, log.recovery_point)),
             )
-        touched = set()
-        for partition, log in logs.items():
-            offset = offsets[partition]
-            recovery_point, cleaned_to = min(log.recovery_point, offset), log.cleaned_to
+        touched: set[str] = set()
+        for name, log in logs.items():
+            recovery_point, cleaned_to = min(log.recovery_point, offsets[name]), log.cleaned_to
             try:
-                log.truncate_to(offset)
+                log.truncate_to(offsets[name])
             except KafkaError:
                 continue  # offline now, and its leader will find it out of sync
             if log.recovery_point < recovery_point:
-                touched.add(self._dir_of(log).path)
+                touched.add(self.dir_of(log))
             if log.cleaned_to != cleaned_to:
-                self._write_cleaner_offsets(self._dir_of(log))
+                self._dirs.write_cleaner_offsets(self._dirs.dir_of(log))
         for path in touched:
-            self._write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.recovery_point)
+            self._dirs.write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.recovery_point)
 
     def apply_retention(self, now_ms: int) -> int:
         """Let retention delete segments of all logs; returns how many."""
         count = 0
-        for log in list(self._logs.values()):
+        for log in list(self._dirs.logs.values()):
             try:
                 count += log.apply_retention(now_ms)
             except KafkaError:
@@ -383,39 +306,40 @@ class LogDirs(DirMoves):
     def flush_due(self, now_ms: int) -> list[PartitionLog]:
         """The logs that have something to sync: rolled segments, or more than flush.messages and flush.ms allow."""
         return [
-            log for log in self._logs.values() if log.recovery_point < log.active.base_offset or log.flush_due(now_ms)
+            log
+            for log in self._dirs.logs.values()
+            if log.recovery_point < log.active.base_offset or log.flush_due(now_ms)
         ]
 
     def describe(self) -> list[DirDescription]:
         """Every dir with the sizes of its partitions (DescribeLogDirs)."""
         by_dir: dict[str, list[PartitionSize]] = defaultdict(list)
-        for path, partition, log in self.stored():
-            by_dir[path].append(PartitionSize(partition, log.size_bytes, self._logs.get(partition) is not log))
-        return [
-            DirDescription(log_dir.path, log_dir.error, sorted(by_dir[log_dir.path])) for log_dir in self._dirs.values()
-        ]
+        for path, name, log in self.stored():
+            by_dir[path].append(PartitionSize(name, log.size_bytes, self.get(name) is not log))
+        return [DirDescription(log_dir.path, log_dir.error, sorted(by_dir[log_dir.path])) for log_dir in self._dirs]
 
     # ---- checkpoints
 
     def checkpoint_recovery_points(self) -> None:
         """Write down what is on stable storage; a start after a crash begins to check there."""
-        for log_dir in self._dirs.values():
-            self._write_checkpoint(log_dir, RECOVERY_POINTS, lambda log: log.recovery_point)
+        self._checkpoint(RECOVERY_POINTS, lambda log: log.recovery_point)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks; `load` takes them up."""
-        for log_dir in self._dirs.values():
-            self._write_checkpoint(log_dir, HIGH_WATERMARKS, lambda log: log.high_watermark)
+        self._checkpoint(HIGH_WATERMARKS, lambda log: log.high_watermark)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write down the log start offsets that lie inside a segment."""
-        for log_dir in self._dirs.values():
-            self._write_checkpoint(log_dir, LOG_START_OFFSETS, start_inside_segment)
+        self._checkpoint(LOG_START_OFFSETS, start_inside_segment)
+
+    def _checkpoint(self, name: str, value: Callable[[PartitionLog], int | None]) -> None:
+        for log_dir in self._dirs:
+            self._dirs.write_checkpoint(log_dir, name, value)
 
     def compacted(self, log: PartitionLog, end_offset: int) -> None:
         """A log was compacted up to an offset: the next compaction begins there."""
         log.note_cleaned(end_offset)
-        self._write_cleaner_offsets(self._dir_of(log))
+        self._dirs.write_cleaner_offsets(self._dirs.dir_of(log))
 
     # ---- stopping
 
@@ -446,15 +370,18 @@ class LogDirs(DirMoves):
             self.checkpoint_recovery_points()
             self.checkpoint_high_watermarks()
             self.checkpoint_log_start_offsets()
-        for log_dir in self._dirs.values():
-            if log_dir.error is None and clean:
-                try:
-                    CleanShutdown.write(self.files, f"{log_dir.path}/{CLEAN_SHUTDOWN}", broker_epoch)
-                except OSError as error:
-                    self._fail_dir(log_dir, f"Error while writing the clean shutdown marker: {error}")
-            log_dir.lock.close()
-        self._logs.clear()
-        self._futures.clear()
+        for log_dir in self._dirs:
+            if clean:
+                self._mark_clean(log_dir, broker_epoch)
+            log_dir.unlock()
+        self._dirs.clear()
+
+    def _mark_clean(self, log_dir: LogDir, broker_epoch: int) -> None:
+        if log_dir.error is None:
+            try:
+                log_dir.mark_clean(broker_epoch)
+            except OSError as error:
+                self._dirs.fail(log_dir, f"Error while writing the clean shutdown marker: {error}")
 
     def _take_outcomes(self, errors: Sequence[BaseException | None]) -> None:
         for (log, task), error in zip(self._closing, errors, strict=True):
@@ -462,6 +389,6 @@ class LogDirs(DirMoves):
                 log.flush_done(task, 0)
             elif isinstance(error, OSError):
                 log.fail(error, "flushing")
-                self._fail_dir(self._dir_of(log), f"Error while flushing {log.directory}: {error}")
+                self._dirs.fail(self._dirs.dir_of(log), f"Error while flushing {log.directory}: {error}")
             else:
                 raise error

@@ -1,0 +1,72 @@
+"""Folders of deleted partitions: renamed to ``...-delete``, removed after file.delete.delay.ms.
+
+Kafka: LogManager.asyncDelete, deleteLogs.
+"""
+
+from barnabas.base.randomness import Random
+from barnabas.log.dirs.dir_set import DirSet
+from barnabas.log.names import delete_folder
+from barnabas.log.partition_log import PartitionLog
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["DeletedFolders"]
+
+
+class DeletedFolders:
+    """The folders that wait for their removal."""
+
+    __slots__ = ("_dirs", "_rng", "_waiting")
+
+    def __init__(self, dirs: DirSet, rng: Random) -> None:
+        self._dirs = dirs
+        self._rng = rng
+        self._waiting: list[tuple[int, str]] = []
+
+    def add(self, directory: str, due_ms: int) -> None:
+        """Remove a folder that has such a name already, from a time on."""
+        self._waiting.append((due_ms, directory))
+
+    def throw_away(self, log: PartitionLog, now_ms: int, reason: str, *, sync: bool = False) -> None:
+        """Rename a log's folder and take the log offline.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR; the dir is offline then.
+        """
+        log_dir = self._dirs.dir_of(log)
+        self._dirs.count(log_dir, -1)
+        directory = log_dir.file_path(delete_folder(log.topic_partition, self._rng.randbytes(16)))
+        try:
+            self._dirs.files.rename(log.directory, directory)
+            if sync:
+                self._dirs.files.sync_dir(log_dir.path)
+        except OSError as error:
+            self._dirs.fail(log_dir, f"Error while renaming {log.directory}: {error}")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        log.move_to(directory)
+        log.take_offline(reason)
+        self.add(directory, now_ms + log.config.file_delete_delay_ms)
+
+    def take_back(self, log: PartitionLog, directory: str) -> None:
+        """A log that was thrown away is needed again."""
+        log_dir = self._dirs.dir_of(log)
+        self._waiting = [(due_ms, path) for due_ms, path in self._waiting if path != log.directory]
+        try:
+            self._dirs.files.rename(log.directory, directory)
+        except OSError as error:
+            self._dirs.fail(log_dir, f"Error while renaming {log.directory}: {error}")
+            return
+        log.move_to(directory)
+        log.bring_back()
+        self._dirs.count(log_dir, 1)
+
+    def purge(self, now_ms: int) -> None:
+        """Remove the folders whose time has come."""
+        due = [directory for due_ms, directory in self._waiting if due_ms <= now_ms]
+        self._waiting = [(due_ms, directory) for due_ms, directory in self._waiting if due_ms > now_ms]
+        for directory in due:
+            log_dir = self._dirs.parent_of(directory)
+            if log_dir.error is not None:
+                continue
+            try:
+                self._dirs.files.remove_tree(directory)
+            except OSError as error:
+                self._dirs.fail(log_dir, f"Error while removing {directory}: {error}")

@@ -1,0 +1,158 @@
+"""The log dirs of a broker and the logs in them; what is common to loading, moving, deleting and checkpointing.
+
+Invariants: a log that is found here lies in a dir that is online. A dir whose disk fails goes offline alone, with all
+of its logs, and its owner hears of it once.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from barnabas.base.files import Files
+from barnabas.base.ids import TopicPartition
+from barnabas.log.checkpoints import CLEANER_OFFSETS
+from barnabas.log.dirs.log_dir import LogDir
+from barnabas.log.partition_log import PartitionLog
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["DirSet", "start_inside_segment"]
+
+logger = logging.getLogger(__name__)
+
+
+class DirSet:
+    """The log dirs of one broker, and where each log is."""
+
+    __slots__ = ("_counts", "_dirs", "_on_offline", "files", "futures", "logs")
+
+    def __init__(self, files: Files, paths: list[str], on_offline: Callable[[str, str], None] | None) -> None:
+        self.files = files
+        self._dirs = {path.rstrip("/") or "/": LogDir(files, path.rstrip("/") or "/") for path in paths}
+        self._on_offline = on_offline
+        self._counts = dict.fromkeys(self._dirs, 0)
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        """The logs by partition. For reading."""
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        """The logs that are to take the place of others. For reading."""
+
+    # ---- dirs
+
+    def __iter__(self) -> Iterator[LogDir]:
+        return iter(self._dirs.values())
+
+    def __getitem__(self, path: str) -> LogDir:
+        return self._dirs[path]
+
+    def parent_of(self, directory: str) -> LogDir:
+        """The log dir that a partition's folder is in."""
+        return self._dirs[directory.rpartition("/")[0] or "/"]
+
+    def dir_of(self, log: PartitionLog) -> LogDir:
+        """The log dir that holds a log."""
+        return self.parent_of(log.directory)
+
+    @property
+    def offline(self) -> dict[str, str]:
+        """The dirs that failed, with the reason."""
+        return {log_dir.path: log_dir.error for log_dir in self if log_dir.error is not None}
+
+    def check(self, path: str) -> None:
+        """Raises `KafkaError`: LOG_DIR_NOT_FOUND for a path that is no log dir, KAFKA_STORAGE_ERROR for an offline one."""
+        log_dir = self._dirs.get(path)
+        if log_dir is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"The log dir {path} is not found in the config.")
+        if log_dir.error is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+
+    def check_all_online(self, topic_partition: TopicPartition) -> None:
+        """Raises `KafkaError` KAFKA_STORAGE_ERROR while a dir is offline: the log of a partition may lie there."""
+        if self.offline:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"Can not create log for {topic_partition} because log directories {','.join(self.offline)} are offline",
+            )
+
+    def fail(self, log_dir: LogDir, reason: str) -> None:
+        """The disk of a log dir failed: take the dir offline."""
+        if log_dir.error is not None:
+            return
+        logger.error("Log dir %s goes offline: %s", log_dir.path, reason)
+        for logs in (self.logs, self.futures):
+            for topic_partition, log in list(logs.items()):
+                if self.dir_of(log) is log_dir:
+                    log.take_offline(reason)
+                    del logs[topic_partition]
+                    log.forget_files()
+        log_dir.fail(reason)
+        if self._on_offline:
+            self._on_offline(log_dir.path, reason)
+
+    # ---- logs
+
+    def add(self, log: PartitionLog) -> None:
+        """A log is in its place."""
+        self.logs[log.topic_partition] = log
+
+    def add_future(self, log: PartitionLog) -> None:
+        """A log is to take the place of another."""
+        self.futures[log.topic_partition] = log
+
+    def take(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """Take out a partition's log; None when there is none."""
+        return self.logs.pop(topic_partition, None)
+
+    def take_future(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """Take out the log that was to take a partition's place; None when there is none."""
+        return self.futures.pop(topic_partition, None)
+
+    def promote(self, log: PartitionLog) -> None:
+        """A future log takes its place."""
+        del self.futures[log.topic_partition]
+        self.logs[log.topic_partition] = log
+
+    def stored(self) -> Iterator[tuple[str, TopicPartition, PartitionLog]]:
+        """All logs, future ones included, with the dirs that they are in."""
+        for logs in (self.logs, self.futures):
+            for topic_partition, log in logs.items():
+                yield self.dir_of(log).path, topic_partition, log
+
+    def clear(self) -> None:
+        """Forget all logs."""
+        self.logs.clear()
+        self.futures.clear()
+
+    def emptiest(self, paths: list[str] | None = None) -> list[LogDir]:
+        """The online dirs (of some paths), those with the fewest logs first."""
+        dirs = self._dirs.values() if paths is None else [self._dirs[path] for path in paths]
+        return sorted((log_dir for log_dir in dirs if log_dir.error is None), key=lambda each: self._counts[each.path])
+
+    def count(self, log_dir: LogDir, change: int) -> None:
+        """A dir holds more or fewer folders of partitions."""
+        self._counts[log_dir.path] += change
+
+    # ---- checkpoints
+
+    def write_checkpoint(
+        self, log_dir: LogDir, name: str, value: Callable[[PartitionLog], int | None], *, sync: bool = True
+    ) -> None:
+        """Replace a checkpoint with the values of the dir's logs; a failure takes the dir offline."""
+        if log_dir.error is not None:
+            return
+        offsets: Mapping[TopicPartition, int] = {
+            topic_partition: offset
+            for path, topic_partition, log in self.stored()
+            if path == log_dir.path and (offset := value(log)) is not None
+        }
+        try:
+            log_dir.write_checkpoint(name, offsets, sync=sync)
+        except OSError as error:
+            self.fail(log_dir, f"Error while writing {name} in {log_dir.path}: {error}")
+
+    def write_cleaner_offsets(self, log_dir: LogDir) -> None:
+        """Write down how far the dir's logs are compacted."""
+        # Not synced: what a crash takes of it is compacted once more.
+        self.write_checkpoint(log_dir, CLEANER_OFFSETS, lambda log: log.cleaned_to, sync=False)
+
+
+def start_inside_segment(log: PartitionLog) -> int | None:
+    """The log start offset, where the segments do not show it."""
+    return log.log_start_offset if log.log_start_offset > log.segments.start_offset else None

@@ -1,0 +1,59 @@
+"""Logs that the checkpoints name and that are not there: deleted ones, and lost ones.
+
+A checkpoint may name a partition for a while after its log was deleted. A new log of that name must not be held to
+what the old one had: before it is used, the checkpoints are written again. Where the log was not deleted, its folder is
+gone with all records: a replica that takes its place has lost data (see `barnabas.log.lost_data`).
+"""
+
+import logging
+
+from barnabas.base.ids import TopicPartition
+from barnabas.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
+from barnabas.log.dirs.dir_set import DirSet
+from barnabas.log.dirs.log_dir import LogDir
+from barnabas.log.lost_data import LostData
+from barnabas.log.partition_log import PartitionLog
+
+__all__ = ["MissingLogs"]
+
+logger = logging.getLogger(__name__)
+
+
+class MissingLogs:
+    """What the checkpoints may say of logs that are not there."""
+
+    __slots__ = ("_dirs", "_lost", "_stale")
+
+    def __init__(self, dirs: DirSet) -> None:
+        self._dirs = dirs
+        self._stale: dict[str, set[TopicPartition]] = {log_dir.path: set() for log_dir in dirs}
+        """By dir: partitions that its checkpoints may name although their logs are gone."""
+        self._lost: dict[TopicPartition, int] = {}
+        """Partitions whose folders are gone though nothing deleted them: all below this offset had been there."""
+
+    def note_deleted(self, log_dir: LogDir, topic_partition: TopicPartition) -> None:
+        """A log was deleted."""
+        self._stale[log_dir.path].add(topic_partition)
+
+    def note_checkpointed(
+        self, log_dir: LogDir, offsets: dict[TopicPartition, int], deleted: set[TopicPartition]
+    ) -> None:
+        """A start found these offsets in a checkpoint, and loaded all logs; of some only the deleted folder was there."""
+        for topic_partition, offset in offsets.items():
+            if topic_partition not in self._dirs.logs and topic_partition not in self._dirs.futures:
+                self._stale[log_dir.path].add(topic_partition)
+                if topic_partition not in deleted and offset > 0:
+                    self._lost[topic_partition] = max(offset, self._lost.get(topic_partition, 0))
+
+    def replace(self, log: PartitionLog, *, is_new: bool) -> None:
+        """A new log was made, of a replica that ``is_new`` or had records. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        expected_offset = self._lost.pop(log.topic_partition, None)
+        if expected_offset is not None and not is_new:
+            reason = f"its folder is gone, which had all records below offset {expected_offset}"
+            logger.error("%s has lost records: %s", log.directory, reason)
+            log.note_lost_data(LostData(reason, 0, expected_offset))
+        for path, stale in self._stale.items():
+            if log.topic_partition in stale:
+                stale.clear()
+                self._dirs.write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.recovery_point)
+                self._dirs.write_checkpoint(self._dirs[path], HIGH_WATERMARKS, lambda log: log.high_watermark)
