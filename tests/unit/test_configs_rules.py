@@ -4,7 +4,8 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.broker.configuration.definitions import DEFINITIONS
-from barnabas.broker.configuration.service import change_texts, validate_broker_config
+from barnabas.broker.configuration.operations import change_texts
+from barnabas.broker.configuration.service import validate_broker_config
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.describe_configs import BROKER, TOPIC, broker_of
+from barnabas.broker.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, broker_of
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
@@ -42,9 +42,17 @@ def _replacement(resource: Any) -> Callable[[Mapping[str, str]], dict[str, str]]
 
 
 async def alter_all(
-    node: Services, resources: Sequence[Any], change: Change, *, validate_only: bool
+    node: Services,
+    resources: Sequence[Any],
+    change: Change,
+    *,
+    validate_only: bool,
+    alter_loggers: Callable[[Any, bool], None] | None = None,
 ) -> list[KafkaError | None]:
-    """Alter each resource for itself; what went wrong with each, in order."""
+    """Alter each resource for itself; what went wrong with each, in order.
+
+    ``alter_loggers`` takes a resource of type BROKER_LOGGER and whether to validate only; None where there are none.
+    """
     failures: list[KafkaError | None] = []
     asked = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     for resource in resources:
@@ -57,7 +65,11 @@ async def alter_all(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
             if len({config.name for config in resource.configs}) < len(resource.configs):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-            await _alter_one(node, resource, change(resource), validate_only=validate_only)
+            if resource.resource_type == BROKER_LOGGER and alter_loggers is not None:
+                _check_logger_broker(node, resource.resource_name)
+                alter_loggers(resource, validate_only)
+            else:
+                await _alter_one(node, resource, change(resource), validate_only=validate_only)
         except KafkaError as error:
             failure = error
         except KeeperError as error:
@@ -100,10 +112,23 @@ async def _alter_one(
     elif resource.resource_type == BROKER:
         broker = broker_of(node, resource.resource_name, to_alter=True)
         await node.configs.alter_broker(broker, change, validate_only=validate_only)
-    else:
+    elif resource.resource_type == CLIENT_METRICS:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"AlterConfigs is only supported for topics and brokers, but resource type is {resource.resource_type}",
+            "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS",
+        )
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+def _check_logger_broker(node: Services, resource_name: str) -> None:
+    """Refuse log levels of another broker; raises `KafkaError`."""
+    if not resource_name.removeprefix("-").isdecimal():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource_name}")
+    if int(resource_name) != node.broker_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected node id. Expected {node.broker_id}, but received {resource_name}",
         )
 
 

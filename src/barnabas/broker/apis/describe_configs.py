@@ -1,4 +1,4 @@
-"""DescribeConfigs (API key 32): values of topics and brokers, where each comes from, and what it means (KIP-226).
+"""DescribeConfigs (API key 32): values of topics, brokers and loggers, where each comes from, and what it means (KIP-226).
 
 A value's synonyms are all the places that could give it, the strongest first; the first one does.
 """
@@ -10,6 +10,7 @@ from barnabas.base.settings import Kind, Setting
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.configuration.broker_loggers import log_levels
 from barnabas.broker.configuration.definitions import DEFINITIONS, NOT_DESCRIBED, UPDATE_MODES
 from barnabas.broker.configuration.inert import WITHOUT_EFFECT
 from barnabas.broker.requests.request import Request
@@ -26,12 +27,12 @@ from barnabas.wire.kafka.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-__all__ = ["API", "BROKER", "BROKER_LOGGER", "TOPIC", "broker_of", "topic_entries"]
+__all__ = ["API", "BROKER", "BROKER_LOGGER", "CLIENT_METRICS", "TOPIC", "broker_of", "topic_entries"]
 
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 """Types of resources."""
 
-_TOPIC_CONFIG, _DYNAMIC_BROKER, _DYNAMIC_CLUSTER, _STATIC, _DEFAULT = 1, 2, 3, 4, 5
+_TOPIC_CONFIG, _DYNAMIC_BROKER, _DYNAMIC_CLUSTER, _STATIC, _DEFAULT, _DYNAMIC_BROKER_LOGGER = 1, 2, 3, 4, 5, 6
 """Where a value comes from."""
 
 _BROKER_SYNONYMS = (
@@ -84,10 +85,15 @@ def _describe(
             result.configs = _broker_entries(
                 node, keys, per_broker=broker is not None, with_synonyms=synonyms, with_documentation=documentation
             )
+        elif resource.resource_type == BROKER_LOGGER:
+            result.configs = _logger_entries(node, resource.resource_name, keys)
+        elif resource.resource_type == CLIENT_METRICS:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters"
+            )
         else:
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Configurations of resource type {resource.resource_type} are not kept here.",
+                ErrorCode.INVALID_REQUEST, f"There are no configurations of resource type {resource.resource_type}"
             )
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
@@ -112,6 +118,25 @@ def broker_of(node: Services, resource_name: str, *, to_alter: bool = False) -> 
             f"{resource_name}",
         )
     return broker
+
+
+def _logger_entries(
+    node: Services, resource_name: str, keys: frozenset[str] | None
+) -> list[DescribeConfigsResourceResult]:
+    if not resource_name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    if not resource_name.removeprefix("-").isdecimal():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {resource_name}")
+    if int(resource_name) != node.broker_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node.broker_id} but received {resource_name}",
+        )
+    return [
+        DescribeConfigsResourceResult(name=name, value=level, config_source=_DYNAMIC_BROKER_LOGGER)
+        for name, level in log_levels().items()
+        if keys is None or name in keys
+    ]
 
 
 def topic_entries(

@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs (API key 44, KIP-339): sets, deletes, appends to and subtracts from single properties."""
+"""IncrementalAlterConfigs (API key 44, KIP-339): sets, deletes, appends to and subtracts from single properties.
+
+Of a broker's loggers it sets and deletes levels (KIP-412).
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,8 +11,9 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.describe_configs import TOPIC
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.configuration.broker_loggers import alter_log_levels
 from barnabas.broker.configuration.definitions import DEFINITIONS
-from barnabas.broker.configuration.service import change_texts
+from barnabas.broker.configuration.operations import Operation, change_texts
 from barnabas.broker.requests.request import Request
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
@@ -28,15 +32,24 @@ def _handle(node: Services, request: Request) -> None:
 
 
 async def _alter(node: Services, request: Request, message: IncrementalAlterConfigsRequest) -> None:
-    failures = await alter_all(node, message.resources, _operations, validate_only=message.validate_only)
+    failures = await alter_all(
+        node, message.resources, _operations, validate_only=message.validate_only, alter_loggers=_alter_loggers
+    )
     results = resource_results(AlterConfigsResourceResponse, message.resources, failures)
     reply_once(request, IncrementalAlterConfigsResponse(responses=results))
 
 
 def _operations(resource: Any) -> Callable[[Mapping[str, str]], dict[str, str]]:
-    operations = [(config.name, config.config_operation, config.value) for config in resource.configs]
     definitions = TOPIC_SETTINGS if resource.resource_type == TOPIC else DEFINITIONS
-    return lambda texts: change_texts(texts, operations, definitions)
+    return lambda texts: change_texts(texts, _operations_of(resource), definitions)
+
+
+def _operations_of(resource: Any) -> list[Operation]:
+    return [(config.name, config.config_operation, config.value) for config in resource.configs]
+
+
+def _alter_loggers(resource: Any, validate_only: bool) -> None:
+    alter_log_levels(_operations_of(resource), validate_only=validate_only)
 
 
 def _fail(message: IncrementalAlterConfigsRequest, _version: int, code: ErrorCode) -> IncrementalAlterConfigsResponse:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.settings import Definitions, Kind, Values
+from barnabas.base.settings import Values
 from barnabas.broker.cluster.znodes import (
     CONFIG_CHANGE_PREFIX,
     CONFIG_CHANGES,
@@ -42,40 +42,12 @@ from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import CreateMode
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["Configs", "Operation", "change_texts", "validate_broker_config"]
+__all__ = ["Configs", "validate_broker_config"]
 
 logger = logging.getLogger(__name__)
 
 _CHANGE_LIFETIME_MS = 15 * 60 * 1000
 _RETRY_MS = 1000
-
-SET, DELETE, APPEND, SUBTRACT = range(4)
-Operation = tuple[str, int, str | None]
-"""Name, what to do (KIP-339's numbers), and the value."""
-
-
-def change_texts(texts: Mapping[str, str], operations: Iterable[Operation], definitions: Definitions) -> dict[str, str]:
-    """Texts after the operations of IncrementalAlterConfigs; raises `KafkaError` with Kafka's words."""
-    changed = dict(texts)
-    for name, operation, value in operations:
-        if operation == SET:
-            changed[name] = value or ""
-        elif operation == DELETE:
-            changed.pop(name, None)
-        elif operation in (APPEND, SUBTRACT):
-            word = "append" if operation == APPEND else "subtract"
-            if name not in definitions or definitions[name].kind is not Kind.LIST:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"Config value {word} is not allowed for config key: {name}")
-            old = [item for item in (changed.get(name, definitions[name].default) or "").split(",") if item]
-            given = [item for item in (value or "").split(",") if item]
-            if operation == APPEND:
-                new = old + [item for item in given if item not in old]
-            else:
-                new = [item for item in old if item not in given]
-            changed[name] = ",".join(new)
-        else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {operation}")
-    return changed
 
 
 def validate_broker_config(settings: Values, texts: Mapping[str, str], *, per_broker: bool) -> Values:
