@@ -31,9 +31,7 @@ EDGES = (
     "broker/controller/channel_manager.py",
     "broker/controller/service.py",
     "broker/groups/service.py",
-    "broker/membership/controlled_shutdown.py",
-    "broker/membership/death_watch.py",
-    "broker/membership/joining.py",
+    "broker/membership/service.py",
     "broker/replication/service.py",
     "broker/storage/service.py",
 )

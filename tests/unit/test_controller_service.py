@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.clock import SystemClock
+from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import random_uuid
 from barnabas.broker.cluster.znodes import (
@@ -26,14 +27,12 @@ from barnabas.broker.cluster.znodes import (
     encode_topic,
     topic_path,
 )
+from barnabas.broker.configuration import definitions
+from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.controller.isr_change import IsrChange
 from barnabas.broker.controller.service import Controller, ControllerSettings
-from barnabas.broker.membership.registration import (
-    BrokerIdTakenError,
-    Registration,
-    ensure_cluster_id,
-    ensure_top_level_paths,
-)
+from barnabas.broker.membership.registration import BrokerIdTakenError
+from barnabas.broker.membership.service import BrokerLifecycle, ensure_cluster_id, ensure_top_level_paths
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.coordination.client import CoordinationClient
 from barnabas.net.sockets import SocketNetwork
@@ -97,12 +96,27 @@ class Brokers:
 
 
 class Member:
-    """One broker's client, registration and controller."""
+    """One broker's client, lifecycle and controller."""
 
     def __init__(self, address: str, broker: int, brokers: Brokers, port: int | None = None) -> None:
         self.client = CoordinationClient(SocketNetwork(), address, rng=RNG, session_timeout_ms=4000)
         info = BrokerInfo(broker, (Endpoint("h", port or 9000 + broker, "PLAINTEXT", "PLAINTEXT"),))
-        self.registration = Registration(self.client, info, SystemClock())
+        self.lifecycle = BrokerLifecycle(
+            broker,
+            lambda: info,
+            self.client,
+            brokers,
+            MetadataCache(),
+            BrokerConfig(definitions.DEFINITIONS.parse({"zookeeper.connect": address})),
+            OsFiles(),
+            SystemClock(),
+            log_dirs=lambda: [],
+            controller=lambda: self.controller,
+            is_closing=lambda: False,
+            spawn=lambda work: work.close(),
+            set_epoch=lambda _: None,
+        )
+        self.broker_id = broker
         self.brokers = brokers
         self.settings = ControllerSettings(auto_leader_rebalance=False)
 
@@ -110,10 +124,10 @@ class Member:
         await self.client.start(5000)
         await ensure_top_level_paths(self.client)
         self.controller = Controller(
-            self.registration.info.id,
+            self.broker_id,
             self.client,
             self.brokers,
-            self.registration.register,
+            self.lifecycle.register,
             clock=SystemClock(),
             rng=RNG,
             settings=lambda: self.settings,
@@ -283,20 +297,19 @@ def test_after_an_expired_session_the_broker_is_registered_and_elected_again(tmp
 
     async def run() -> None:
         async with members(tmp_path, 1, tick_ms=20) as (_, (member,), _):
-            epoch = member.registration.info.epoch
-            member.client._session.password = (
-                b"x" * 16
-            )  # what a server says to this is what it says to a forgotten session
+            epoch = member.lifecycle.broker_epoch
+            # A server rejects this password as that of an expired session.
+            member.client._session.password = b"x" * 16
             assert member.client._link is not None
             member.client._link.lose()
             await until(lambda: member.controller.epoch == 2 and member.controller.is_active)
-            assert member.registration.info.epoch > epoch
+            assert member.lifecycle.broker_epoch > epoch
 
     asyncio.run(run())
 
 
 def test_a_broker_replaces_what_its_dead_predecessor_left(tmp_path: Path) -> None:
-    """Same id, same endpoints: registration and office of the dead session go at once."""
+    """Same id, same endpoints: the registration and /controller of the dead session are replaced at once."""
 
     async def run() -> None:
         async with members(tmp_path, 1) as (brokers, (dead,), address):

@@ -1,4 +1,4 @@
-"""The notice of death: refused ports, znodes that go, and a broker that lives after all."""
+"""How a broker's death is noticed: refused ports, removed znodes, and a broker that lives after all."""
 
 import asyncio
 import time
@@ -9,25 +9,26 @@ from typing import Any
 import pytest
 
 from barnabas.broker.cluster.znodes import broker_path
-from barnabas.broker.membership.death_watch import DeathWatch, watched
-from barnabas.coordination.client.operations import delete
+from barnabas.broker.membership.death_watch import watched
+from barnabas.broker.membership.service import DeathWatch
+from barnabas.coordination.client_operations import delete
 from barnabas.testing import Cluster
 from support.waiting import eventually
 
 
 @pytest.mark.parametrize("dead", [(0, 1), (3, 4), (9, 0), (5,)], ids=str)
-def test_any_two_that_die_at_once_are_watched_by_someone_who_lives(dead: tuple[int, ...]) -> None:
-    """Whoever rules, be it one of the two or an Apache's broker (10), who watches nobody."""
+def test_any_two_brokers_that_die_at_once_are_watched_by_a_live_one(dead: tuple[int, ...]) -> None:
+    """Whichever broker is controller: one of the two, or an Apache Kafka broker (10), which watches none."""
     everyone = range(11)
     for controller in (*dead, 10):
         witnesses = {broker: watched(broker, everyone, controller) for broker in everyone if broker not in (*dead, 10)}
         for gone in dead:
             assert any(gone in seen for seen in witnesses.values())
-        assert all(len(seen) <= 4 for seen in witnesses.values()), "lines do not grow with the square"
+        assert all(len(seen) <= 4 for seen in witnesses.values()), "connections do not grow with the square"
 
 
-def test_a_controller_watches_everyone() -> None:
-    """But itself."""
+def test_a_controller_watches_every_other_broker() -> None:
+    """The other brokers watch the controller and the three after them."""
     assert watched(2, [4, 1, 2, 3, 0], 2) == {0, 1, 3, 4}
     assert watched(2, [4, 1, 2, 3, 0], 1) == {3, 4, 0, 1}
 
@@ -53,8 +54,8 @@ def knows(node: Any, other: Any) -> bool:
     return node.metadata.alive_broker(other.broker_id) is not None
 
 
-def test_a_living_broker_that_was_taken_for_dead_registers_anew(cluster: Cluster) -> None:
-    """Its znode is removed under it; it is back under a higher epoch, and the cluster knows it again."""
+def test_a_live_broker_whose_registration_is_removed_registers_again(cluster: Cluster) -> None:
+    """It is back under a higher broker epoch, and the cluster knows it again."""
     controller, other = controller_and_other(cluster)
     eventually(lambda: knows(controller, other))
     before = other.broker_epoch
@@ -63,8 +64,8 @@ def test_a_living_broker_that_was_taken_for_dead_registers_anew(cluster: Cluster
     eventually(lambda: knows(controller, other), what="it is known again")
 
 
-def test_a_broker_whose_port_refuses_is_buried_before_its_session_ends(cluster: Cluster) -> None:
-    """The listener and all connections close, as when the process is killed; the session lives on and says nothing."""
+def test_a_broker_whose_port_refuses_is_removed_before_its_session_expires(cluster: Cluster) -> None:
+    """The listener and all connections close, as when the process is killed; the session is still alive."""
     controller, other = controller_and_other(cluster)
     eventually(lambda: knows(controller, other))
     server = cluster._brokers[other.broker_id]
@@ -81,48 +82,48 @@ def test_a_broker_whose_port_refuses_is_buried_before_its_session_ends(cluster: 
     server._closing = False
 
 
-def test_a_registration_that_was_renewed_meanwhile_is_left_alone(cluster: Cluster) -> None:
-    """The verdict is about one registration: a broker that is back has another czxid."""
+def test_a_renewed_registration_is_not_removed(cluster: Cluster) -> None:
+    """The removal is for one registration: a broker that is back has another czxid."""
     controller, other = controller_and_other(cluster)
-    watch = cluster._brokers[controller.broker_id].parts.death_watch
-    run(cluster, watch.bury(other.broker_id, other.broker_epoch - 1))
-    assert run(cluster, watch.registration(other.broker_id)) == other.broker_epoch
+    watch = controller.death_watch
+    run(cluster, watch.remove_broker(other.broker_id, other.broker_epoch - 1))
+    assert run(cluster, watch.read_epoch(other.broker_id)) == other.broker_epoch
 
 
-def test_the_office_of_a_dead_controller_goes_with_its_registration(cluster: Cluster) -> None:
+def test_the_controller_znode_of_a_dead_broker_is_removed_with_its_registration(cluster: Cluster) -> None:
     """Both are of one session; the next broker is elected at once."""
     controller, other = controller_and_other(cluster)
-    watch = cluster._brokers[other.broker_id].parts.death_watch
-    run(cluster, watch.bury(controller.broker_id, controller.broker_epoch))
+    watch = other.death_watch
+    run(cluster, watch.remove_broker(controller.broker_id, controller.broker_epoch))
     eventually(
         lambda: controller.controller.epoch == 2 or other.controller.epoch == 2, timeout_s=5, what="a new controller"
     )
 
 
-def test_a_broker_that_has_all_the_connections_it_may_have_is_left_in_peace(
+def test_a_broker_at_its_connection_limit_is_not_taken_for_dead(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes a connection and closes it at once: it lives, and is tried again after pauses that grow."""
+    """It accepts a connection and closes it at once. It is tried again after pauses that grow."""
     controller, other = controller_and_other(cluster)
     eventually(lambda: knows(controller, other))
     looks: list[float] = []
     limits = other.connection_quotas.limits
-    look = DeathWatch.registration
+    look = DeathWatch.read_epoch
 
     async def noted(self: DeathWatch, broker_id: int) -> int | None:
-        if self._node is controller.node:
+        if self is controller.death_watch:
             looks.append(time.monotonic())
         return await look(self, broker_id)
 
-    async def turn_away() -> None:
+    async def refuse_connections() -> None:
         other.connection_quotas.limits = replace(limits, overrides={"127.0.0.1": 0})
-        for connection in tuple(cluster._brokers[other.broker_id].parts.dispatcher.connections):
+        for connection in tuple(other.dispatcher.connections):
             connection.close()
 
-    monkeypatch.setattr(DeathWatch, "registration", noted)
+    monkeypatch.setattr(DeathWatch, "read_epoch", noted)
     before = other.broker_epoch
-    run(cluster, turn_away())
-    eventually(lambda: len(looks) >= 6, what="it is looked at six times")
+    run(cluster, refuse_connections())
+    eventually(lambda: len(looks) >= 6, what="its registration is read six times")
     other.connection_quotas.limits = limits
     assert looks[5] - looks[0] > 1
     assert other.broker_epoch == before

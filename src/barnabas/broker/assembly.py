@@ -26,8 +26,7 @@ from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.service import Configs
 from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.groups.service import GroupService
-from barnabas.broker.membership.death_watch import DeathWatch
-from barnabas.broker.membership.joining import Joining
+from barnabas.broker.membership.service import BrokerLifecycle, DeathWatch
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.alter_partition_manager import IsrReports
 from barnabas.broker.replication.delayed_fetch import Fetches
@@ -97,7 +96,7 @@ class Parts:
     isr_reports: IsrReports
     channels: Channels
     controller: Controller
-    joining: Joining
+    lifecycle: BrokerLifecycle
     death_watch: DeathWatch
     topics: Topics
     groups: GroupService
@@ -118,7 +117,7 @@ class Parts:
     @property
     def broker_epoch(self) -> int:
         """The czxid of this broker's znode in /brokers/ids; -1 while it is not registered."""
-        return self.node.broker_epoch
+        return self.lifecycle.broker_epoch
 
     async def load_configuration(self) -> None:
         """Read the dynamic configuration; before any log is opened."""
@@ -143,7 +142,7 @@ class Parts:
         metadata = self.metadata
         metadata.on_update(self.fetchers.brokers_changed)
         metadata.on_update(self.death_watch.metadata_changed)
-        metadata.on_update(self.joining.metadata_changed)
+        metadata.on_update(self.lifecycle.metadata_changed)
         metadata.on_update(self._connect_to_brokers)
         metadata.on_update(self.topics.metadata_changed)
         metadata.on_update(self.groups.metadata_changed)
@@ -227,17 +226,38 @@ def make_parts(environment: Environment) -> Parts:
     channels = node.channels = Channels(
         environment.broker_id, environment.network, request_timeout_ms=config["request.timeout.ms"]
     )
-    joining = Joining(node, environment.broker_info, is_closing=environment.is_closing)
+    lifecycle = BrokerLifecycle(
+        environment.broker_id,
+        environment.broker_info,
+        environment.coordination,
+        channels,
+        metadata,
+        config,
+        environment.files,
+        clock,
+        log_dirs=lambda: log_dirs.online,
+        controller=lambda: controller,
+        is_closing=environment.is_closing,
+        spawn=environment.spawn,
+        set_epoch=partial(setattr, node, "broker_epoch"),
+    )
     controller = node.controller = Controller(
         environment.broker_id,
         environment.coordination,
         channels,
-        joining.register,
+        lifecycle.register,
         clock=clock,
         rng=rng,
         settings=partial(_controller_settings, config, environment.inter_broker_listener),
     )
-    death_watch = DeathWatch(node, environment.network, environment.inter_broker_listener)
+    death_watch = DeathWatch(
+        environment.broker_id,
+        environment.coordination,
+        environment.network,
+        metadata,
+        listener=environment.inter_broker_listener,
+        is_controller=lambda: controller.is_active,
+    )
 
     topics = node.topics = Topics(node)
     groups = node.groups = GroupService(node)
@@ -249,7 +269,7 @@ def make_parts(environment: Environment) -> Parts:
     apis = load_handlers()
     services = Services(
         broker_id=environment.broker_id,
-        broker_epoch=lambda: node.broker_epoch,
+        broker_epoch=lambda: lifecycle.broker_epoch,
         config=config,
         api_versions=advertised(apis.values()),
         clock=clock,
@@ -293,7 +313,7 @@ def make_parts(environment: Environment) -> Parts:
         isr_reports=isr_reports,
         channels=channels,
         controller=controller,
-        joining=joining,
+        lifecycle=lifecycle,
         death_watch=death_watch,
         topics=topics,
         groups=groups,

@@ -23,20 +23,22 @@ from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.broker.assembly import Environment, Parts, make_parts
 from barnabas.broker.cluster.znodes import (
-    BROKER_SEQUENCE,
-    LOG_DIR_EVENTS,
     BrokerInfo,
     Endpoint,
     decode_topic,
-    encode_log_dir_event,
     topic_path,
 )
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.definitions import ListenerAddress
 from barnabas.broker.groups.service import OFFSETS_TOPIC
-from barnabas.broker.membership.controlled_shutdown import leave_cluster
-from barnabas.broker.membership.registration import ensure_cluster_id, ensure_top_level_paths
+from barnabas.broker.membership.registration import stored_broker_id
+from barnabas.broker.membership.service import (
+    ensure_cluster_id,
+    ensure_top_level_paths,
+    generate_broker_id,
+    report_lost_log_dir,
+)
 from barnabas.broker.replication.selection import replica_selector
 from barnabas.broker.requests.dispatch import ClientConnection
 from barnabas.coordination.client import CoordinationClient
@@ -145,7 +147,7 @@ class BrokerServer:
         await self._listen(parts)
         parts.groups.start(await self._count_offsets_partitions(coordination))
         await parts.controller.start()
-        await parts.joining.first_news(self._inter_broker_listener)
+        await parts.lifecycle.await_metadata(self._inter_broker_listener)
         parts.upkeep.start()
         parts.isr_reports.start()
         self._is_started = True
@@ -188,16 +190,10 @@ class BrokerServer:
                 properties = MetaProperties.read(self._files, f"{path}/{META_PROPERTIES}")
                 if properties is not None and properties.broker_id >= 0:
                     found.add(properties.broker_id)
-        if len(found) > 1:
-            raise BarnabasError(
-                f"The log dirs belong to several brokers ({sorted(found)}): set broker.id to the right one"
-            )
-        if found:
-            return found.pop()
-        if not self._config["broker.id.generation.enable"]:
-            raise ConfigError("broker.id is not set, and broker.id.generation.enable is false")
-        stat = await coordination.set_data(BROKER_SEQUENCE, b"")
-        return int(stat.version) + int(self._config["reserved.broker.max.id"])
+        stored = stored_broker_id(found, may_generate=self._config["broker.id.generation.enable"])
+        if stored is not None:
+            return stored
+        return await generate_broker_id(coordination, self._config["reserved.broker.max.id"])
 
     def _make_parts(self, coordination: CoordinationClient, cluster_id: str) -> Parts:
         """Take the log dirs, and make all that works with them."""
@@ -309,20 +305,7 @@ class BrokerServer:
             return  # the replicas will be made without the log dir
         parts.replicas.announce(parts.replicas.lose_offline())
         if parts.broker_epoch >= 0:  # otherwise the controller learns it from the response to its first LeaderAndIsr
-            self._spawn(self._report_lost_log_dir(parts.environment.coordination))
-
-    async def _report_lost_log_dir(self, coordination: CoordinationClient) -> None:
-        """Inform the controller that some replicas of this broker are gone."""
-        data = encode_log_dir_event(self.broker_id)
-        path = f"{LOG_DIR_EVENTS}/log_dir_event_"
-        while True:
-            try:
-                # A second event does no harm.
-                await coordination.run(create(path, data, CreateMode.PERSISTENT_SEQUENTIAL), retry=True)
-                return
-            except KeeperError as error:
-                logger.warning("The lost log dir could not be reported to the controller; trying again: %s", error)
-                await asyncio.sleep(_LOG_DIR_EVENT_PAUSE_S)
+            self._spawn(report_lost_log_dir(parts.coordination, self.broker_id))
 
     # Stopping
 
@@ -336,7 +319,7 @@ class BrokerServer:
         parts = self._parts
         if clean:
             logger.info("[KafkaServer id=%d] shutting down", self.broker_id)
-            await leave_cluster(self.parts.node)
+            await self.parts.lifecycle.leave()
         self._takes_work = False
         for _, listener in self._open:
             await listener.close()

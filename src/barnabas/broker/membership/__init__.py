@@ -1,1 +1,1 @@
-"""How a broker joins the cluster, stays registered, and leaves (Kafka's `KafkaServer` registration and shutdown)."""
+"""How a broker joins the cluster, stays registered, watches others and leaves (in Kafka: part of `KafkaServer`)."""

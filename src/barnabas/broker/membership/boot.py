@@ -1,13 +1,14 @@
-"""Whether a broker that starts may have less on its disks than its last life had.
+"""Whether the log dirs may hold less than the broker's last life acknowledged.
 
-A killed process leaves all that it wrote in the page cache. A machine that lost its power, or a disk that was replaced,
-does not: what was not synced is gone. Such a broker must not come back as if nothing had happened: while the
-registration of its last life stands, its replicas count as in sync, and one that leads could go on leading, in the same
-leader epoch, without records that the others have.
+A killed process leaves all that it wrote in the page cache. After a power failure, or with a replaced disk, everything
+that was not synced is gone. Such a broker must not come back as if nothing had happened: while the registration of its
+last life stands, its replicas count as in sync, and one that leads could go on leading, in the same leader epoch, without
+records that the other replicas have.
 
-So each log dir holds a note of the operating system's boot id. Where it names another boot, or is missing, the broker
-waits for the end of the registration that its last life left, whereupon the controller takes it from the in-sync sets,
-and only then registers itself. Where the system has no boot id (outside Linux) nothing is known, and nobody waits.
+So each log dir holds a note of the operating system's boot id. If it names another boot, or is missing, the broker waits
+until the registration of its last life ends. Then the controller removes the broker from the in-sync sets, and only
+after that the broker registers. Where the system has no boot id (outside Linux) nothing can be known, and the broker does
+not wait. Apache Kafka 3.9 in ZooKeeper mode has no counterpart; KIP-966 closes the same gap in KRaft mode.
 """
 
 from collections.abc import Sequence
@@ -34,9 +35,9 @@ def has_kept_its_pages(files: Files, log_dirs: Sequence[str]) -> bool:
 
 
 def note_boot(files: Files, log_dirs: Sequence[str]) -> None:
-    """Write down under which boot the log dirs are used from now on; a dir that cannot be written is left alone.
+    """Write the current boot id to the log dirs. A dir that cannot be written is skipped.
 
-    Nothing is synced: a note that is lost with the power has done its work.
+    The note is not synced: it must not survive a power failure either.
     """
     boot_id = _read(files, _BOOT_ID)
     if boot_id is None:
@@ -46,4 +47,4 @@ def note_boot(files: Files, log_dirs: Sequence[str]) -> None:
             try:
                 files.write_atomically(f"{path}/{_NOTE}", boot_id, sync=False)
             except OSError:
-                continue  # that dir is given up elsewhere, or will be
+                continue  # that log dir is already offline, or goes offline with its next write

@@ -1,105 +1,129 @@
-"""How a broker becomes one of the cluster: its registration, made anew whenever it is lost, and the first news.
+"""How a broker registers: the order of its steps, and what it does when its registration changes.
 
-The broker is in the cluster when its znode stands, and of use when the controller's first UpdateMetadata that names it
-has arrived. If the log dirs may have lost what was not synced (see `boot`), the registration waits for the end of the
-earlier life's, whereupon the controller takes the broker from the in-sync sets.
+The broker is in the cluster when its znode exists, and of use when the controller's first UpdateMetadata that names it has
+arrived. If the log dirs may have lost what was not synced (see `boot`), the broker first waits for the end of its last
+life's registration.
+
+`join` decides. It yields steps to the edge (`service`) and gets their results:
+
+    yield IsRegistered()     -> bool                a registration stands under this broker's id
+    yield Create()           -> int | None          the czxid of our new znode; None when there is one in the way
+    yield ReadSession()      -> SessionZnodes       that znode, and /controller
+    yield Remove(removals)   -> None                in one transaction; a znode that changed meanwhile stays
+    yield SetEpoch(epoch)    -> None                the broker epoch that requests of the controller must have
+    yield NoteBoot()         -> None                the log dirs are used under this boot from now on
+    yield Pause(ms)          -> None
+
+In Kafka: the registration in `KafkaServer.startup`, and `BrokerLifecycleManager` in KRaft mode.
 """
 
-import asyncio
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Generator, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
 
-from barnabas.base.errors import BarnabasError
-from barnabas.broker.cluster.znodes import BrokerInfo, broker_path
-from barnabas.broker.membership.boot import has_kept_its_pages, note_boot
-from barnabas.broker.membership.registration import Registration
-from barnabas.broker.requests.request import Node
-from barnabas.coordination.client.operations import WatchEvent
+from barnabas.broker.cluster.znodes import BrokerInfo
+from barnabas.broker.membership.registration import Removal, SessionZnodes, replace_predecessor
 from barnabas.wire.jute.opcodes import EventType
 
-__all__ = ["Joining"]
+__all__ = [
+    "Create",
+    "IsRegistered",
+    "JoinStep",
+    "NoteBoot",
+    "OnChange",
+    "Pause",
+    "ReadSession",
+    "Remove",
+    "SetEpoch",
+    "join",
+    "on_registration_changed",
+]
 
 logger = logging.getLogger(__name__)
 
-_METADATA_TIMEOUT_S = 60
-_PREDECESSOR_PAUSE_S = 0.5
+_PREDECESSOR_PAUSE_MS = 500
+_NO_EPOCH = -1
 _MAX_BROKER_EPOCH = (1 << 63) - 1
 
 
-class Joining:
-    """One broker's way into its cluster; made on the loop."""
-
-    def __init__(self, node: Node, info: Callable[[], BrokerInfo], *, is_closing: Callable[[], bool]) -> None:
-        """``info`` gives what gets registered, when the listeners are open. Once ``is_closing()``, a lost registration is not made again."""
-        self._node = node
-        self._info = info
-        self._registered: Registration | None = None
-        self._is_closing = is_closing
-        self._has_kept_all: bool | None = None
-        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def register(self) -> int:
-        """Make the broker's znode (again) and watch it; returns the broker epoch. Raises `BrokerIdTakenError`."""
-        node = self._node
-        if self._has_kept_all is None:
-            self._has_kept_all = has_kept_its_pages(node.files, node.log_dirs.online)
-        if not self._has_kept_all:
-            node.broker_epoch = _MAX_BROKER_EPOCH  # what the controller tells the earlier life is not for us
-            await _end_of(self._registration())
-            node.broker_epoch = -1
-        node.broker_epoch = await self._registration().register()
-        if not self._has_kept_all:
-            self._has_kept_all = True
-            note_boot(node.files, node.log_dirs.online)
-        await self._watch_registration()
-        return node.broker_epoch
-
-    def _registration(self) -> Registration:
-        if self._registered is None:
-            self._registered = Registration(self._node.coordination, self._info(), self._node.clock)
-        return self._registered
-
-    async def first_news(self, listener: str) -> None:
-        """Return when the controller has told of this broker; ``listener`` is the one it reaches the broker by.
-
-        Raises `BarnabasError` when it does not.
-        """
-        try:
-            async with asyncio.timeout(_METADATA_TIMEOUT_S):
-                await self._ready
-        except TimeoutError:
-            raise BarnabasError(
-                f"The controller (broker {self._node.controller.controller_id}) sent no metadata within "
-                f"{_METADATA_TIMEOUT_S} s: look whether it can reach this broker's listener {listener}"
-            ) from None
-
-    def metadata_changed(self, *_: Any) -> None:
-        """See whether the controller knows this broker."""
-        node = self._node
-        if not self._ready.done() and node.metadata.alive_broker(node.broker_id) is not None:
-            self._ready.set_result(None)
-
-    async def _watch_registration(self) -> None:
-        node = self._node
-        await node.coordination.exists(broker_path(node.broker_id), self._registration_changed)
-
-    def _registration_changed(self, event: WatchEvent) -> None:
-        if self._is_closing():
-            return
-        node = self._node
-        if event.type is EventType.NODE_DELETED:
-            logger.warning("Broker %d was taken for dead and registers anew", node.broker_id)
-            node.controller.register_again()
-        else:
-            node.spawn(self._watch_registration())
+class IsRegistered(NamedTuple):
+    """Whether a registration stands under this broker's id, be it an earlier life's."""
 
 
-async def _end_of(registration: Registration) -> None:
-    """Wait until an earlier life's registration is over, and a moment more, in which the controller acts on that."""
-    if not await registration.is_there():
+class Create(NamedTuple):
+    """Make this broker's znode in its own session."""
+
+
+class ReadSession(NamedTuple):
+    """Read the registration under this broker's id and ``/controller``, at one moment."""
+
+
+class Remove(NamedTuple):
+    """Delete znodes, all or none."""
+
+    removals: Sequence[Removal]
+
+
+class SetEpoch(NamedTuple):
+    """From now on this is the broker's epoch."""
+
+    epoch: int
+
+
+class NoteBoot(NamedTuple):
+    """Note the boot id in the log dirs."""
+
+
+class Pause(NamedTuple):
+    """Let time pass."""
+
+    ms: int
+
+
+JoinStep = IsRegistered | Create | ReadSession | Remove | SetEpoch | NoteBoot | Pause
+
+
+def join(info: BrokerInfo, *, has_kept_its_pages: bool) -> Generator[JoinStep, Any, int]:
+    """Register; returns the broker epoch. Raises `BrokerIdTakenError`."""
+    if not has_kept_its_pages:
+        # The controller still sends requests to the earlier life. No such request may reach this one.
+        yield SetEpoch(_MAX_BROKER_EPOCH)
+        yield from _await_end_of_predecessor()
+        yield SetEpoch(_NO_EPOCH)
+    while (epoch := (yield Create())) is None:
+        found: SessionZnodes = yield ReadSession()
+        removals = replace_predecessor(info, found)
+        if removals:
+            logger.info("Replacing the registration of an earlier life of broker %d", info.id)
+            yield Remove(removals)
+    yield SetEpoch(epoch)
+    logger.info("Broker %d is registered with epoch %d", info.id, epoch)
+    if not has_kept_its_pages:
+        yield NoteBoot()
+    return int(epoch)
+
+
+def _await_end_of_predecessor() -> Generator[JoinStep, Any, None]:
+    """Wait until the earlier life's registration is gone, and a moment more, in which the controller acts on that."""
+    if not (yield IsRegistered()):
         return
-    logger.info("Waiting for the end of the registration that this broker left before its machine was started anew")
-    while await registration.is_there():  # noqa: ASYNC110  # the coordination service is asked, nobody sets an event
-        await asyncio.sleep(_PREDECESSOR_PAUSE_S)
-    await asyncio.sleep(_PREDECESSOR_PAUSE_S)
+    logger.info("Waiting for the end of the registration from before this machine was restarted")
+    while (yield IsRegistered()):
+        yield Pause(_PREDECESSOR_PAUSE_MS)
+    yield Pause(_PREDECESSOR_PAUSE_MS)
+
+
+class OnChange(Enum):
+    """What to do when the watch on this broker's own znode fires."""
+
+    REGISTER_AGAIN = "register again"
+    WATCH_AGAIN = "watch again"
+    NOTHING = "nothing"
+
+
+def on_registration_changed(event_type: EventType, *, is_closing: bool) -> OnChange:
+    """A registration that is deleted while the broker runs is made again; a broker that stops lets it go."""
+    if is_closing:
+        return OnChange.NOTHING
+    return OnChange.REGISTER_AGAIN if event_type is EventType.NODE_DELETED else OnChange.WATCH_AGAIN

@@ -1,140 +1,113 @@
-"""A broker's presence in the coordination service: the cluster's id, the permanent znodes, and its own ephemeral one.
+"""The ephemeral znodes of a broker's session: ``/brokers/ids/ID`` and, for the controller, ``/controller``.
 
-A broker is alive as long as ``/brokers/ids/ID`` exists, which is bound to its session. The znode's czxid is the broker
-epoch (KIP-380): each registration gets a higher one, so news of an earlier life can be told from that of this one.
+A broker is alive as long as its registration exists, which ends with its session. The czxid of the znode is the broker
+epoch (KIP-380): each registration gets a higher one, so requests meant for an earlier life can be rejected.
 
-After a crash the znode of the dead process stays until its session times out. A broker that starts again does not wait
-for that: a registration under its own id *with its own advertised endpoints*, on which it listens at this moment, can
-only be that of its dead predecessor, and is replaced (but see `boot`). One with other endpoints belongs to another
-broker.
+After a crash the znode of the dead process stays until its session expires. A broker that starts again does not wait for
+that: a registration under its own id *with its own advertised endpoints*, on which it listens at this moment, can only be
+that of its dead predecessor, and is replaced (but see `boot`). One with other endpoints belongs to another broker.
+
+In Kafka: `KafkaZkClient.registerBroker` and `ZkBrokerRegistration`.
 """
 
-import logging
+from collections.abc import Collection
+from typing import NamedTuple
 
-from barnabas.base.clock import Clock
-from barnabas.base.errors import BarnabasError
-from barnabas.base.ids import uuid_text
-from barnabas.base.randomness import Random, random_uuid
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.broker.cluster.znodes import (
-    CLUSTER_ID,
     CONTROLLER,
-    TOP_LEVEL_PATHS,
     BrokerInfo,
     ZnodeFormatError,
     broker_path,
     decode_broker,
-    decode_cluster_id,
     decode_controller,
-    encode_broker,
-    encode_cluster_id,
 )
-from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client.operations import create, delete
-from barnabas.wire.jute.errors import ErrorCode, KeeperError
 
-__all__ = ["BrokerIdTakenError", "Registration", "ensure_cluster_id", "ensure_top_level_paths"]
-
-logger = logging.getLogger(__name__)
+__all__ = [
+    "BrokerIdTakenError",
+    "EphemeralZnode",
+    "Removal",
+    "SessionZnodes",
+    "removals_of",
+    "replace_predecessor",
+    "stored_broker_id",
+]
 
 
 class BrokerIdTakenError(BarnabasError):
     """Another live broker has this broker's id."""
 
 
-async def ensure_top_level_paths(client: CoordinationClient) -> None:
-    """Make the permanent znodes, those that are missing, in one round trip."""
-    paths: dict[str, None] = {}
-    for path in TOP_LEVEL_PATHS:
-        names = path.split("/")
-        paths.update(dict.fromkeys("/".join(names[: n + 1]) for n in range(1, len(names))))
-    for result in await client.batch([create(path) for path in paths], retry=True):
-        if isinstance(result, KeeperError) and result.code is not ErrorCode.NODE_EXISTS:
-            raise result
+class EphemeralZnode(NamedTuple):
+    """A znode as it was read, with what its stat says."""
+
+    data: bytes | None
+    version: int
+    czxid: int
+    session_id: int
 
 
-async def ensure_cluster_id(client: CoordinationClient, rng: Random) -> str:
-    """The cluster's id; the first broker of all draws it."""
-    await client.ensure_path("/cluster")
-    made = uuid_text(random_uuid(rng))
-    try:
-        await client.run(create(CLUSTER_ID, encode_cluster_id(made)), retry=True)
-    except KeeperError as error:
-        if error.code is not ErrorCode.NODE_EXISTS:
-            raise
-    data, _ = await client.get(CLUSTER_ID)
-    return decode_cluster_id(data)
+class SessionZnodes(NamedTuple):
+    """A broker's registration and ``/controller``, read together; None for one that does not exist."""
+
+    registration: EphemeralZnode | None
+    controller: EphemeralZnode | None
 
 
-class Registration:
-    """This broker's znode, made anew after every lost session."""
+class Removal(NamedTuple):
+    """Delete a znode if it still has this version."""
 
-    def __init__(self, client: CoordinationClient, info: BrokerInfo, clock: Clock) -> None:
-        self._client = client
-        self._info = info
-        self._clock = clock
+    path: str
+    version: int
 
-    @property
-    def info(self) -> BrokerInfo:
-        """What was registered last, with the epoch (-1 before the first time)."""
-        return self._info
 
-    async def is_there(self) -> bool:
-        """Whether a registration stands under this broker's id, be it an earlier life's."""
-        return await self._client.exists(broker_path(self._info.id)) is not None
+def removals_of(broker_id: int, found: SessionZnodes) -> list[Removal]:
+    """What to delete, in one transaction, to end a broker's session early; empty without a registration.
 
-    async def register(self) -> int:
-        """Make the znode; returns the broker epoch. Raises `BrokerIdTakenError`."""
-        path = broker_path(self._info.id)
-        while True:
-            data = encode_broker(self._info, self._clock.wall_ms())
-            try:
-                stat = await self._client.create_own_ephemeral(path, data)
-                break
-            except KeeperError as error:
-                if error.code is not ErrorCode.NODE_EXISTS:
-                    raise
-            await self._remove_predecessor(path)
-        self._info = BrokerInfo(
-            self._info.id, self._info.endpoints, self._info.rack, self._info.jmx_port, stat.czxid, self._info.features
-        )
-        logger.info("Broker %d is registered with epoch %d", self._info.id, stat.czxid)
-        return stat.czxid
-
-    async def update(self, info: BrokerInfo) -> None:
-        """Tell of new endpoints or features, under the same epoch."""
-        await self._client.set_data(broker_path(info.id), encode_broker(info, self._clock.wall_ms()))
-        self._info = BrokerInfo(info.id, info.endpoints, info.rack, info.jmx_port, self._info.epoch, info.features)
-
-    async def _remove_predecessor(self, path: str) -> None:
+    ``/controller`` is included only if the same broker made it in the same session.
+    """
+    registration, controller = found
+    if registration is None:
+        return []
+    removals = [Removal(broker_path(broker_id), registration.version)]
+    if controller is not None and controller.session_id == registration.session_id:
         try:
-            data, stat = await self._client.get(path)
-        except KeeperError as error:
-            if error.code is ErrorCode.NO_NODE:
-                return
-            raise
-        try:
-            found = decode_broker(self._info.id, data, stat.czxid)
+            is_ours = decode_controller(controller.data) == broker_id
         except ZnodeFormatError:
-            found = BrokerInfo(self._info.id, ())
-        if set(found.endpoints) != set(self._info.endpoints):
-            where = ", ".join(endpoint.text() for endpoint in found.endpoints)
-            raise BrokerIdTakenError(
-                f"Broker id {self._info.id} is taken by the broker at {where or 'an unknown address'}. Give this broker "
-                f"another broker.id, or stop the other one and wait until its session ends."
-            )
-        logger.info("Replacing the registration that broker %d left in an earlier life", self._info.id)
-        await self._remove_stale_controller(stat.ephemeral_owner)
-        (gone,) = await self._client.batch([delete(path, stat.version)], retry=True)
-        if gone is not None and gone.code not in (ErrorCode.NO_NODE, ErrorCode.BAD_VERSION):
-            raise gone
+            is_ours = False
+        if is_ours:
+            removals.insert(0, Removal(CONTROLLER, controller.version))
+    return removals
 
-    async def _remove_stale_controller(self, session_id: int) -> None:
-        """The dead process was perhaps controller too, in the same session."""
-        try:
-            data, stat = await self._client.get(CONTROLLER)
-        except KeeperError as error:
-            if error.code is ErrorCode.NO_NODE:
-                return
-            raise
-        if stat.ephemeral_owner == session_id and decode_controller(data) == self._info.id:
-            await self._client.batch([delete(CONTROLLER, stat.version)], retry=True)
+
+def replace_predecessor(info: BrokerInfo, found: SessionZnodes) -> list[Removal]:
+    """What to delete so that ``info`` can register. Raises `BrokerIdTakenError` for another broker's registration."""
+    registration = found.registration
+    if registration is None:
+        return []
+    try:
+        registered = decode_broker(info.id, registration.data, registration.czxid)
+    except ZnodeFormatError:
+        registered = BrokerInfo(info.id, ())
+    if set(registered.endpoints) != set(info.endpoints):
+        where = ", ".join(endpoint.text() for endpoint in registered.endpoints)
+        raise BrokerIdTakenError(
+            f"Broker id {info.id} is taken by the broker at {where or 'an unknown address'}. Give this broker "
+            f"another broker.id, or stop the other one and wait until its session ends."
+        )
+    return removals_of(info.id, found)
+
+
+def stored_broker_id(found: Collection[int], *, may_generate: bool) -> int | None:
+    """The broker id that the log dirs' meta.properties agree on; None when the next generated id is to be used.
+
+    Raises `BarnabasError` when they name several, `ConfigError` when there is none and none may be generated.
+    """
+    ids = set(found)
+    if len(ids) > 1:
+        raise BarnabasError(f"The log dirs belong to several brokers ({sorted(ids)}): set broker.id to the right one")
+    if ids:
+        return ids.pop()
+    if not may_generate:
+        raise ConfigError("broker.id is not set, and broker.id.generation.enable is false")
+    return None

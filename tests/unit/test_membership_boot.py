@@ -1,4 +1,4 @@
-"""A broker knows whether its machine was started anew since its last life."""
+"""A broker knows whether its machine was restarted since its last life."""
 
 from random import Random
 
@@ -22,18 +22,18 @@ def files() -> SimulatedFiles:
     return files
 
 
-def test_a_first_start_is_taken_for_a_loss(files: SimulatedFiles) -> None:
+def test_a_first_start_counts_as_a_loss(files: SimulatedFiles) -> None:
     """An empty disk looks the same as one that was replaced."""
     assert not has_kept_its_pages(files, DIRS)
 
 
 def test_a_process_that_starts_again_finds_its_own_note(files: SimulatedFiles) -> None:
-    """It was killed, and the page cache has all it wrote."""
+    """It was killed, and the page cache has all that it wrote."""
     note_boot(files, DIRS)
     assert has_kept_its_pages(files, DIRS)
 
 
-def test_another_boot_is_taken_for_a_loss_until_it_is_noted(files: SimulatedFiles) -> None:
+def test_another_boot_counts_as_a_loss_until_it_is_noted(files: SimulatedFiles) -> None:
     """What was not synced is gone."""
     note_boot(files, DIRS)
     files.write_atomically(BOOT_ID, b"two\n")
@@ -42,7 +42,7 @@ def test_another_boot_is_taken_for_a_loss_until_it_is_noted(files: SimulatedFile
     assert has_kept_its_pages(files, DIRS)
 
 
-def test_one_replaced_disk_of_several_is_taken_for_a_loss(files: SimulatedFiles) -> None:
+def test_one_replaced_disk_of_several_counts_as_a_loss(files: SimulatedFiles) -> None:
     """Its replicas are gone, whatever the others kept."""
     note_boot(files, DIRS)
     files.remove_tree("/more")
@@ -50,7 +50,7 @@ def test_one_replaced_disk_of_several_is_taken_for_a_loss(files: SimulatedFiles)
     assert not has_kept_its_pages(files, DIRS)
 
 
-def test_a_system_without_a_boot_id_is_believed(files: SimulatedFiles) -> None:
+def test_a_system_without_a_boot_id_does_not_count_as_a_loss(files: SimulatedFiles) -> None:
     """Nothing can be known there, and nothing is noted."""
     files.remove(BOOT_ID)
     note_boot(files, DIRS)
