@@ -110,7 +110,7 @@ class Member:
             BrokerConfig(definitions.DEFINITIONS.parse({"zookeeper.connect": address})),
             OsFiles(),
             SystemClock(),
-            log_dirs=lambda: [],
+            log_dirs=list,
             controller=lambda: self.controller,
             is_closing=lambda: False,
             spawn=lambda work: work.close(),

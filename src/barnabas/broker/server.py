@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from barnabas.base.clock import Clock, SystemClock, Timer
-from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
@@ -42,14 +42,12 @@ from barnabas.broker.membership.service import (
 from barnabas.broker.replication.selection import replica_selector
 from barnabas.broker.requests.dispatch import ClientConnection
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client.operations import create
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig, defaults_from_broker
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
-from barnabas.wire.jute.opcodes import CreateMode
 
 __all__ = ["BrokerServer"]
 

@@ -298,7 +298,8 @@ class BrokerLifecycle:
                 case controlled_shutdown.Ask(asked, timeout_ms):
                     result = await self._ask_to_leave(asked, timeout_ms / 1000)
                 case controlled_shutdown.AwaitController(known, timeout_ms):
-                    result = await self._another_controller(known, timeout_ms / 1000)
+                    result = None
+                    await self._another_controller(known, timeout_ms / 1000)
 
     async def _ask_to_leave(self, asked: int, timeout_s: float) -> Answer:
         """Have a controller, this broker or another, move our leaders."""
