@@ -6,9 +6,9 @@ What must happen later is asked for through a `CallLater`, which an edge makes f
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-__all__ = ["CallLater", "Clock", "SystemClock", "Timer"]
+__all__ = ["CallLater", "Clock", "Now", "SystemClock", "Timer"]
 
 
 class Clock(Protocol):
@@ -21,6 +21,18 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Milliseconds since an arbitrary start; never goes back. For time-outs and intervals."""
         ...
+
+
+class Now(NamedTuple):
+    """Both readings, taken together: the time that an edge passes to deciding code that needs both."""
+
+    ms: int
+    """On the monotonic clock."""
+    wall_ms: int
+
+    @classmethod
+    def of(cls, clock: Clock) -> "Now":
+        return cls(clock.monotonic_ms(), clock.wall_ms())
 
 
 class Timer(Protocol):

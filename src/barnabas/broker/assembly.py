@@ -39,14 +39,15 @@ from barnabas.broker.requests.connection_quotas import ConnectionLimits, Connect
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Node
-from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
-from barnabas.broker.storage.service import Upkeep
+from barnabas.broker.storage.log_cleaner import LogCleaner
+from barnabas.broker.storage.replica_alter_log_dirs import ReplicaAlterLogDirsManager
+from barnabas.broker.storage.schedule import StorageSchedule
+from barnabas.broker.storage.service import Background, LogSyncs, StorageService
 from barnabas.broker.topics.service import Topics
 from barnabas.broker.transactions.producer_id_blocks import claim_block
 from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
-from barnabas.log.group_sync import Syncs
 from barnabas.log.settings import LogConfig
 
 __all__ = ["Environment", "Parts", "make_parts"]
@@ -101,8 +102,7 @@ class Parts:
     topics: Topics
     groups: GroupService
     producer_ids: ProducerIds
-    moves: LogDirMoves
-    upkeep: Upkeep
+    storage: StorageService
     connection_quotas: ConnectionQuotas
     dispatcher: Dispatcher
 
@@ -149,7 +149,7 @@ class Parts:
 
         replicas = self.replicas
         replicas.on_roles(self.fetchers.roles_changed)
-        replicas.on_roles(self.moves.roles_changed)
+        replicas.on_roles(self.storage.roles_changed)
         replicas.on_leadership(self.groups.leadership_changed)
         replicas.isr_changes.on_asked = self.isr_reports.changes_waiting
 
@@ -188,7 +188,7 @@ def make_parts(environment: Environment) -> Parts:
     purgatory = node.purgatory = Purgatory(call_later)
     metadata = node.metadata = MetadataCache(environment.cluster_id)
     configs = node.configs = Configs(node)
-    syncs = Syncs(clock, environment.in_thread, lambda log: replicas.synced(log, clock.wall_ms()))
+    syncs = LogSyncs(clock, environment.in_thread, lambda log: replicas.synced(log, clock.wall_ms()))
     replicas = node.replicas = ReplicaManager(
         environment.broker_id,
         log_dirs,
@@ -220,7 +220,7 @@ def make_parts(environment: Environment) -> Parts:
         if selector is None
         else PreferredReadReplica(environment.broker_id, config["broker.rack"], selector, metadata.alive_broker),
     )
-    fetchers = ReplicaFetchers(node, environment.fetch_network, environment.inter_broker_listener, syncs)
+    fetchers = ReplicaFetchers(node, environment.fetch_network, environment.inter_broker_listener, syncs.when_durable)
     isr_reports = IsrReports(node)
 
     channels = node.channels = Channels(
@@ -264,7 +264,20 @@ def make_parts(environment: Environment) -> Parts:
     producer_ids = node.producer_ids = ProducerIds(
         environment.broker_id, partial(claim_block, environment.coordination)
     )
-    moves = node.moves = LogDirMoves(node, environment.in_thread, syncs)
+    storage = StorageService(
+        Background(clock, call_later, environment.in_thread),
+        StorageSchedule(
+            log_dirs,
+            replicas,
+            config,
+            environment.files,
+            flush=syncs.flush,
+            partition_changed=purgatory.check_and_complete,
+            close_idle=lambda now_ms, max_idle_ms: dispatcher.close_idle(now_ms, max_idle_ms),
+        ),
+        LogCleaner(log_dirs, config),
+        ReplicaAlterLogDirsManager(log_dirs, replicas, config),
+    )
 
     apis = load_handlers()
     services = Services(
@@ -280,7 +293,7 @@ def make_parts(environment: Environment) -> Parts:
         metadata=metadata,
         replicas=replicas,
         log_dirs=log_dirs,
-        moves=moves,
+        storage=storage,
         fetch_sessions=fetch_sessions,
         fetches=fetches,
         groups=groups,
@@ -318,8 +331,7 @@ def make_parts(environment: Environment) -> Parts:
         topics=topics,
         groups=groups,
         producer_ids=producer_ids,
-        moves=moves,
-        upkeep=Upkeep(node, dispatcher, environment.in_thread, syncs),
+        storage=storage,
         connection_quotas=connection_quotas,
         dispatcher=dispatcher,
     )

@@ -146,7 +146,7 @@ class BrokerServer:
         parts.groups.start(await self._count_offsets_partitions(coordination))
         await parts.controller.start()
         await parts.lifecycle.await_metadata(self._inter_broker_listener)
-        parts.upkeep.start()
+        parts.storage.start()
         parts.isr_reports.start()
         self._is_started = True
         logger.info("[KafkaServer id=%d] started", self.broker_id)
@@ -324,8 +324,7 @@ class BrokerServer:
         if parts is not None:
             for connection in tuple(parts.dispatcher.connections):
                 connection.close()
-            parts.upkeep.stop()
-            parts.moves.stop()
+            parts.storage.stop()
             await parts.death_watch.close()
             await parts.fetchers.close()
             parts.groups.stop()

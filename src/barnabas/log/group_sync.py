@@ -1,108 +1,149 @@
-"""Syncs of logs to stable storage, beside the event loop: of each log one at a time, for all who wait (group commit).
+"""When a log is synced to stable storage: one sync of a log at a time, for all that wait for it (group commit).
 
-Whoever needs a record on disk asks for a sync of its log. If one is under way it may have begun before the record came,
-so another follows it, for everything that came meanwhile. With one producer that is a sync for each append, with a
-hundred it is a sync for the appends of all that arrived during the last one; nobody else waits in either case.
+A caller that needs a record on disk asks for a sync of its log. If one is under way it may have begun before the record
+was appended, so another one follows it, for everything that was appended meanwhile. With one producer that is a sync for
+each append, with a hundred it is a sync for the appends of all that arrived during the last one.
 
 A sync that fails is never repeated: the kernel may report success for pages that it has dropped. The log dir goes
-offline, and who waited hears so.
+offline, and those that wait get an error.
+
+`GroupSync` decides. Its steps return the `LogSync` to run now, beside the event loop, if any; its outcome goes to `done`.
+
+    IDLE --request--> RUNNING --request--> RUNNING, with another wanted --done--> RUNNING
+                      RUNNING --done--> IDLE
+
+Kafka has no counterpart: it syncs in `UnifiedLog.flush`, on the thread of the request.
 """
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
-from barnabas.base.clock import Clock
-from barnabas.base.threads import InThread
 from barnabas.log.flushing import FlushTask
 from barnabas.log.partition_log import PartitionLog
 
-__all__ = ["Syncs"]
+__all__ = ["GroupSync", "LogSync", "WhenDurable"]
 
 logger = logging.getLogger(__name__)
 
 
-class Syncs:
-    """All syncs of one broker's logs."""
+WhenDurable = Callable[[PartitionLog, int, Callable[[], None]], None]
+"""Takes a log, an offset, and what to call once all below the offset is on stable storage."""
 
-    def __init__(self, clock: Clock, in_thread: InThread, synced: Callable[[PartitionLog], None]) -> None:
+
+class LogSync(NamedTuple):
+    """A sync to run. Without a task everything is on stable storage already, and only those that wait hear of it."""
+
+    log: PartitionLog
+    task: FlushTask | None
+
+    def run(self) -> None:
+        """Sync; takes as long as the disk. Raises `OSError`."""
+        if self.task is not None:
+            self.task.run()
+
+
+class _State:
+    """What is under way for one log, and wanted of it."""
+
+    __slots__ = ("is_running", "waiters", "wanted_offset", "wants_full")
+
+    def __init__(self) -> None:
+        self.is_running = False
+        self.wanted_offset = 0
+        """The end of the log when a sync was last requested during one."""
+        self.wants_full = False
+        """Whether the next sync must include all files, not the records alone."""
+        self.waiters: list[tuple[int, Callable[[], None]]] = []
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.is_running or self.waiters or self.wants_full)
+
+
+class GroupSync:
+    """The syncs of one broker's logs."""
+
+    def __init__(self, synced: Callable[[PartitionLog], None]) -> None:
         """``synced`` is called after each: the log's ``durable_offset`` has moved, or the log went offline."""
-        self._clock = clock
-        self._in_thread = in_thread
         self._synced = synced
-        self._running: dict[PartitionLog, int] = {}
-        self._wanted: dict[PartitionLog, int] = {}
-        self._full: set[PartitionLog] = set()
-        self._waiters: dict[PartitionLog, list[tuple[int, Callable[[], None]]]] = {}
+        self._logs: dict[PartitionLog, _State] = {}
 
-    def request(self, log: PartitionLog) -> None:
+    def _state(self, log: PartitionLog) -> _State:
+        state = self._logs.get(log)
+        if state is None:
+            state = self._logs[log] = _State()
+        return state
+
+    def request(self, log: PartitionLog) -> LogSync | None:
         """Have all that the log holds now on stable storage soon."""
-        if log in self._running:
-            self._wanted[log] = log.log_end_offset
-        else:
-            self._start(log)
+        state = self._state(log)
+        if state.is_running:
+            state.wanted_offset = log.log_end_offset
+            return None
+        return self._start(log, state)
 
-    def when_durable(self, log: PartitionLog, offset: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once all below ``offset`` is on stable storage, was cut off, or the log is offline.
+    def when_durable(self, log: PartitionLog, offset: int, callback: Callable[[], None]) -> LogSync | None:
+        """Call ``callback`` once all below ``offset`` is on stable storage, was truncated, or the log is offline.
 
-        Syncs what is not. Never called from here.
+        Syncs what is not. ``callback`` is called from `done` only.
         """
-        self._waiters.setdefault(log, []).append((offset, callback))
-        self.request(log)
+        self._state(log).waiters.append((offset, callback))
+        return self.request(log)
 
-    def flush(self, log: PartitionLog, *, include_active: bool) -> None:
+    def flush(self, log: PartitionLog, *, include_active: bool) -> LogSync | None:
         """Sync all files of a log, or of its closed segments. If a sync of it is under way, the next one does it."""
         if log.offline is not None:
-            return
-        if log in self._running:
-            self._full.add(log)
-            return
+            return None
+        state = self._state(log)
+        if state.is_running:
+            state.wants_full = True
+            return None
         task = log.prepare_flush(include_active=include_active)
-        if task is not None:
-            self._run(log, task)
-
-    def _start(self, log: PartitionLog) -> None:
-        is_full = log in self._full
-        self._full.discard(log)
-        task = None
-        if log.offline is None:
-            task = log.prepare_flush() if is_full else log.prepare_sync()
         if task is None:
-            self._running[log] = -1
-            self._in_thread(_nothing, lambda _: self._done(log, None, None))
-        else:
-            self._run(log, task)
+            self._forget_idle(log, state)
+            return None
+        state.is_running = True
+        return LogSync(log, task)
 
-    def _run(self, log: PartitionLog, task: FlushTask) -> None:
-        self._running[log] = task.upto_offset
-        self._in_thread(task.run, lambda error: self._done(log, task, error))
+    def _start(self, log: PartitionLog, state: _State) -> LogSync:
+        is_full, state.wants_full = state.wants_full, False
+        state.is_running = True
+        if log.offline is not None:
+            return LogSync(log, None)
+        return LogSync(log, log.prepare_flush() if is_full else log.prepare_sync())
 
-    def _done(self, log: PartitionLog, task: FlushTask | None, error: BaseException | None) -> None:
-        del self._running[log]
+    def done(self, sync: LogSync, error: BaseException | None, now_ms: int) -> LogSync | None:
+        """A sync has ended. Returns the next one of the same log, if there is more to sync."""
+        log = sync.log
+        state = self._logs[log]
+        state.is_running = False
         if isinstance(error, OSError):
             log.fail(error, "flushing")
         elif error is not None:
             logger.error("The sync of %s failed", log, exc_info=error)
-        elif task is not None:
-            log.flush_done(task, self._clock.wall_ms())
-        wanted = self._wanted.pop(log, 0)
+        elif sync.task is not None:
+            log.flush_done(sync.task, now_ms)
+        wanted_offset, state.wanted_offset = state.wanted_offset, 0
         if log.offline is not None:
-            self._full.discard(log)
-        self._tell(log)
-        if log not in self._running and log.offline is None and wanted > log.durable_offset < log.log_end_offset:
-            self._start(log)
+            state.wants_full = False
+        self._notify(log, state)
+        following = None
+        # The callbacks may have started a sync already.
+        if not state.is_running and log.offline is None and wanted_offset > log.durable_offset < log.log_end_offset:
+            following = self._start(log, state)
+        self._forget_idle(log, state)
         self._synced(log)
+        return following
 
-    def _tell(self, log: PartitionLog) -> None:
-        waiters = self._waiters.pop(log, ())
-        left = []
+    def _notify(self, log: PartitionLog, state: _State) -> None:
+        waiters, state.waiters = state.waiters, []
         for offset, callback in waiters:
             if log.offline is not None or log.durable_offset >= min(offset, log.log_end_offset):
                 callback()
             else:
-                left.append((offset, callback))
-        if left:
-            self._waiters[log] = left
+                state.waiters.append((offset, callback))
 
-
-def _nothing() -> None:
-    """All was on stable storage already."""
+    def _forget_idle(self, log: PartitionLog, state: _State) -> None:
+        if state.is_idle and self._logs.get(log) is state:
+            del self._logs[log]

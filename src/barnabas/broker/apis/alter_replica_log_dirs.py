@@ -52,7 +52,7 @@ def handle(services: Services, request: Request) -> None:
 def _alter(services: Services, name: TopicPartition, path: str, logged: set[tuple[str, ErrorCode]]) -> ErrorCode:
     """``logged`` keeps a request that names one wrong dir for many replicas to one line."""
     try:
-        services.moves.move(name, path)
+        services.storage.move(name, path)
     except KafkaError as error:
         if (path, error.code) not in logged:
             logged.add((path, error.code))

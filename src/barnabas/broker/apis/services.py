@@ -18,7 +18,7 @@ from barnabas.broker.replication.delayed_fetch import Fetches
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.purgatory import Purgatory
-from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
+from barnabas.broker.storage.service import StorageService
 from barnabas.broker.topics.service import Topics
 from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.log.dirs.log_dirs import LogDirs
@@ -45,7 +45,7 @@ class Services:
     metadata: MetadataCache
     replicas: ReplicaManager
     log_dirs: LogDirs
-    moves: LogDirMoves
+    storage: StorageService
     fetch_sessions: FetchSessions
     fetches: Fetches
     groups: GroupService

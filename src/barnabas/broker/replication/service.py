@@ -25,7 +25,7 @@ from barnabas.broker.replication.fetcher import EARLIEST, LATEST, TOPIC_IDS_VERS
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
 from barnabas.broker.requests.request import Node
-from barnabas.log.group_sync import Syncs
+from barnabas.log.group_sync import WhenDurable
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import KafkaError
 
@@ -45,11 +45,11 @@ _EPOCHS_VERSION = 4
 class ReplicaFetchers:
     """All that this broker copies. Made and closed by the server."""
 
-    def __init__(self, node: Node, network: Network, listener: str, syncs: Syncs) -> None:
+    def __init__(self, node: Node, network: Network, listener: str, when_durable: WhenDurable) -> None:
         """``listener`` is the name of the listener that brokers use among themselves."""
         self._node = node
         self._listener = listener
-        self._syncs = syncs
+        self._when_durable = when_durable
         settings = node.settings
         self._limits = FetchLimits(
             partition_bytes=settings["replica.fetch.max.bytes"],
@@ -109,7 +109,7 @@ class ReplicaFetchers:
             node.replication_quotas.follower,
             for_in_sync=for_in_sync,
         )
-        return _SourceLoop(node, source, self._channels[for_in_sync], fetcher, self._syncs, lanes.exchange)
+        return _SourceLoop(node, source, self._channels[for_in_sync], fetcher, self._when_durable, lanes.exchange)
 
     def brokers_changed(self, *_: object) -> None:
         """Connect to brokers where they are now."""
@@ -188,7 +188,7 @@ class _SourceLoop:
         source: int,
         channels: Channels,
         fetcher: Fetcher,
-        syncs: Syncs,
+        when_durable: WhenDurable,
         exchange: "Callable[[_SourceLoop], None]",
     ) -> None:
         """``exchange`` is called between two fetches."""
@@ -197,7 +197,7 @@ class _SourceLoop:
         self._node = node
         self._source = source
         self._channels = channels
-        self._syncs = syncs
+        self._when_durable = when_durable
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._backoff_s = 0.0
@@ -327,7 +327,7 @@ class _SourceLoop:
             waits = []
             for log in logs:
                 synced = self._loop.create_future()
-                self._syncs.when_durable(log, log.log_end_offset, partial(_set, synced))
+                self._when_durable(log, log.log_end_offset, partial(_set, synced))
                 waits.append(synced)
             for wait in waits:
                 await wait

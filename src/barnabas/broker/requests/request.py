@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from barnabas.broker.metadata.cache import MetadataCache
     from barnabas.broker.replication.fetch_sessions import FetchSessions
     from barnabas.broker.replication.replica_manager import ReplicaManager
-    from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
     from barnabas.broker.topics.service import Topics
     from barnabas.broker.transactions.producer_ids import ProducerIds
     from barnabas.coordination.client import CoordinationClient
@@ -71,7 +70,6 @@ class Node:
     log_dirs: "LogDirs"
     purgatory: Purgatory
     replicas: "ReplicaManager"
-    moves: "LogDirMoves"
     channels: "Channels"
     coordination: "CoordinationClient"
     metadata: "MetadataCache"

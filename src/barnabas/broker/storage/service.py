@@ -1,143 +1,136 @@
-"""What a broker does by the clock: retention, compaction, checkpoints, syncs, idle connections.
+"""The edge of the broker's storage: threads and timers for what `schedule`, `log_cleaner` and the moves decide.
 
-Each job has its period and runs between requests. What waits for the disk (fsync) is handed to ``in_thread``; whoever
-starts a sync or writes a checkpoint has taken its facts beforehand, so the thread shares nothing with the requests that
-go on meanwhile. A job that fails is logged and runs again at its next time.
+`Background` performs effects. `LogSyncs` runs the syncs that `barnabas.log.group_sync` decides. `StorageService` is all
+background work on a broker's logs; in Kafka that is the scheduler of `LogManager`, `LogCleaner` and
+`ReplicaAlterLogDirsManager`.
 """
 
 import logging
 from collections.abc import Callable
 
-from barnabas.base.clock import Timer
+from barnabas.base.clock import CallLater, Clock, Now, Timer
 from barnabas.base.ids import TopicPartition
 from barnabas.base.threads import InThread
-from barnabas.broker.requests.dispatch import Dispatcher
-from barnabas.broker.requests.request import Node
-from barnabas.broker.storage.log_cleaner import Compactor
-from barnabas.log.checkpoints import HIGH_WATERMARKS, write_offsets
-from barnabas.log.group_sync import Syncs
-from barnabas.wire.kafka.errors import KafkaError
+from barnabas.broker.replication.replica_manager import LeadershipOutcome
+from barnabas.broker.storage.effects import Effects, Later
+from barnabas.broker.storage.log_cleaner import LogCleaner
+from barnabas.broker.storage.replica_alter_log_dirs import ReplicaAlterLogDirsManager
+from barnabas.broker.storage.schedule import StorageSchedule
+from barnabas.log.group_sync import GroupSync, LogSync
+from barnabas.log.partition_log import PartitionLog
 
-__all__ = ["Upkeep"]
+__all__ = ["Background", "LogSyncs", "StorageService"]
 
 logger = logging.getLogger(__name__)
 
-_FLUSH_MS = 1000
-_PURGE_MS = 5000
-_PRODUCERS_MS = 600_000
-_IDLE_MS = 10_000
-_LEAST_PERIOD_MS = 100
 
+class Background:
+    """Performs `Effects`: work in threads, and steps at a later time."""
 
-class Upkeep:
-    """The periodic work of one broker."""
-
-    def __init__(self, node: Node, dispatcher: Dispatcher, in_thread: InThread, syncs: Syncs) -> None:
-        self._node = node
-        self._dispatcher = dispatcher
+    def __init__(self, clock: Clock, call_later: CallLater, in_thread: InThread) -> None:
+        self._clock = clock
+        self._call_later = call_later
         self._in_thread = in_thread
-        self._compactor = Compactor(node, in_thread)
-        self._timers: dict[Callable[[], None], Timer] = {}
-        self._syncs = syncs
-        self._checkpointing: set[str] = set()
-        self._high_watermarks: dict[str, dict[TopicPartition, int]] = {}
+        self._timers: dict[int, Timer] = {}
+        self._planned = 0
+        self._is_stopped = False
 
-    def start(self) -> None:
-        """Begin; each job runs for the first time after its period."""
-        settings = self._node.settings
-        jobs: tuple[tuple[Callable[[], None], int], ...] = (
-            (self.apply_retention, settings["log.retention.check.interval.ms"]),
-            (self.purge, _PURGE_MS),
-            (self.flush, min(_FLUSH_MS, settings["log.flush.scheduler.interval.ms"])),
-            (self.checkpoint_recovery_points, settings["log.flush.offset.checkpoint.interval.ms"]),
-            (self.checkpoint_start_offsets, settings["log.flush.start.offset.checkpoint.interval.ms"]),
-            (self.checkpoint_high_watermarks, settings["replica.high.watermark.checkpoint.interval.ms"]),
-            (self.expire_producers, _PRODUCERS_MS),
-            (self.close_idle, min(_IDLE_MS, settings["connections.max.idle.ms"] // 4)),
-        )
-        for job, period_ms in jobs:
-            self._plan(job, max(period_ms, _LEAST_PERIOD_MS))
-        self._compactor.start()
+    def now(self) -> Now:
+        """The time to give to a step."""
+        return Now.of(self._clock)
 
     def stop(self) -> None:
-        """Nothing starts any more; a sync under way may still end."""
+        """Cancel all steps that wait for their time. Work in a thread still ends, and its outcome is reported."""
+        self._is_stopped = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self._compactor.stop()
 
-    def _plan(self, job: Callable[[], None], period_ms: int) -> None:
-        def run() -> None:
-            try:
-                job()
-            except Exception:
-                logger.exception("%s failed", job.__name__)
-            if job in self._timers:
-                self._plan(job, period_ms)
+    def perform(self, effects: Effects) -> None:
+        """In order."""
+        for effect in effects:
+            if isinstance(effect, Later):
+                self._plan(effect)
+            else:
+                self._in_thread(effect.work, self._reporting(effect.done))
 
-        self._timers[job] = self._node.call_later(period_ms, run)
+    def _reporting(
+        self, done: Callable[[BaseException | None, Now], Effects]
+    ) -> Callable[[BaseException | None], None]:
+        return lambda error: self.perform(done(error, self.now()))
 
-    def apply_retention(self) -> None:
-        """Delete what retention gives up; long polls below the new start hear of it."""
-        if self._node.log_dirs.apply_retention(self._node.clock.wall_ms()):
-            for partition in self._node.replicas:
-                self._node.purgatory.check_and_complete(partition.name)
+    def _plan(self, effect: Later) -> None:
+        if self._is_stopped:
+            return
 
-    def purge(self) -> None:
-        """Remove deleted files whose delay is over."""
-        self._node.log_dirs.purge_deleted(self._node.clock.wall_ms())
+        self._planned += 1
+        number = self._planned
 
-    def flush(self) -> None:
-        """Sync rolled segments, and what flush.messages and flush.ms ask for."""
-        now_ms = self._node.clock.wall_ms()
-        for log in self._node.log_dirs.flush_due(now_ms):
-            try:
-                self._syncs.flush(log, include_active=log.flush_due(now_ms))
-            except KafkaError:
-                continue  # its dir went offline, which the owner has heard
+        def fire() -> None:
+            del self._timers[number]
+            self.perform(effect.then(self.now()))
 
-    def checkpoint_recovery_points(self) -> None:
-        self._node.log_dirs.checkpoint_recovery_points()
+        self._timers[number] = self._call_later(effect.delay_ms, fire)
 
-    def checkpoint_start_offsets(self) -> None:
-        self._node.log_dirs.checkpoint_log_start_offsets()
 
-    def checkpoint_high_watermarks(self) -> None:
-        """Write down the high watermarks of each log dir where they moved."""
-        log_dirs = self._node.log_dirs
-        by_dir: dict[str, dict[TopicPartition, int]] = {directory: {} for directory in log_dirs.online}
-        for directory, name, log in log_dirs.stored():
-            by_dir[directory][name] = log.high_watermark
-        for directory, offsets in by_dir.items():
-            if self._high_watermarks.get(directory) != offsets and directory not in self._checkpointing:
-                self._write_high_watermarks(directory, offsets)
+class LogSyncs:
+    """Runs the syncs of a broker's logs beside the event loop."""
 
-    def _write_high_watermarks(self, directory: str, offsets: dict[TopicPartition, int]) -> None:
-        def done(error: BaseException | None) -> None:
-            self._checkpointing.discard(directory)
-            if error is None:
-                self._high_watermarks[directory] = offsets
-                return
-            logger.error("The high watermarks of %s were not written: %s", directory, error)
-            if isinstance(error, OSError):
-                self._node.log_dirs.fail(directory, f"Error while writing {HIGH_WATERMARKS} in {directory}: {error}")
+    def __init__(self, clock: Clock, in_thread: InThread, synced: Callable[[PartitionLog], None]) -> None:
+        """``synced`` is called after each: the log's ``durable_offset`` has moved, or the log went offline."""
+        self._clock = clock
+        self._in_thread = in_thread
+        self._group_sync = GroupSync(synced)
 
-        self._checkpointing.add(directory)
-        path = f"{directory}/{HIGH_WATERMARKS}"
-        self._in_thread(lambda: write_offsets(self._node.files, path, offsets), done)
+    def request(self, log: PartitionLog) -> None:
+        """See `GroupSync.request`."""
+        self._run(self._group_sync.request(log))
 
-    def expire_producers(self) -> None:
-        """Forget producers that were silent for producer.id.expiration.ms."""
-        now_ms = self._node.clock.wall_ms()
-        expiration_ms = self._node.settings["producer.id.expiration.ms"]
-        for log in tuple(self._node.log_dirs.logs().values()):
-            try:
-                log.remove_expired_producers(now_ms, expiration_ms)
-            except KafkaError as error:
-                logger.warning("%s", error)
+    def when_durable(self, log: PartitionLog, offset: int, callback: Callable[[], None]) -> None:
+        """See `GroupSync.when_durable`."""
+        self._run(self._group_sync.when_durable(log, offset, callback))
 
-    def close_idle(self) -> None:
-        """Close connections that were silent for connections.max.idle.ms; a negative one means never."""
-        max_idle_ms = self._node.settings["connections.max.idle.ms"]
-        if max_idle_ms >= 0:
-            self._dispatcher.close_idle(self._node.clock.monotonic_ms(), max_idle_ms)
+    def flush(self, log: PartitionLog, include_active: bool) -> None:
+        """See `GroupSync.flush`."""
+        self._run(self._group_sync.flush(log, include_active=include_active))
+
+    def _run(self, sync: LogSync | None) -> None:
+        if sync is not None:
+            self._in_thread(
+                sync.run, lambda error: self._run(self._group_sync.done(sync, error, self._clock.wall_ms()))
+            )
+
+
+class StorageService:
+    """The background work on one broker's logs."""
+
+    def __init__(
+        self,
+        background: Background,
+        schedule: StorageSchedule,
+        log_cleaner: LogCleaner,
+        moves: ReplicaAlterLogDirsManager,
+    ) -> None:
+        self._background = background
+        self._schedule = schedule
+        self._log_cleaner = log_cleaner
+        self._moves = moves
+
+    def start(self) -> None:
+        """Begin; each job runs for the first time after its period."""
+        self._background.perform(self._schedule.start())
+        self._background.perform(self._log_cleaner.start())
+
+    def stop(self) -> None:
+        """Start nothing more; work in a thread may still end."""
+        self._background.stop()
+        self._log_cleaner.stop()
+        self._moves.stop()
+
+    def move(self, topic_partition: TopicPartition, path: str) -> None:
+        """Move a replica to a log dir: see `ReplicaAlterLogDirsManager.move`. Raises `KafkaError`."""
+        self._background.perform(self._moves.move(topic_partition, path, self._background.now()))
+
+    def roles_changed(self, outcome: LeadershipOutcome) -> None:
+        """The controller has made this broker leader, follower, or neither, of partitions."""
+        self._background.perform(self._moves.roles_changed(outcome))

@@ -1,4 +1,4 @@
-"""Replicas that move between log dirs: nothing lost or doubled, whatever happens meanwhile; errors as Apache's."""
+"""Replicas that move between log dirs: nothing lost or doubled, whatever happens meanwhile; errors as Kafka's."""
 
 import os
 from collections.abc import Callable
@@ -13,8 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
-from barnabas.broker.storage.replica_alter_log_dirs import LogDirMoves
-from barnabas.log.group_sync import Syncs
+from barnabas.broker.storage.replica_alter_log_dirs import TRANSITIONS, MoveState, ReplicaMove
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
@@ -25,6 +24,7 @@ from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
 from barnabas.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.kafka.records.batch_header import read_headers
 from support.broker import DATA_PATH_APIS, DataPath, batch
+from support.storage import storage_service
 
 T0 = TopicPartition("t", 0)
 Done = Callable[[BaseException | None], None]
@@ -41,7 +41,7 @@ class Threads:
         self.begun.append((work, done))
 
     def work(self) -> None:
-        """The thread does its part; the loop has not heard of it yet."""
+        """The thread does its part; the loop has not seen it yet."""
         work, done = self.begun.pop(0)
         try:
             work()
@@ -50,7 +50,7 @@ class Threads:
         else:
             self.ended.append((done, None))
 
-    def tell(self) -> None:
+    def report(self) -> None:
         done, error = self.ended.pop(0)
         done(error)
 
@@ -73,10 +73,9 @@ class Mover:
         for log in (node.log_dirs.get(T0), node.log_dirs.future(T0)):
             if log is not None:
                 log.configure(self.broker.configs["t"])
-        syncs = Syncs(self.broker.clock, self.threads, lambda log: node.replicas.synced(log, 0))
-        node.moves = LogDirMoves(node, self.threads, syncs)
-        node.replicas.on_roles(node.moves.roles_changed)
-        self.broker.serve(DATA_PATH_APIS, moves=node.moves)
+        self.storage = storage_service(self.broker, self.threads)
+        self.broker.replicas.on_roles(self.storage.roles_changed)
+        self.broker.serve(DATA_PATH_APIS, storage=self.storage)
 
     @property
     def node(self) -> Any:
@@ -108,12 +107,18 @@ class Mover:
             if self.threads.begun:
                 self.threads.work()
             elif self.threads.ended:
-                self.threads.tell()
+                self.threads.report()
             elif any(timer.callback for timer in self.broker.timers.pending):
                 self.broker.timers.advance(1000)
             else:
                 return
         raise AssertionError("the move does not end")
+
+    def is_planned(self) -> bool:
+        """Whether anything is still to run: a slice, or the next round of a move."""
+        return bool(self.threads.begun or self.threads.ended) or any(
+            timer.callback is not None for timer in self.broker.timers.pending
+        )
 
     def described(self) -> dict[tuple[str, bool], int]:
         """Offset lag by (dir's name, is future)."""
@@ -141,7 +146,7 @@ def contents(log: Any) -> list[tuple[int, int, int]]:
     return found
 
 
-def test_a_replica_moves_while_records_come(tmp_path: Path) -> None:
+def test_a_replica_moves_while_records_are_appended(tmp_path: Path) -> None:
     """The copy catches up, takes over with the same records and bounds, and the old folder waits for its removal."""
     mover = Mover(tmp_path)
     mover.broker.lead("t")
@@ -153,7 +158,7 @@ def test_a_replica_moves_while_records_come(tmp_path: Path) -> None:
     mover.broker.timers.advance(0)
     mover.threads.work()
     mover.append(b"while", b"copying")
-    mover.threads.tell()
+    mover.threads.report()
     before = contents(mover.log)
     mover.settle()
     assert mover.node.log_dirs.dir_of(mover.log) == target
@@ -166,7 +171,7 @@ def test_a_replica_moves_while_records_come(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_moved_is_answered_with_kafkas_errors(tmp_path: Path) -> None:
-    """And a replica that is to come is made in the dir that was asked for."""
+    """A replica that does not exist yet is created in the dir that was asked for."""
     mover = Mover(tmp_path)
     mover.broker.lead("t")
     assert mover.move("/nowhere") == [ErrorCode.LOG_DIR_NOT_FOUND]
@@ -193,7 +198,7 @@ def test_a_long_wrong_path_for_many_replicas_fills_no_log(tmp_path: Path, caplog
     assert 0 < len(caplog.text) < 2000
 
 
-def test_moving_back_cancels_and_the_copy_goes(tmp_path: Path) -> None:
+def test_moving_back_cancels_the_move_and_deletes_the_copy(tmp_path: Path) -> None:
     """Even in the middle of a slice."""
     mover = Mover(tmp_path)
     mover.broker.lead("t")
@@ -207,11 +212,11 @@ def test_moving_back_cancels_and_the_copy_goes(tmp_path: Path) -> None:
     mover.settle()
     assert mover.future is None
     assert mover.node.log_dirs.dir_of(mover.log) == source
-    assert T0 not in mover.node.moves
+    assert not mover.is_planned()
     mover.append(b"goes on")
 
 
-def test_a_replica_stopped_and_led_anew_in_the_middle_of_a_slice_is_copied_by_one_thread(tmp_path: Path) -> None:
+def test_a_replica_stopped_and_led_again_in_the_middle_of_a_slice_is_copied_by_one_thread(tmp_path: Path) -> None:
     """The move begins again after the slice of the one before, not beside it."""
     mover = Mover(tmp_path)
     mover.broker.lead("t")
@@ -233,8 +238,8 @@ def test_a_replica_stopped_and_led_anew_in_the_middle_of_a_slice_is_copied_by_on
     assert contents(mover.log) == before
 
 
-def test_a_copy_follows_the_start_and_the_cuts_of_its_log(tmp_path: Path) -> None:
-    """DeleteRecords and truncations in the middle of a slice; what was read of cut records does not count."""
+def test_a_copy_follows_the_log_start_offset_and_the_truncations_of_its_log(tmp_path: Path) -> None:
+    """DeleteRecords and truncations in the middle of a slice; what was read of truncated records is discarded."""
     mover = Mover(tmp_path)
     partition = mover.broker.lead("t")
     for _ in range(4):
@@ -247,7 +252,7 @@ def test_a_copy_follows_the_start_and_the_cuts_of_its_log(tmp_path: Path) -> Non
     mover.broker.lead("t", epoch=1)
     mover.append(b"other", b"records", size=200_000)
     mover.node.replicas.delete_records(T0, 1)
-    mover.threads.tell()
+    mover.threads.report()
     expected = contents(mover.log)
     mover.settle()
     assert contents(mover.log) == expected
@@ -255,7 +260,7 @@ def test_a_copy_follows_the_start_and_the_cuts_of_its_log(tmp_path: Path) -> Non
     assert mover.log.latest_epoch == 1
 
 
-def test_records_that_compaction_took_from_the_end_do_not_hold_a_move_up(tmp_path: Path) -> None:
+def test_records_that_compaction_removed_at_the_end_do_not_delay_a_move(tmp_path: Path) -> None:
     """The log goes on at its end, with a segment that begins there."""
     mover = Mover(tmp_path)
     mover.broker.lead("t")
@@ -270,7 +275,7 @@ def test_records_that_compaction_took_from_the_end_do_not_hold_a_move_up(tmp_pat
     assert contents(mover.log)[-1][0] == 9
 
 
-def test_the_limit_of_bytes_a_second_makes_a_move_take_its_time(tmp_path: Path) -> None:
+def test_a_move_keeps_to_its_limit_of_bytes_per_second(tmp_path: Path) -> None:
     """1 MB at 100 kB/s is ten seconds."""
     mover = Mover(tmp_path)
     mover.node.settings = mover.node.settings.replace({"replica.alter.log.dirs.io.max.bytes.per.second": "100000"})
@@ -294,7 +299,7 @@ def test_a_limit_that_is_lifted_lets_a_move_go_on_at_once(tmp_path: Path) -> Non
     mover.move(mover.other_dir())
     mover.broker.timers.advance(0)
     mover.threads.work()
-    mover.threads.tell()
+    mover.threads.report()
     for _ in range(60):
         mover.broker.timers.advance(1000)
     assert mover.future is not None
@@ -305,7 +310,7 @@ def test_a_limit_that_is_lifted_lets_a_move_go_on_at_once(tmp_path: Path) -> Non
     assert mover.broker.clock.monotonic_ms() - start <= 10_000
 
 
-def test_a_copy_whose_disk_fails_costs_its_dir_alone(tmp_path: Path) -> None:
+def test_a_copy_whose_disk_fails_takes_only_its_log_dir_offline(tmp_path: Path) -> None:
     """The replica stays where it was, and serves on."""
     mover = Mover(tmp_path)
     mover.broker.lead("t")
@@ -362,7 +367,7 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path, clean: bool) -> None:
     mover.threads.work()
     copied = mover.future.log_end_offset
     assert 0 < copied < 8
-    mover.node.moves.stop()
+    mover.storage.stop()
     mover.node.log_dirs.close(clean=clean)
     mover.start()
     assert mover.future.log_end_offset == copied
@@ -370,6 +375,22 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path, clean: bool) -> None:
     mover.settle()
     assert mover.node.log_dirs.dir_of(mover.log) == target
     assert contents(mover.log) == before
+
+
+@pytest.mark.parametrize("state", MoveState)
+@pytest.mark.parametrize("following", MoveState)
+def test_a_move_takes_the_transitions_of_its_table_only(tmp_path: Path, state: MoveState, following: MoveState) -> None:
+    """Staying in a state is no transition; a move that is over stays so."""
+    mover = Mover(tmp_path)
+    log = mover.broker.lead("t").log
+    move = ReplicaMove(T0, log, log)
+    move.state = state
+    if following is state or following in TRANSITIONS[state]:
+        move.enter(following)
+        assert move.state is following
+    else:
+        with pytest.raises(RuntimeError, match="cannot go from"):
+            move.enter(following)
 
 
 class Moving(RuleBasedStateMachine):
@@ -432,16 +453,16 @@ class Moving(RuleBasedStateMachine):
 
     @precondition(lambda self: self.mover.threads.ended)
     @rule()
-    def the_loop_hears_of_it(self) -> None:
-        self.mover.threads.tell()
+    def the_loop_gets_the_outcome(self) -> None:
+        self.mover.threads.report()
 
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
-        self.mover.node.moves.stop()
+        self.mover.storage.stop()
         while self.mover.threads.begun:
             self.mover.threads.work()
         while self.mover.threads.ended:
-            self.mover.threads.tell()
+            self.mover.threads.report()
         self.mover.node.log_dirs.close(clean=clean)
         self.mover.start()
         self.epoch += 1

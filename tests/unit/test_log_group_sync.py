@@ -1,4 +1,4 @@
-"""Syncs before the acknowledgement: who waits, for how many syncs, and what a failing one costs."""
+"""Syncs before the acknowledgement: which requests wait, for how many syncs, and what a failed one costs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.replication.fetcher import Fetcher, FetchLimits
-from barnabas.log.group_sync import Syncs
+from barnabas.broker.storage.service import LogSyncs
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -42,7 +42,7 @@ class Broker:
         self.disk = Disk()
         self.path = DataPath(directory, sync=lambda log: self.syncs.request(log))
         node = self.path.node
-        self.syncs = Syncs(self.path.clock, self.disk, lambda log: node.replicas.synced(log, 0))
+        self.syncs = LogSyncs(self.path.clock, self.disk, lambda log: node.replicas.synced(log, 0))
         self.path.configs["t"] = LogConfig(texts)
 
     def produce(self, wire: Wire, *values: bytes, acks: int = 1) -> None:
@@ -57,8 +57,8 @@ def answer(wire: Wire) -> Any:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_an_acknowledgement_waits_for_its_sync_and_consumers_do_too(tmp_path: Path, acks: int) -> None:
-    """What could still be lost is not shown: the high watermark moves with the sync."""
+def test_an_acknowledgement_and_consumers_wait_for_the_sync(tmp_path: Path, acks: int) -> None:
+    """Consumers do not see what could still be lost: the high watermark moves with the sync."""
     broker = Broker(tmp_path, **{"flush.before.ack": "true"})
     partition = broker.path.lead("t")
     wire = broker.path.connect()
@@ -73,7 +73,7 @@ def test_an_acknowledgement_waits_for_its_sync_and_consumers_do_too(tmp_path: Pa
 
 
 def test_many_producers_share_a_sync(tmp_path: Path) -> None:
-    """All who came during one sync are answered by the next; acks 0 waits for none."""
+    """All appends during one sync are answered after the next; acks 0 waits for none."""
     broker = Broker(tmp_path, **{"flush.before.ack": "true"})
     broker.path.lead("t")
     wires = [broker.path.connect() for _ in range(20)]
@@ -101,7 +101,7 @@ def test_every_nth_append_waits_where_flush_messages_is_n(tmp_path: Path) -> Non
     assert answer(wire).base_offset == 2
 
 
-def test_a_failed_sync_is_told_and_never_repeated(tmp_path: Path) -> None:
+def test_a_failed_sync_is_answered_with_an_error_and_never_repeated(tmp_path: Path) -> None:
     """KAFKA_STORAGE_ERROR; the log dir is offline from then on."""
     broker = Broker(tmp_path, **{"flush.before.ack": "true"})
     broker.path.lead("t")
@@ -130,7 +130,7 @@ def test_a_leader_syncs_what_it_has_from_before(tmp_path: Path) -> None:
     ("texts", "waits"),
     [({}, False), ({"flush.before.ack": "true"}, True), ({"flush.messages": "3"}, False)],
 )
-def test_a_follower_tells_of_records_after_their_sync(tmp_path: Path, texts: dict[str, str], waits: bool) -> None:
+def test_a_follower_acknowledges_records_after_their_sync(tmp_path: Path, texts: dict[str, str], waits: bool) -> None:
     """Its next fetch says that it has them, so that must wait for a sync; without the setting it need not."""
     broker = Broker(tmp_path, **texts)
     fetcher = Fetcher(0, FetchLimits(1 << 20, 1 << 20, 1, 500, 1000), lambda name, offset: None, lambda name: None)
@@ -138,9 +138,9 @@ def test_a_follower_tells_of_records_after_their_sync(tmp_path: Path, texts: dic
     partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=0)
     fetcher.follow(partition)
     assert bool(fetcher.unsynced()) is waits
-    told: list[int] = []
-    broker.syncs.when_durable(partition.log, partition.log.log_end_offset, lambda: told.append(1))
-    assert told == []
+    called: list[int] = []
+    broker.syncs.when_durable(partition.log, partition.log.log_end_offset, lambda: called.append(1))
+    assert called == []
     broker.disk.sync()
-    assert told == [1]
+    assert called == [1]
     assert fetcher.unsynced() == []

@@ -1,4 +1,4 @@
-"""When a broker compacts: by the clock, the dirtiest log first, at most so many at a time, never what cannot be read."""
+"""When the log cleaner compacts: the dirtiest log first, at most so many at a time, never what cannot be read."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,23 +7,14 @@ import pytest
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.storage.log_cleaner import Compactor
 from barnabas.log.checkpoints import CLEANER_OFFSETS, read_offsets
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.records import Record, build_batch
 from support.broker import START_MS, DataPath
+from support.storage import StartedLogCleaner, at_once
 
 COMPACT = LogConfig({"cleanup.policy": "compact"})
-
-
-def at_once(work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-    try:
-        work()
-    except Exception as error:
-        done(error)
-    else:
-        done(None)
 
 
 def dirty_log(broker: DataPath, topic: str, rounds: int = 20, size: int = 10) -> PartitionLog:
@@ -32,22 +23,16 @@ def dirty_log(broker: DataPath, topic: str, rounds: int = 20, size: int = 10) ->
     log: PartitionLog = broker.lead(topic).log
     for _ in range(rounds):
         data = build_batch([Record(0, START_MS, b"key", b"v" * size)])
-        broker.node.replicas.append(TopicPartition(topic, 0), data, acks=1, now_ms=broker.clock.wall_ms())
+        broker.replicas.append(TopicPartition(topic, 0), data, acks=1, now_ms=broker.clock.wall_ms())
     log.roll(broker.clock.wall_ms())
     return log
 
 
 def run_for(broker: DataPath, duration_ms: int) -> None:
-    """Time passes, and then in small steps, for each step of a compaction asks for the next."""
+    """Time passes, then in small steps: each step of a compaction plans the next."""
     broker.timers.advance(duration_ms)
     for _ in range(50):
         broker.timers.advance(1)
-
-
-def started(broker: DataPath, in_thread: Callable[..., None] = at_once) -> Compactor:
-    compactor = Compactor(broker.node, in_thread)
-    compactor.start()
-    return compactor
 
 
 def test_dirty_logs_are_compacted_after_the_backoff(tmp_path: Path) -> None:
@@ -55,14 +40,14 @@ def test_dirty_logs_are_compacted_after_the_backoff(tmp_path: Path) -> None:
     broker = DataPath(tmp_path, {"log.cleaner.backoff.ms": "5000"})
     logs = [dirty_log(broker, topic) for topic in ("a", "b")]
     size = logs[0].size_bytes
-    compactor = started(broker)
+    cleaner = StartedLogCleaner(broker)
     broker.timers.advance(4999)
     assert [log.size_bytes for log in logs] == [size, size]
     run_for(broker, 1)
     assert [log.size_bytes for log in logs] == [size // 20, size // 20]
     offsets = read_offsets(OsFiles(), str(tmp_path / CLEANER_OFFSETS))
     assert offsets == {TopicPartition("a", 0): 20, TopicPartition("b", 0): 20}
-    compactor.stop()
+    cleaner.stop()
 
 
 @pytest.mark.parametrize("overrides", [{"log.cleaner.enable": "false"}, {"log.cleaner.threads": "0"}], ids=str)
@@ -71,7 +56,7 @@ def test_nothing_is_compacted_where_the_cleaner_is_off(tmp_path: Path, overrides
     broker = DataPath(tmp_path, overrides)
     log = dirty_log(broker, "a")
     size = log.size_bytes
-    started(broker)
+    StartedLogCleaner(broker)
     broker.timers.advance(60_000)
     assert log.size_bytes == size
 
@@ -84,7 +69,7 @@ def test_only_so_many_logs_are_compacted_at_a_time_the_dirtiest_first(tmp_path: 
     for log in logs[1:]:
         assert log.cleaned_to is None
     waiting: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
-    started(broker, lambda work, done: waiting.append((work, done)))
+    StartedLogCleaner(broker, lambda work, done: waiting.append((work, done)))
     broker.timers.advance(15_000)
     assert len(waiting) == 2
     while logs[1].cleaned_to is None or logs[2].cleaned_to is None:
@@ -100,7 +85,7 @@ def test_the_throttle_spreads_a_compaction_over_time(tmp_path: Path) -> None:
     broker = DataPath(tmp_path, {"log.cleaner.io.max.bytes.per.second": "10000"})
     log = dirty_log(broker, "a", rounds=100, size=900)
     size = log.size_bytes
-    started(broker)
+    StartedLogCleaner(broker)
     broker.timers.advance(15_000)
     broker.timers.advance(9_000)
     assert log.cleaned_to is None
@@ -113,36 +98,36 @@ def test_the_throttle_spreads_a_compaction_over_time(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_read_is_left_alone_and_the_others_are_compacted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is said once, and the log stays online."""
+    """It is logged once, and the log stays online."""
     broker = DataPath(tmp_path)
     broken, sound = dirty_log(broker, "a"), dirty_log(broker, "b")
     broken.segments[0].file.write_at(70, b"\xff")
-    compactor = started(broker)
+    cleaner = StartedLogCleaner(broker)
     run_for(broker, 15_000)
     run_for(broker, 15_000)
     assert (broken.cleaned_to, broken.offline) == (None, None)
     assert sound.cleaned_to == 20
     assert sum("is not compacted any more" in record.message for record in caplog.records) == 1
     assert not list((tmp_path / "a-0").glob("*.cleaned"))
-    compactor.stop()
+    cleaner.stop()
 
 
-def test_a_log_that_is_deleted_under_way_ends_its_compaction(tmp_path: Path) -> None:
+def test_the_compaction_of_a_deleted_log_ends(tmp_path: Path) -> None:
     """Its folder is gone; nothing fails."""
     broker = DataPath(tmp_path)
     log = dirty_log(broker, "a")
     waiting: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
-    compactor = started(broker, lambda work, done: waiting.append((work, done)))
+    cleaner = StartedLogCleaner(broker, lambda work, done: waiting.append((work, done)))
     broker.timers.advance(15_000)
     at_once(*waiting.pop())
     broker.timers.advance(10)
-    broker.node.log_dirs.delete(TopicPartition("a", 0), broker.clock.wall_ms())
+    broker.log_dirs.delete(TopicPartition("a", 0), broker.clock.wall_ms())
     at_once(*waiting.pop())
     broker.timers.advance(10)
     assert not waiting
-    assert not broker.node.log_dirs.offline
+    assert not broker.log_dirs.offline
     assert log.offline == "a-0 is deleted"
-    compactor.stop()
+    cleaner.stop()
 
 
 def test_a_stop_removes_what_was_not_finished(tmp_path: Path) -> None:
@@ -150,10 +135,10 @@ def test_a_stop_removes_what_was_not_finished(tmp_path: Path) -> None:
     broker = DataPath(tmp_path, {"log.cleaner.io.buffer.size": "0"})
     dirty_log(broker, "a", rounds=200, size=500)
     names = sorted(path.name for path in (tmp_path / "a-0").iterdir())
-    compactor = started(broker)
+    cleaner = StartedLogCleaner(broker)
     broker.timers.advance(15_000)
     for _ in range(30):
         broker.timers.advance(1)
     assert list((tmp_path / "a-0").glob("*.cleaned"))
-    compactor.stop()
+    cleaner.stop()
     assert sorted(path.name for path in (tmp_path / "a-0").iterdir()) == names

@@ -1,0 +1,32 @@
+"""What the storage's deciding parts ask of their edge: work beside the event loop, and steps at a later time.
+
+Each public step of a deciding part takes the time and returns a list of effects. `barnabas.broker.storage.service`
+performs them in order, and passes the outcome and the time to the next step, which returns effects again.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from barnabas.base.clock import Now
+
+__all__ = ["Effects", "Later", "RunBeside"]
+
+
+class RunBeside(NamedTuple):
+    """Run ``work`` in a thread, then continue on the loop with ``done`` and the exception of the work, or None.
+
+    The work shares nothing with what goes on meanwhile: all that it needs was looked up when the effect was made.
+    """
+
+    work: Callable[[], None]
+    done: "Callable[[BaseException | None, Now], Effects]"
+
+
+class Later(NamedTuple):
+    """Continue with ``then`` after so many milliseconds, unless the broker stops before."""
+
+    delay_ms: int
+    then: "Callable[[Now], Effects]"
+
+
+Effects = Sequence[RunBeside | Later]

@@ -1,0 +1,181 @@
+"""The periodic jobs of a broker's storage: what runs, how often, and what each run does.
+
+In Kafka: the tasks that `LogManager.startup` schedules, and the high watermark checkpoint of `ReplicaManager`. A job that
+fails is logged and runs again at its next time. What waits for the disk runs beside the event loop.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from barnabas.base.clock import Now
+from barnabas.base.files import Files
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.storage.effects import Effects, Later, RunBeside
+from barnabas.log.checkpoints import HIGH_WATERMARKS, write_offsets
+from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.log.partition_log import PartitionLog
+from barnabas.wire.kafka.errors import KafkaError
+
+__all__ = ["Job", "StorageSchedule"]
+
+logger = logging.getLogger(__name__)
+
+_FLUSH_MS = 1000
+_DELETE_MS = 5000
+_PRODUCERS_MS = 600_000
+_IDLE_MS = 10_000
+_LEAST_PERIOD_MS = 100
+
+
+class Job(NamedTuple):
+    """A piece of periodic work, with Kafka's name for it."""
+
+    name: str
+    period_ms: int
+    run: Callable[[Now], Effects]
+
+
+class StorageSchedule:
+    """The jobs of one broker. Each runs for the first time after its period."""
+
+    def __init__(
+        self,
+        log_dirs: LogDirs,
+        replicas: ReplicaManager,
+        config: BrokerConfig,
+        files: Files,
+        *,
+        flush: Callable[[PartitionLog, bool], None],
+        partition_changed: Callable[[TopicPartition], None],
+        close_idle: Callable[[int, int], None],
+    ) -> None:
+        """``flush(log, include_active)`` syncs a log soon. ``partition_changed`` has waiting requests looked at again.
+
+        ``close_idle(now_ms, max_idle_ms)`` closes idle connections.
+        """
+        self._log_dirs = log_dirs
+        self._replicas = replicas
+        self._config = config
+        self._files = files
+        self._flush = flush
+        self._partition_changed = partition_changed
+        self._close_idle = close_idle
+        self._checkpointing: set[str] = set()
+        self._high_watermarks: dict[str, dict[TopicPartition, int]] = {}
+
+    def jobs(self) -> list[Job]:
+        """All jobs, with the periods that hold at the start."""
+        config = self._config
+        jobs = (
+            Job("kafka-log-retention", config["log.retention.check.interval.ms"], self.apply_retention),
+            Job("kafka-delete-logs", _DELETE_MS, self.delete_logs),
+            Job("kafka-log-flusher", min(_FLUSH_MS, config["log.flush.scheduler.interval.ms"]), self.flush),
+            Job(
+                "kafka-recovery-point-checkpoint",
+                config["log.flush.offset.checkpoint.interval.ms"],
+                self.checkpoint_recovery_points,
+            ),
+            Job(
+                "kafka-log-start-offset-checkpoint",
+                config["log.flush.start.offset.checkpoint.interval.ms"],
+                self.checkpoint_start_offsets,
+            ),
+            Job(
+                "highwatermark-checkpoint",
+                config["replica.high.watermark.checkpoint.interval.ms"],
+                self.checkpoint_high_watermarks,
+            ),
+            Job("PeriodicProducerExpirationCheck", _PRODUCERS_MS, self.expire_producers),
+            Job("idle-connections", min(_IDLE_MS, config["connections.max.idle.ms"] // 4), self.close_idle),
+        )
+        return [job._replace(period_ms=max(job.period_ms, _LEAST_PERIOD_MS)) for job in jobs]
+
+    def start(self) -> Effects:
+        """The first run of each job."""
+        return [Later(job.period_ms, partial(self._run, job)) for job in self.jobs()]
+
+    def _run(self, job: Job, now: Now) -> Effects:
+        effects: list[RunBeside | Later] = []
+        try:
+            effects += job.run(now)
+        except Exception:
+            logger.exception("Scheduled task %s failed", job.name)
+        return [*effects, Later(job.period_ms, partial(self._run, job))]
+
+    def apply_retention(self, now: Now) -> Effects:
+        """Delete expired segments; fetches that wait below the new log start offset are answered."""
+        if self._log_dirs.apply_retention(now.wall_ms):
+            for partition in self._replicas:
+                self._partition_changed(partition.name)
+        return ()
+
+    def delete_logs(self, now: Now) -> Effects:
+        """Remove deleted files whose delay is over."""
+        self._log_dirs.purge_deleted(now.wall_ms)
+        return ()
+
+    def flush(self, now: Now) -> Effects:
+        """Sync rolled segments, and what flush.messages and flush.ms ask for."""
+        for log in self._log_dirs.flush_due(now.wall_ms):
+            try:
+                self._flush(log, log.flush_due(now.wall_ms))
+            except KafkaError:
+                continue  # its log dir is offline, which its owner knows
+        return ()
+
+    def checkpoint_recovery_points(self, now: Now) -> Effects:  # noqa: ARG002  # a job's signature
+        """Write recovery-point-offset-checkpoint."""
+        self._log_dirs.checkpoint_recovery_points()
+        return ()
+
+    def checkpoint_start_offsets(self, now: Now) -> Effects:  # noqa: ARG002  # a job's signature
+        """Write log-start-offset-checkpoint."""
+        self._log_dirs.checkpoint_log_start_offsets()
+        return ()
+
+    def checkpoint_high_watermarks(self, now: Now) -> Effects:  # noqa: ARG002  # a job's signature
+        """Write replication-offset-checkpoint in each log dir where a high watermark moved."""
+        by_dir: dict[str, dict[TopicPartition, int]] = {directory: {} for directory in self._log_dirs.online}
+        for directory, topic_partition, log in self._log_dirs.stored():
+            by_dir[directory][topic_partition] = log.high_watermark
+        return [
+            self._write_high_watermarks(directory, offsets)
+            for directory, offsets in by_dir.items()
+            if self._high_watermarks.get(directory) != offsets and directory not in self._checkpointing
+        ]
+
+    def _write_high_watermarks(self, directory: str, offsets: dict[TopicPartition, int]) -> RunBeside:
+        def done(error: BaseException | None, _: Now) -> Effects:
+            self._checkpointing.discard(directory)
+            if error is None:
+                self._high_watermarks[directory] = offsets
+                return ()
+            logger.error("The high watermarks of %s could not be written: %s", directory, error)
+            if isinstance(error, OSError):
+                self._log_dirs.fail(directory, f"Error while writing {HIGH_WATERMARKS} in {directory}: {error}")
+            return ()
+
+        self._checkpointing.add(directory)
+        path = f"{directory}/{HIGH_WATERMARKS}"
+        return RunBeside(lambda: write_offsets(self._files, path, offsets), done)
+
+    def expire_producers(self, now: Now) -> Effects:
+        """Remove the state of producers that were silent for producer.id.expiration.ms."""
+        expiration_ms = self._config["producer.id.expiration.ms"]
+        for log in tuple(self._log_dirs.logs().values()):
+            try:
+                log.remove_expired_producers(now.wall_ms, expiration_ms)
+            except KafkaError as error:
+                logger.warning("%s", error)
+        return ()
+
+    def close_idle(self, now: Now) -> Effects:
+        """Close connections that were silent for connections.max.idle.ms; a negative value means never."""
+        max_idle_ms = self._config["connections.max.idle.ms"]
+        if max_idle_ms >= 0:
+            self._close_idle(now.ms, max_idle_ms)
+        return ()
