@@ -3,9 +3,10 @@
 from random import Random
 from typing import Any
 
+from barnabas.base.clock import Now
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import delete_groups, delete_offsets
-from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Now, Reply
+from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Reply
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.records import encode_record
 from barnabas.wire.kafka.consumer_protocol import Subscription, encode_subscription
@@ -91,7 +92,7 @@ class World:
         self.settle()
 
     def reload(self) -> None:
-        """A new coordinator on what the log holds; the old one answers those who wait."""
+        """A new coordinator on what the log holds; the old one answers all requests that wait."""
         for partition in range(PARTITIONS):
             self.perform(self.coordinator.unload(partition, 1, self.now))
         self.held = None if self.held is None else []

@@ -15,7 +15,7 @@ JOIN_ERRORS = {E.UNKNOWN_MEMBER_ID, E.REBALANCE_IN_PROGRESS, E.FENCED_INSTANCE_I
     E.COORDINATOR_NOT_AVAILABLE,
 }
 FATAL = {E.UNKNOWN_MEMBER_ID, E.FENCED_INSTANCE_ID}
-"""A client that hears one of these begins anew, without its member id."""
+"""A client that gets one of these errors joins again, without its member id."""
 
 
 class Client:
@@ -82,7 +82,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.hear()
 
     @rule(order=st.permutations(range(4)))
-    def everybody_joins(self, order: list[int]) -> None:
+    def all_members_join(self, order: list[int]) -> None:
         """Clients that answer to a rebalance at once, as real ones do."""
         for number in order:
             for _ in range(2):  # the first may only bring a member id
@@ -90,8 +90,8 @@ class GroupMachine(RuleBasedStateMachine):
                     self.join(number, b"a")
 
     @rule(order=st.permutations(range(4)), missing=st.integers(0, 4))
-    def everybody_syncs(self, order: list[int], missing: int) -> None:
-        """All but one, perhaps; nobody who waits asks twice."""
+    def all_members_sync(self, order: list[int], missing: int) -> None:
+        """All but one, perhaps; no member that waits asks twice."""
         for number in order:
             if number != missing and self.clients[number].sync_answer is None:
                 self.sync(number)
@@ -242,7 +242,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert all(member.sync_reply is None for member in members.values())
 
     def teardown(self) -> None:
-        """Nobody waits for ever, and nothing of members that are gone is left."""
+        """No request waits for ever, and nothing is left of removed members."""
         if hasattr(self, "world"):
             self.world.release()
             self.world.advance(3_600_000)

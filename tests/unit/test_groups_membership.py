@@ -87,11 +87,11 @@ def test_session_timeout_must_be_within_the_brokers_bounds(session_ms: int, erro
     [("", "", E.INVALID_GROUP_ID), ("g", "unheard-of", E.UNKNOWN_MEMBER_ID)],
 )
 def test_join_that_cannot_be_placed_is_refused(group: str, member: str, error: E) -> None:
-    """The empty group id; a member id that nobody gave out."""
+    """The empty group id; a member id that was never assigned."""
     assert World().join(group, member).error == error
 
 
-def test_join_without_a_common_protocol_is_refused_and_disturbs_nobody() -> None:
+def test_join_without_a_common_protocol_is_refused_without_a_rebalance() -> None:
     """INCONSISTENT_GROUP_PROTOCOL, for the name and for the protocol type."""
     world = World()
     [member] = world.stable()
@@ -113,7 +113,7 @@ def test_protocol_is_chosen_by_votes_among_those_that_all_support() -> None:
 
 
 def test_second_member_sets_off_a_rebalance_that_heartbeats_announce() -> None:
-    """The first is told by its heartbeat, joins again, and both are in generation 2."""
+    """The first learns it from its heartbeat, joins again, and both are in generation 2."""
     world = World()
     [first] = world.stable()
     second = world.start_join()
@@ -139,7 +139,7 @@ def test_pending_member_holds_the_rebalance_up_until_its_time_out() -> None:
 
 
 def test_follower_that_joins_again_unchanged_is_answered_without_a_rebalance() -> None:
-    """It may have lost the answer; nobody else needs to hear."""
+    """It may have lost the answer; no other member is affected."""
     world = World()
     leader, follower = world.stable(2)
     again = world.join(member_id=follower.member_id)
@@ -166,7 +166,7 @@ def test_member_with_changed_metadata_sets_off_a_rebalance() -> None:
 
 
 def test_members_that_do_not_join_in_time_are_left_behind() -> None:
-    """The rebalance goes on without them after the longest rebalance time-out."""
+    """The rebalance continues without them after the longest rebalance time-out."""
     world = World()
     leader, sleeper = world.stable(2, session_ms=30_000, rebalance_ms=20_000)
     again = world.join(member_id=leader.member_id, session_ms=30_000, rebalance_ms=20_000)
@@ -179,7 +179,7 @@ def test_members_that_do_not_join_in_time_are_left_behind() -> None:
 
 
 def test_leader_that_does_not_join_in_time_is_succeeded() -> None:
-    """One of those who joined leads the next generation."""
+    """One of the members that joined leads the next generation."""
     world = World()
     leader, follower = world.stable(2, rebalance_ms=5_000)
     again = world.join(member_id=follower.member_id, protocols=(("range", b"new"),), rebalance_ms=5_000)
@@ -235,7 +235,7 @@ def test_group_over_its_limit_after_a_reload_rebalances_to_fit() -> None:
 
 
 def test_follower_waits_for_the_leaders_assignment() -> None:
-    """Whoever syncs first waits; those that the leader forgot get an empty assignment."""
+    """The first to sync waits; members that the leader left out get an empty assignment."""
     world = World()
     [first] = world.stable()
     second = world.start_join()
@@ -261,7 +261,7 @@ def test_assignment_is_handed_out_only_when_it_is_committed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log_error", "told"),
+    ("log_error", "answered"),
     [
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
         (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
@@ -269,14 +269,14 @@ def test_assignment_is_handed_out_only_when_it_is_committed() -> None:
         (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_assignment_that_cannot_be_stored_sends_all_members_back(log_error: E, told: E) -> None:
-    """Those who wait hear an error they know, and the group rebalances."""
+def test_assignment_that_cannot_be_stored_sends_all_members_back(log_error: E, answered: E) -> None:
+    """Waiting members get an error that they know, and the group rebalances."""
     world = World()
     joined = world.start_join().response
     world.hold()
     synced = world.sync(joined, {joined.member_id: b"a"})
     world.release(log_error)
-    assert synced.error == told
+    assert synced.error == answered
     assert world.state() == "PreparingRebalance"
 
 
@@ -342,7 +342,7 @@ def test_sync_checks_whom_it_hears(changes: dict[str, object], error: E) -> None
 
 
 def test_members_that_never_sync_are_removed() -> None:
-    """After the rebalance time-out the group goes on without them."""
+    """After the rebalance time-out the group continues without them."""
     world = World()
     [first] = world.stable(session_ms=60_000, rebalance_ms=20_000)
     second = world.start_join(session_ms=60_000, rebalance_ms=20_000)
@@ -381,7 +381,7 @@ def test_offset_commit_is_a_sign_of_life() -> None:
 
 
 def test_member_that_waits_for_an_answer_does_not_expire() -> None:
-    """It cannot send heartbeats meanwhile; its session begins anew with the answer."""
+    """It cannot send heartbeats meanwhile; its session restarts with the answer."""
     world = World()
     leader, follower = world.stable(2, session_ms=10_000, rebalance_ms=50_000)
     again = world.join(member_id=leader.member_id, session_ms=10_000, rebalance_ms=50_000)

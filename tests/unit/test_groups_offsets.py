@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is kept, what expires, what can be deleted."""
+"""Committed offsets: which clients may commit, what is kept, what expires, what can be deleted."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_commit_without_group_management_needs_no_member() -> None:
 
 
 def test_only_members_of_the_generation_commit_while_there_are_members() -> None:
-    """A stranger, an old generation, a group nobody knows."""
+    """An unknown member, an old generation, an unknown group."""
     world = World()
     [member] = world.stable()
     assert code(world.commit({T0: 1})) == E.UNKNOWN_MEMBER_ID
@@ -107,7 +107,7 @@ def test_offset_counts_once_it_is_committed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log_error", "told"),
+    ("log_error", "answered"),
     [
         (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
         (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
@@ -115,12 +115,12 @@ def test_offset_counts_once_it_is_committed() -> None:
         (E.REQUEST_TIMED_OUT, E.REQUEST_TIMED_OUT),
     ],
 )
-def test_commit_that_the_log_refuses_leaves_the_old_offset(log_error: E, told: E) -> None:
+def test_commit_that_the_log_refuses_leaves_the_old_offset(log_error: E, answered: E) -> None:
     """The client hears an error of the coordinator's, not of the log's."""
     world = World()
     world.commit({T0: 1})
     world.refuse = log_error
-    assert code(world.commit({T0: 2})) == told
+    assert code(world.commit({T0: 2})) == answered
     assert fetch(world, T0, stable=True) == [("t", 0, 1, E.NONE)]
 
 
@@ -175,7 +175,7 @@ def test_requests_are_sent_elsewhere_or_told_to_wait_as_the_partition_is() -> No
     assert code(world.commit({T0: 1}, member)) == E.NOT_COORDINATOR
     assert fetch_offsets(world.coordinator, "g", None, require_stable=False).error_code == E.NOT_COORDINATOR
     assert world.coordinator.start_loading(partition, 2)
-    assert world.heartbeat(member) == E.NONE, "who is a member is not known yet"
+    assert world.heartbeat(member) == E.NONE, "the members are not known yet"
     assert world.sync(member).error == E.REBALANCE_IN_PROGRESS
     assert world.join(member_id=member.member_id).error == E.COORDINATOR_LOAD_IN_PROGRESS
     assert code(world.commit({T0: 1}, member)) == E.COORDINATOR_LOAD_IN_PROGRESS
@@ -302,7 +302,7 @@ def test_deleting_groups_answers_for_each() -> None:
 
 
 def test_group_that_is_being_deleted_is_closed_until_it_is_known_how_it_ended() -> None:
-    """Who joins meanwhile tries again; a failure brings the group back with its offsets."""
+    """A client that joins meanwhile tries again; a failure restores the group with its offsets."""
     world = World()
     world.commit({T0: 1})
     world.hold()
@@ -341,7 +341,7 @@ def test_offsets_that_members_use_cannot_be_deleted() -> None:
 
 
 def test_deleting_offsets_of_other_kinds_of_groups_needs_them_empty() -> None:
-    """What connectors depend on is not known; a group nobody knows has nothing to delete."""
+    """What connectors depend on is not known; an unknown group has nothing to delete."""
     world = World()
     [member] = world.stable(protocol_type="connect")
     assert world.delete_offsets(T0).error == E.NON_EMPTY_GROUP
@@ -358,7 +358,7 @@ def test_deleting_offsets_of_unknown_partitions_is_answered_for_each() -> None:
 
 
 def test_offsets_of_deleted_topics_are_dropped() -> None:
-    """A topic made anew under the name must not be read from the old position."""
+    """A topic created again under the name must not be read from the old position."""
     world = World()
     world.commit({T0: 1, ("u", 0): 2})
     world.perform(world.coordinator.partitions_deleted([TopicPartition("t", 0)], world.now))
@@ -384,7 +384,7 @@ def test_listing_filters_by_state_and_type_whatever_the_case() -> None:
 
 
 def test_description_shows_assignments_while_stable() -> None:
-    """Members always, what they do only once it is settled; a group nobody knows is dead."""
+    """Members always, what they do only once it is settled; an unknown group is dead."""
     world = World()
     leader, _ = world.stable(2)
     stable = describe_group(world.coordinator, "g")

@@ -1,4 +1,4 @@
-"""The group service on a real log, through dispatch and codec: loading, losing, committing, standing still."""
+"""The group service on a real log, through dispatch and codec: loading, unloading, committing, pauses."""
 
 import shutil
 from collections.abc import Coroutine
@@ -42,20 +42,27 @@ GROUP_APIS = (
 
 
 class GroupBroker(DataPath):
-    """A data path with the group service; work that waits is done when the test says so."""
+    """A data path with the group service; background work runs when the test says so."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, {"group.initial.rebalance.delay.ms": "0"})
         self.spawned: list[Coroutine[Any, Any, None]] = []
-        self.node.spawn = self.spawned.append
-        self.node.groups = GroupService(self.node)
-        self.node.groups.start()
-        self.node.replicas.on_leadership(self.node.groups.leadership_changed)
-        self.node.metadata.on_update(self.node.groups.metadata_changed)
-        self.serve(GROUP_APIS, groups=self.node.groups, spawn=self.spawned.append)
+        self.groups = GroupService(
+            self.config,
+            self.replicas,
+            self.metadata,
+            clock=self.clock,
+            call_later=self.timers,
+            rng=self.node.rng,
+            spawn=self.spawned.append,
+        )
+        self.groups.start()
+        self.replicas.on_leadership(self.groups.leadership_changed)
+        self.metadata.on_update(self.groups.metadata_changed)
+        self.serve(GROUP_APIS, groups=self.groups, spawn=self.spawned.append)
         state = UpdateMetadataPartitionState(partition_index=0, leader=0, replicas=[0], isr=[0])
         topic = UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
-        self.node.metadata.update(UpdateMetadataRequest(topic_states=[topic]))
+        self.metadata.update(UpdateMetadataRequest(topic_states=[topic]))
 
     def load(self, **options: Any) -> None:
         """Lead the group's partition, and read it."""
@@ -158,7 +165,7 @@ def test_members_and_offsets_are_there_after_a_restart(broker: GroupBroker, tmp_
 
 
 def test_offsets_go_by_topic_id_since_version_10(broker: GroupBroker) -> None:
-    """An id that is not known is told so, and spoils nothing else."""
+    """An unknown topic id gets an error; the others are answered."""
     wire = broker.connect()
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=9)
     topics = [OffsetCommitRequestTopic(topic_id=each, partitions=[partition]) for each in (TOPIC_ID, UNKNOWN_ID)]
@@ -208,15 +215,15 @@ def test_a_group_named_many_times_is_described_once(broker: GroupBroker) -> None
 
 
 def test_commit_waits_for_all_replicas_in_sync(tmp_path: Path) -> None:
-    """acks -1: answered when the follower has it; told REQUEST_TIMED_OUT before, it counts all the same later."""
+    """acks -1: answered when the follower has it; after REQUEST_TIMED_OUT it still counts once it is committed."""
     broker = GroupBroker(tmp_path)
     broker.load(replicas=(0, 1))
     wire = broker.connect()
     name = TopicPartition(OFFSETS_TOPIC, PARTITION)
 
     def follower_reads() -> None:
-        end = broker.node.replicas.partition(name).log.log_end_offset
-        broker.node.replicas.follower_fetched(name, 1, end, 0, broker.clock.monotonic_ms())
+        end = broker.replicas.partition(name).log.log_end_offset
+        broker.replicas.follower_fetched(name, 1, end, 0, broker.clock.monotonic_ms())
         broker.timers.advance(0)
 
     wire.post(commit_request(7), 8)
@@ -257,6 +264,6 @@ def test_broker_that_stood_still_reads_heartbeats_before_it_ends_sessions(broker
 
 def test_service_that_stops_sends_members_away(broker: GroupBroker) -> None:
     """COORDINATOR_NOT_AVAILABLE: they look again."""
-    broker.node.groups.stop()
+    broker.groups.stop()
     assert broker.connect().ask(join_request(), 9).error_code == E.COORDINATOR_NOT_AVAILABLE
     assert fetch(broker.connect())[0] == E.COORDINATOR_NOT_AVAILABLE

@@ -20,7 +20,7 @@ def two_static(world: World) -> list:
 
 
 def test_static_member_needs_no_second_join() -> None:
-    """Its instance id tells who it is; the member id is made of it."""
+    """It is known by its instance id, which its member id begins with."""
     world = World()
     joined = world.join(instance="a")
     assert joined.error == E.NONE
@@ -62,7 +62,7 @@ def test_leader_that_comes_back_is_told_to_skip_the_assignment() -> None:
 
 
 def test_leader_that_comes_back_with_an_old_version_is_not_told_that_it_leads() -> None:
-    """It would assign, and nobody would hear of it."""
+    """It would assign, and no member would get the assignment."""
     world = World()
     leader, _ = two_static(world)
     back = world.join(instance="a", version=8).response
@@ -153,7 +153,7 @@ def test_static_members_outlast_a_rebalance_that_they_do_not_join() -> None:
 
 
 def test_static_leader_that_does_not_join_hands_over_to_one_who_did() -> None:
-    """It stays a member, and somebody else assigns."""
+    """It stays a member, and another member assigns."""
     world = World()
     leader, follower = two_static(world)
     again = world.join(member_id=follower.member_id, instance="b", protocols=(("range", b"new"),), session_ms=90_000)

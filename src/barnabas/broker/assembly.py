@@ -260,7 +260,9 @@ def make_parts(environment: Environment) -> Parts:
     )
 
     topics = node.topics = Topics(node)
-    groups = node.groups = GroupService(node)
+    groups = GroupService(
+        config, replicas, metadata, clock=clock, call_later=call_later, rng=rng, spawn=environment.spawn
+    )
     producer_ids = node.producer_ids = ProducerIds(
         environment.broker_id, partial(claim_block, environment.coordination)
     )

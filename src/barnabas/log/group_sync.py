@@ -32,7 +32,7 @@ WhenDurable = Callable[[PartitionLog, int, Callable[[], None]], None]
 
 
 class LogSync(NamedTuple):
-    """A sync to run. Without a task everything is on stable storage already, and only those that wait hear of it."""
+    """A sync to run. Without a task everything is on stable storage already, and only the waiting callbacks are called."""
 
     log: PartitionLog
     task: FlushTask | None

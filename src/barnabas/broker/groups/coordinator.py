@@ -1,22 +1,25 @@
 """The group coordinator: for each request and each deadline, what to write and what to answer.
 
 A step (a public method) takes an event and the time and returns effects: `Reply` and `Append`. The edge performs them
-in order and reports what became of each append to `committed` or `failed`, which are steps again. Durable state, that
+in order and reports the outcome of each append to `committed` or `failed`, which are steps again. Durable state, that
 is committed offsets, assignments and the existence of groups, changes in `committed` only, by applying the records
-that were written; loading a partition applies the same records. The state of a rebalance lives in memory alone, as it
-does in Apache Kafka: after a coordinator moved, members join anew.
+that were written; loading a partition applies the same records. The state of a rebalance lives in memory alone, as in
+Apache Kafka: after the coordinator moves to another broker, members join again.
 
 Groups belong to partitions of ``__consumer_offsets``: ``abs(hash(group id)) % partitions``. The steps of a partition
 are loading (`start_loading`, `finish_loading`) and `unload`, each with the leader epoch they are for.
+
+In Kafka: `GroupCoordinator`, and of `GroupMetadataManager` what groups there are and which partitions are loaded.
 """
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
+from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
-from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Now, Outbox
+from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Outbox
 from barnabas.broker.groups.group import Group, GroupState
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.membership import Membership, join_error, sync_error
@@ -125,7 +128,7 @@ class GroupCoordinator:
         return any(partition.is_loading for partition in self._partitions.values())
 
     def reply(self, to: Any, response: Any) -> None:
-        """Add an answer to the effects of the step that goes on (for what is told of the end of an append)."""
+        """Add an answer to the effects of the current step (for the callbacks of appends)."""
         self._out.reply(to, response)
 
     def _create(self, group_id: str) -> Group:
@@ -186,7 +189,7 @@ class GroupCoordinator:
         self._out.now = now
         group, error = self._member_group(request.group_id)
         if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The rebalance was lost with the broker that led it. Old clients do not expect to hear of loading here.
+            # The rebalance was lost with the broker that led it. Old clients do not expect COORDINATOR_LOAD_IN_PROGRESS here.
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if group is None:
             self._out.reply(to, sync_error(error))
@@ -198,7 +201,7 @@ class GroupCoordinator:
         """Answered at once and without effects: groups of thousands send this all the time."""
         group, error = self._member_group(request.group_id)
         if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return ErrorCode.NONE  # who is a member will be known when loading is over
+            return ErrorCode.NONE  # the members will be known when loading is over
         return error if group is None else self._membership.heartbeat(group, request, now_ms)
 
     def leave(self, request: LeaveGroupRequest, to: Any, now: Now) -> list[Effect]:
@@ -289,14 +292,14 @@ class GroupCoordinator:
         self._out.append(group, records, written)
 
     def _check_commit(self, request: OffsetCommitRequest) -> ErrorCode:
-        """Whether the sender may commit: a member of the generation, or anybody while the group is empty."""
+        """Whether the sender may commit: a member of the generation, or any client while the group is empty."""
         error = self.check(request.group_id, may_be_empty=True)
         if error:
             return error
         group = self._groups.get(request.group_id)
         generation_id = request.generation_id_or_member_epoch
         if group is None:
-            # Without group management anybody commits; a generation that we know nothing of is an old one.
+            # Without group management any client may commit; an unknown generation is an old one.
             return ErrorCode.NONE if generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
         if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -314,12 +317,12 @@ class GroupCoordinator:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    # Deletion: tombstones, and the end of groups that nothing is left of
+    # Deletion: tombstones, and the end of empty groups without offsets
 
     def delete_offsets(
         self, group: Group, partitions: Iterable[TopicPartition], done: Callable[[ErrorCode], None], now: Now
     ) -> list[Effect]:
-        """Write tombstones for offsets; an empty group that is left without any goes with them."""
+        """Write tombstones for offsets; an empty group that has no others is deleted with them."""
         self._out.now = now
         self._write_tombstones(group, [each for each in partitions if each in group.offsets.partitions()], done)
         return self._out.take()
@@ -332,7 +335,7 @@ class GroupCoordinator:
         return self._out.take()
 
     def partitions_deleted(self, partitions: Iterable[TopicPartition], now: Now) -> list[Effect]:
-        """Drop the offsets of partitions that are no more."""
+        """Remove the offsets of deleted partitions."""
         deleted = frozenset(partitions)
         self._out.now = now
         for group in tuple(self._groups.values()):
@@ -389,10 +392,10 @@ class GroupCoordinator:
 
         self._out.append(group, records, written)
 
-    # What became of appends
+    # Outcomes of appends
 
     def committed(self, append: Append, base_offset: int, now: Now) -> list[Effect]:
-        """The records of ``append`` stand in the log from ``base_offset`` on and are committed: apply, then answer."""
+        """The records of ``append`` are in the log from ``base_offset`` on, and committed: apply them, then answer."""
         self._out.now = now
         group = append.group
         if self._groups.get(group.group_id) is group:
@@ -407,7 +410,7 @@ class GroupCoordinator:
         return self._finish(append, ErrorCode.NONE)
 
     def failed(self, append: Append, error: ErrorCode, now: Now) -> list[Effect]:
-        """The append was refused, or not committed in time (REQUEST_TIMED_OUT: `committed` may follow yet)."""
+        """The append was refused, or not committed in time (REQUEST_TIMED_OUT: `committed` may still follow)."""
         self._out.now = now
         return self._finish(append, error)
 
@@ -420,7 +423,7 @@ class GroupCoordinator:
     # Partitions coming and going
 
     def start_loading(self, partition: int, leader_epoch: int) -> bool:
-        """This broker was elected; False when there is nothing to do (an old epoch, or loaded already)."""
+        """This broker leads the partition now; False when there is nothing to do (an old epoch, or loaded already)."""
         known = self._partitions.get(partition)
         if known is not None:
             known.leader_epoch = max(known.leader_epoch, leader_epoch)
@@ -429,7 +432,7 @@ class GroupCoordinator:
         return True
 
     def is_awaited(self, partition: int, leader_epoch: int) -> bool:
-        """Whether the loading that `start_loading` began for the epoch is still of use."""
+        """Whether the loading that `start_loading` began for the epoch is still wanted."""
         owned = self._partitions.get(partition)
         return owned is not None and owned.is_loading and owned.loading_epoch == leader_epoch
 

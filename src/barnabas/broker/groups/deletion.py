@@ -1,12 +1,16 @@
-"""OffsetDelete and DeleteGroups: which offsets and groups may go, and one answer for all of them."""
+"""OffsetDelete and DeleteGroups: which offsets and groups may be deleted, and one answer for all of them.
+
+In Kafka: `handleDeleteOffsets` and `handleDeleteGroups` of `GroupCoordinator`.
+"""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.groups.coordinator import GroupCoordinator, KnownPartitions
-from barnabas.broker.groups.effects import Effect, Now, Reply
+from barnabas.broker.groups.effects import Effect, Reply
 from barnabas.broker.groups.group import Group, GroupState
 from barnabas.wire.kafka.consumer_protocol import PROTOCOL_TYPE
 from barnabas.wire.kafka.errors import ErrorCode
@@ -67,7 +71,7 @@ def delete_offsets(
 
 
 def _protected_topics(group: Group) -> Callable[[str], bool] | None:
-    """Tells which topics' offsets members depend on; None when that cannot be known and so everything does."""
+    """A test for topics whose offsets members depend on; None when that cannot be known, and all are protected."""
     if group.state is GroupState.EMPTY:
         return lambda _: False
     if group.protocol_type != PROTOCOL_TYPE:
@@ -100,7 +104,7 @@ def delete_groups(coordinator: GroupCoordinator, request: DeleteGroupsRequest, t
         if not unsettled:
             coordinator.reply(to, response)
 
-    doomed = []
+    deletable = []
     for group_id in dict.fromkeys(request.groups_names):
         group, error = _existing(coordinator, group_id, may_be_empty=True)
         result = results[group_id] = DeletableGroupResult(group_id=group_id, error_code=error)
@@ -109,10 +113,10 @@ def delete_groups(coordinator: GroupCoordinator, request: DeleteGroupsRequest, t
             result.error_code = ErrorCode.NON_EMPTY_GROUP
         elif group is not None:
             unsettled.add(group_id)
-            doomed.append(group)
-    if not doomed:
+            deletable.append(group)
+    if not deletable:
         return [Reply(to, response)]
     effects: list[Effect] = []
-    for group in doomed:
+    for group in deletable:
         effects += coordinator.delete_group(group, partial(settle, group.group_id), now)
     return effects

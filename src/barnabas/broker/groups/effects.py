@@ -1,22 +1,19 @@
-"""What the group coordinator asks its edge to do, and what it is told: the time, the settings."""
+"""What the group coordinator asks its edge to do (`Reply`, `Append`), and the settings that it goes by.
+
+In Kafka: response callbacks, `ReplicaManager.appendRecords`, and `GroupConfig` with `OffsetConfig`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from barnabas.base.clock import Now
 from barnabas.base.settings import Values
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.records import StoredRecord
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["Append", "Effect", "GroupSettings", "Now", "Outbox", "Reply"]
-
-
-class Now(NamedTuple):
-    """The two clocks, read together: time-outs run on the monotonic one, records carry the other's."""
-
-    ms: int
-    wall_ms: int
+__all__ = ["Append", "Effect", "GroupSettings", "Outbox", "Reply"]
 
 
 class Reply(NamedTuple):

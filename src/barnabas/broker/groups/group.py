@@ -1,14 +1,16 @@
-"""A classic group's volatile state: who is a member, what they can do, who waits for what.
+"""A classic group's state in memory: its members, the protocols they support, and the requests that wait.
 
 The state machine (`TRANSITIONS`)::
 
     Empty --join--> PreparingRebalance --all joined, or time is up--> CompletingRebalance --leader's assignment--> Stable
-                    ^                 \\--nobody is left--> Empty     |                                            |
+                    ^                 \\--no member is left--> Empty   |                                            |
                     \\--a member joins, leaves, fails or changes what it supports----------------------------------/
 
-Every pass through PreparingRebalance ends in a new generation. `GroupCoordinator` decides on transitions; this module
-keeps the books: member and static member tables, how many members support which protocol, how many wait for the
-others to join. Answers that wait are opaque tokens, called replies here; what they are is known to the edge alone.
+Every pass through PreparingRebalance ends in a new generation. `GroupCoordinator` decides on transitions. This module
+keeps the tables: members and static members, how many members support which protocol, how many wait for the others to
+join. Requests that wait are opaque tokens, called replies here; only the edge knows what they are.
+
+In Kafka: `GroupMetadata`, `MemberMetadata` and `GroupState`.
 """
 
 from collections import Counter
@@ -95,7 +97,7 @@ class Member:
         self.session_key = ("session", group_id, member_id)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said about ``protocol``; empty if it does not know it."""
+        """The member's metadata for ``protocol``; empty if it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str | None:
@@ -135,7 +137,7 @@ class Group:
         """The partition of ``__consumer_offsets`` that the group's records are in."""
         self.state = GroupState.EMPTY
         self.state_since_ms = state_since_ms
-        """Wall-clock time of the last transition; None when a record of an old version does not tell."""
+        """Wall-clock time of the last transition; None when a record of an old version does not have it."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -144,16 +146,16 @@ class Group:
         self.static_members: dict[str, str] = {}
         """Member ids by group.instance.id (KIP-345)."""
         self.pending_members: set[str] = set()
-        """Member ids that were given out and have not joined yet (KIP-394)."""
+        """Member ids that were assigned and have not joined yet (KIP-394)."""
         self.pending_sync: set[str] = set()
         """Members of the generation that have not asked for their assignment."""
         self.awaiting_join = 0
         self.subscribed_topics: frozenset[str] | None = None
         """What consumers of the generation subscribe to; None when that is not known."""
         self.member_added = False
-        """Whether somebody joined since the initial rebalance delay began."""
+        """Whether a member joined since the initial rebalance delay began."""
         self.initial_join: tuple[int, int] | None = None
-        """While the first members of an empty group are awaited: this delay and what may follow it, in ms."""
+        """While an empty group waits for its first members: this delay and what may follow it, in ms."""
         self.offsets = GroupOffsets()
         self.join_key = ("join", group_id)
         self.sync_key = ("sync", group_id)
@@ -167,7 +169,7 @@ class Group:
     # Members
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take a member in; the first makes the group's protocol type and leader."""
+        """Add a member; the first one sets the group's protocol type and is its leader."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader_id is None:
@@ -179,14 +181,14 @@ class Group:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """Forget a member or pending member. Its waiting replies must be taken before."""
+        """Remove a member or pending member. Its waiting replies must be taken before."""
         self.pending_members.discard(member_id)
         self.pending_sync.discard(member_id)
         member = self.members.pop(member_id, None)
         if member is None:
             return None
-        assert member.join_reply is None, "a member that waits for the others must be told before it is removed"
-        assert member.sync_reply is None, "a member that waits for its assignment must be told before it is removed"
+        assert member.join_reply is None, "a member that waits in JoinGroup must be answered before it is removed"
+        assert member.sync_reply is None, "a member that waits in SyncGroup must be answered before it is removed"
         self._supporters.subtract(name for name, _ in member.protocols)
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
@@ -195,7 +197,7 @@ class Group:
         return member
 
     def replace_static(self, group_instance_id: str, new_member_id: str) -> Member:
-        """Give the static member a new member id: the process behind it was started anew."""
+        """Give the static member a new member id: its process was restarted."""
         old_member_id = self.static_members[group_instance_id]
         member = self.members.pop(old_member_id)
         if old_member_id in self.pending_sync:
@@ -209,7 +211,7 @@ class Group:
         return member
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
-        """Take over what a rejoining member says of itself."""
+        """Take the protocols and time-outs that a rejoining member sends."""
         self._supporters.subtract(name for name, _ in member.protocols)
         self._supporters.update(name for name, _ in protocols)
         member.protocols = protocols
@@ -217,7 +219,7 @@ class Group:
         member.session_timeout_ms = session_timeout_ms
 
     def await_join(self, member: Member, reply: Any) -> Any:
-        """Remember who is to be told when the generation begins. Returns the reply that this one displaces."""
+        """Keep the reply until the generation begins. Returns the reply that this one displaces."""
         displaced, member.join_reply = member.join_reply, reply
         if displaced is None:
             self.awaiting_join += 1
@@ -230,7 +232,7 @@ class Group:
         return reply
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Whether the sender is who it says it is, and a member: NONE, FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
+        """Whether the sender is a member, and the current one of its instance id: NONE, FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
         if group_instance_id is not None:
             current = self.static_members.get(group_instance_id)
             if current is None:
@@ -254,19 +256,21 @@ class Group:
         """Whether a member with these protocols can be in the group: one is known to all its members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocols)
-        everybody = len(self.members)
-        return protocol_type == self.protocol_type and any(self._supporters[name] == everybody for name, _ in protocols)
+        member_count = len(self.members)
+        return protocol_type == self.protocol_type and any(
+            self._supporters[name] == member_count for name, _ in protocols
+        )
 
     def select_protocol(self) -> str:
         """The protocol that most members prefer among those that all support; of equals, the one voted for first."""
-        everybody = len(self.members)
-        candidates = {name for name, supporters in self._supporters.items() if supporters == everybody}
+        member_count = len(self.members)
+        candidates = {name for name, supporters in self._supporters.items() if supporters == member_count}
         votes = Counter(vote for member in self.members.values() if (vote := member.vote(candidates)) is not None)
         assert votes, f"no protocol is common to the members of group {self.group_id}"
         return max(votes, key=votes.__getitem__)
 
     def elect_leader(self) -> bool:
-        """Make sure that the leader is one of those who joined; False when none did."""
+        """Make sure that the leader is one of the members that joined; False when none did."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_reply is not None:
@@ -278,7 +282,7 @@ class Group:
         return True
 
     def begin_generation(self, wall_ms: int) -> None:
-        """All who will have joined: count up, choose the protocol, go on to CompletingRebalance or, alone, Empty."""
+        """Begin the next generation with the members that joined, and choose its protocol. Without members the group is Empty."""
         self.generation_id += 1
         self.pending_sync.clear()
         self.protocol_name = self.select_protocol() if self.members else None
@@ -300,7 +304,7 @@ class Group:
     # Records
 
     def apply_assignment(self, value: GroupValue, wall_ms: int) -> None:
-        """The group's record is committed: if it is of the rebalance that is going on, that is complete."""
+        """The group's record is committed: if it is of the current generation, the rebalance is complete."""
         if self.state is not GroupState.COMPLETING_REBALANCE or value.generation != self.generation_id:
             return
         for stored in value.members:
@@ -310,7 +314,7 @@ class Group:
         self.transition_to(GroupState.STABLE, wall_ms)
 
     def load(self, value: GroupValue) -> None:
-        """Become what a record says: Stable with its members and their assignments, or Empty."""
+        """Take the state of a record: Stable with its members and their assignments, or Empty."""
         for stored in value.members:
             member = Member(
                 self.group_id,

@@ -3,6 +3,8 @@
 A compacted log still holds many values of a key, so records are kept as bytes while the log is read and only the last
 of each key is decoded. Offsets written in transactions are the exception: they wait for their transaction's marker.
 The work comes in steps, so that an event loop can do other things between them.
+
+In Kafka: `GroupMetadataManager.doLoadGroupsAndOffsets`.
 """
 
 from collections.abc import Iterator
@@ -29,13 +31,13 @@ class Loader:
         self.groups: dict[str, Group] = {}
         """The result, once `steps` is exhausted."""
         self.unreadable: list[str] = []
-        """What was wrong with records that had to be left out; later versions of Kafka write keys that we skip."""
+        """What was wrong with records that were skipped. Keys that later versions of Kafka write are skipped without a report."""
         self._partition = partition
         self._latest: dict[bytes, tuple[bytes | None, int]] = {}
         self._transactions: dict[int, dict[bytes, tuple[bytes | None, int]]] = {}
 
     def read(self, batches: Buffer) -> Iterator[int]:
-        """Take in a piece of the log; yields, every few milliseconds of work, where to go on reading."""
+        """Read a piece of the log; yields, every few milliseconds of work, where to go on reading."""
         unread_bytes = 0
         for offset, header in read_headers(batches):
             try:

@@ -1,12 +1,15 @@
-"""Who is in a group: joining, synchronizing, heartbeats, leaving, and the rebalance that each change sets off.
+"""The members of a group: JoinGroup, SyncGroup, heartbeats, LeaveGroup, and the rebalance that each change starts.
 
-All members join (JoinGroup), the leader among them hands in who gets what (SyncGroup), which is stored and then given
-to all. Requests wait for each other on the way, so answers are effects and waiting ones are kept with their member.
-Nobody is left without an answer: a request that a newer one of the same member displaces is told REBALANCE_IN_PROGRESS,
-one whose member is removed UNKNOWN_MEMBER_ID.
+All members join (JoinGroup). The leader among them sends the assignment (SyncGroup), which is stored and then given to
+all. Requests wait for each other on the way, so answers are effects, and requests that wait are kept with their member.
+Every request is answered: one that a newer request of the same member displaces gets REBALANCE_IN_PROGRESS, one whose
+member is removed UNKNOWN_MEMBER_ID.
 
-Time-outs: a member's session; a new member's whole wait in its first JoinGroup; the members' rejoining, which goes on
-without those who are late; and the synchronizing, after which those who never asked for their assignment are removed.
+Time-outs: a member's session; a new member's whole wait in its first JoinGroup; the rebalance, which continues without
+the members that have not rejoined; and the sync, after which members that never asked for their assignment are removed.
+
+In Kafka: the join, sync, heartbeat and leave methods of `GroupCoordinator`, with `DelayedJoin`, `DelayedSync` and
+`DelayedHeartbeat`.
 """
 
 import uuid
@@ -31,14 +34,14 @@ from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupR
 __all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "Membership", "assignment_write_error", "join_error", "sync_error"]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""A new member cannot send heartbeats while it waits; after this long it is taken for gone."""
+"""A new member cannot send heartbeats while it waits; after this long it is considered dead."""
 
 _KNOWN_MEMBER_ID_SINCE_VERSION = 4  # KIP-394
 _SKIP_ASSIGNMENT_SINCE_VERSION = 9  # KIP-814
 
 
 def join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    """The answer to a member that is not let in (yet)."""
+    """The answer to a member that is not admitted (yet)."""
     return JoinGroupResponse(error_code=error, generation_id=-1, protocol_name=None, leader="", member_id=member_id)
 
 
@@ -66,12 +69,12 @@ _WRITE_ERRORS = {
 
 
 def assignment_write_error(error: ErrorCode) -> ErrorCode:
-    """What members are told when the log refused the group's record."""
+    """The error that members get when the group's record could not be appended."""
     return _WRITE_ERRORS.get(error, error)
 
 
 class Membership:
-    """Decides for groups that are loaded here; the coordinator looks them up and checks the group id."""
+    """Decides for loaded groups; the coordinator looks them up and checks the group id."""
 
     def __init__(self, settings: GroupSettings, rng: Random, timers: Timers[tuple[str, ...]], outbox: Outbox) -> None:
         self._settings = settings
@@ -97,7 +100,7 @@ class Membership:
             self._join_unknown(group, request, protocols, version, client_id, host, to)
         elif request.member_id in group.pending_members:
             if request.group_instance_id is not None:
-                # A pending member is dynamic: this client mixes up two members.
+                # A pending member is dynamic: this client confuses two members.
                 self._out.reply(to, join_error(request.member_id, ErrorCode.UNKNOWN_SERVER_ERROR))
             else:
                 self._add_member(group, request, request.member_id, protocols, client_id, host, to)
@@ -114,7 +117,7 @@ class Membership:
             return True
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
-            # Those who wait count, not the members: the limit may have been lowered, and then the last to rejoin go.
+            # Count those that wait, not the members: the limit may have been lowered, and then the last to rejoin are refused.
             return (member is not None and member.join_reply is not None) or (
                 group.awaiting_join < self._settings.max_size
             )
@@ -179,7 +182,7 @@ class Membership:
         elif group.state is GroupState.STABLE and unchanged and not is_leader:
             self._out.reply(to, self._joined(group, member, []))
         else:
-            # A leader asks for a rebalance by joining again: it saw partitions come or go.
+            # A leader requests a rebalance by joining again: the partitions changed.
             group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
             self._await_join(group, member, to)
             self._rebalance_if_settled(group)
@@ -192,12 +195,12 @@ class Membership:
     def _replace_static(
         self, group: Group, request: JoinGroupRequest, member_id: str, protocols: Protocols, version: int, to: Any
     ) -> None:
-        """A static member's process was started anew: it takes the old one's place, and the old one is fenced off."""
+        """A static member's process was restarted: the new member id replaces the old one, which is fenced."""
         instance_id = request.group_instance_id
         assert instance_id is not None
         old_leader_id = group.leader_id
         old_member_id = group.static_members[instance_id]
-        self._tell(group, group.members[old_member_id], ErrorCode.FENCED_INSTANCE_ID, old_member_id)
+        self._answer(group, group.members[old_member_id], ErrorCode.FENCED_INSTANCE_ID, old_member_id)
         self._timers.cancel(group.members[old_member_id].session_key)
         member = group.replace_static(instance_id, member_id)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
@@ -218,7 +221,7 @@ class Membership:
         def stored(error: ErrorCode) -> None:
             still_waits = group.members.get(member_id) is member and member.join_reply is to
             if group.state is not GroupState.STABLE or group.generation_id != generation_id or not still_waits:
-                return  # a rebalance began meanwhile, and its end answers
+                return  # a rebalance began meanwhile; its end answers
             group.take_join_reply(member)
             if error:
                 self._timers.cancel(member.session_key)
@@ -230,7 +233,7 @@ class Membership:
                 response = self._joined(group, member, self._member_list(group) if is_leader else [])
                 response.skip_assignment = is_leader
             else:
-                # Told the old leader's id, a leader that came back does not assign: nobody would hear of it.
+                # With the old leader's id in the answer, a returning leader does not assign: no member would get that assignment.
                 response = self._joined(group, member, [])
                 response.leader = old_leader_id or ""
             self._out.reply(to, response)
@@ -314,7 +317,7 @@ class Membership:
                         self._out.reply(reply, self._synced(group, member))
                         self._restart_session(member)
             elif error and group.state is GroupState.COMPLETING_REBALANCE:
-                self._give_up_assignment(group, assignment_write_error(error))
+                self._fail_assignment(group, assignment_write_error(error))
                 self._prepare_rebalance(group)
 
         assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
@@ -356,8 +359,8 @@ class Membership:
             ),
         )
 
-    def _give_up_assignment(self, group: Group, error: ErrorCode) -> None:
-        """Tell those who wait for their assignment that there is none."""
+    def _fail_assignment(self, group: Group, error: ErrorCode) -> None:
+        """Answer the members that wait for their assignment with an error."""
         for member in group.members.values():
             member.assignment = b""
             if member.sync_reply is not None:
@@ -383,7 +386,7 @@ class Membership:
         return ErrorCode.NONE
 
     def alive(self, group: Group, member_id: str) -> None:
-        """Something else than a heartbeat came from a member (an offset commit)."""
+        """A request other than a heartbeat came from a member (an offset commit)."""
         self._restart_session(group.members[member_id])
 
     def _restart_session(self, member: Member) -> None:
@@ -426,10 +429,10 @@ class Membership:
             self._prepare_rebalance(group)
 
     def _prepare_rebalance(self, group: Group) -> None:
-        """Have all members join again; the first members of an empty group wait a little for others."""
+        """Have all members join again. The first members of an empty group wait group.initial.rebalance.delay.ms for others."""
         out = self._out
         if group.state is GroupState.COMPLETING_REBALANCE:
-            self._give_up_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
+            self._fail_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
         self._timers.cancel(group.sync_key)
         if group.state is GroupState.EMPTY:
@@ -458,7 +461,7 @@ class Membership:
         self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """Begin the next generation with those who joined. Static members stay until their session ends."""
+        """Begin the next generation with the members that joined. Static members stay until their session ends."""
         out = self._out
         self._timers.cancel(group.join_key)
         group.initial_join = None
@@ -466,19 +469,21 @@ class Membership:
         for member_id in late:
             self._drop(group, member_id)
         if group.members and not group.elect_leader():
-            # Only static members are left and none joined: their sessions will end, or they will join.
+            # Only static members are left and none joined: their sessions will expire, or they will join.
             self._timers.set(group.join_key, out.now.ms + group.rebalance_timeout_ms)
             return
         group.begin_generation(out.now.wall_ms)
         if group.state is GroupState.EMPTY:
-            # Should this be lost, a reload brings back members whose sessions then end.
+            # If this record is lost, a reload restores members whose sessions then expire.
             out.append(group, [self._record(group)], lambda _: None)
             return
-        everybody = self._member_list(group)
+        all_members = self._member_list(group)
         for member in group.members.values():
             reply = group.take_join_reply(member)
             if reply is not None:
-                out.reply(reply, self._joined(group, member, everybody if member.member_id == group.leader_id else []))
+                out.reply(
+                    reply, self._joined(group, member, all_members if member.member_id == group.leader_id else [])
+                )
             self._restart_session(member)
             member.is_new = False
             group.pending_sync.add(member.member_id)
@@ -492,7 +497,7 @@ class Membership:
 
     # Removal
 
-    def _tell(self, group: Group, member: Member, error: ErrorCode, member_id: str) -> None:
+    def _answer(self, group: Group, member: Member, error: ErrorCode, member_id: str) -> None:
         """Answer whatever waits for the member."""
         reply = group.take_join_reply(member)
         if reply is not None:
@@ -502,10 +507,10 @@ class Membership:
             self._out.reply(reply, sync_error(error))
 
     def _drop(self, group: Group, member_id: str) -> None:
-        """Take a member or pending member out of the books, without what follows from it."""
+        """Remove a member or pending member, without the rebalance that follows from it."""
         member = group.members.get(member_id)
         if member is not None:
-            self._tell(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
+            self._answer(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
         if member is not None or member_id in group.pending_members:
             group.remove(member_id)
             self._timers.cancel(("session", group.group_id, member_id))
@@ -520,7 +525,7 @@ class Membership:
             self._try_complete_join(group)
 
     def timer_fired(self, group: Group, kind: str, member_id: str) -> None:
-        """A deadline of the group came: ``session`` (of a member or pending member), ``join`` or ``sync``."""
+        """A deadline of the group is over: ``session`` (of a member or pending member), ``join`` or ``sync``."""
         if kind == "join":
             self._join_time_is_up(group)
         elif kind == "sync":
@@ -529,7 +534,7 @@ class Membership:
             member = group.members.get(member_id)
             if member is None or member.is_new or (member.join_reply is None and member.sync_reply is None):
                 self._remove(group, member_id)
-            # Else it waits for an answer of ours and cannot send heartbeats: the answer restarts its session.
+            # Otherwise it waits for our answer and cannot send heartbeats: the answer restarts its session.
 
     # Loading and unloading
 
@@ -541,9 +546,9 @@ class Membership:
             self._prepare_rebalance(group)
 
     def unload(self, group: Group) -> None:
-        """Another broker has the group now: whoever waits here is sent there."""
+        """Another broker coordinates the group now: answer all that wait with NOT_COORDINATOR."""
         for member in group.members.values():
-            self._tell(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
+            self._answer(group, member, ErrorCode.NOT_COORDINATOR, member.member_id)
         self.cancel_timers(group)
         group.transition_to(GroupState.DEAD, self._out.now.wall_ms)
 

@@ -4,6 +4,8 @@ Three tables by partition. ``committed`` holds what records of ``__consumer_offs
 only `GroupOffsets.apply`, `GroupOffsets.remove` and `GroupOffsets.complete_transaction` change it. ``_writing`` counts
 the commits on their way to the log: such an offset is not stable (KIP-447), does not expire and keeps its group alive.
 ``transactional`` holds, for each producer id, what a transaction has written and not yet committed or aborted.
+
+In Kafka: the offset tables of `GroupMetadata`.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""What can be asked about groups: their offsets, a list of them, a group's members. Nothing here changes anything."""
+"""Queries about groups: their offsets, a list of them, a group's members. Nothing here changes state.
+
+In Kafka: `handleFetchOffsets`, `handleListGroups` and `handleDescribeGroup` of `GroupCoordinator`.
+"""
 
 from collections.abc import Iterable, Sequence
 

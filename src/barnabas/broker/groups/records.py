@@ -1,8 +1,10 @@
-"""What is stored of groups: the records of ``__consumer_offsets``, between the coordinator and their bytes.
+"""How groups are stored: the records of ``__consumer_offsets``, between the coordinator and their bytes.
 
 A key is a committed offset's (group, topic, partition) or a group's (group id); a record without a value is a
 tombstone. Versions are those that Apache Kafka 3.9 writes: offsets in 3 (in 1 when they carry an expiry time of their
-own), groups in 3. Older and newer ones are read, and keys of other kinds (Kafka 4's coordinator) are passed over.
+own), groups in 3. Older and newer ones are read, and keys of other kinds (Kafka 4's coordinator) are skipped.
+
+In Kafka: the encoding and decoding in `GroupMetadataManager` (`offsetCommitKey`, `groupMetadataValue` and so on).
 """
 
 from collections.abc import Sequence
@@ -38,7 +40,7 @@ __all__ = [
 
 
 class OffsetRecord(NamedTuple):
-    """A committed offset, or the end of one."""
+    """A committed offset, or its tombstone."""
 
     group_id: str
     partition: TopicPartition
@@ -70,7 +72,7 @@ class GroupValue(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """A group's generation, or the end of the group."""
+    """A group's generation, or its tombstone."""
 
     group_id: str
     value: GroupValue | None

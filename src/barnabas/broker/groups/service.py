@@ -1,28 +1,33 @@
-"""The edge of the group coordinator: requests in, effects performed, timers, loading.
+"""The edge of the group coordinator: requests, effects, one timer, and loading.
 
-`GroupService` hands each request to the pure `GroupCoordinator` with the time and performs what comes back. Records go
-to our replica of ``__consumer_offsets`` with acks -1 and count when they are committed. What time-outs the coordinator
-has is one timer here. When the controller makes this broker leader of a partition, the partition's log is read and its
-groups are built in steps, between which the event loop is free; meanwhile requests are told to come back.
+`GroupService` passes each request to the pure `GroupCoordinator` with the time, and performs the effects that it returns.
+Records are appended to the local replica of ``__consumer_offsets`` with acks -1, and count when they are committed. One
+timer serves all time-outs. When the controller makes this broker leader of a partition, the partition's log is read and
+its groups are built in steps, between which the event loop is free. Meanwhile requests get COORDINATOR_LOAD_IN_PROGRESS.
+
+In Kafka: `GroupCoordinatorAdapter`, and the loading and appending of `GroupMetadataManager`.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from barnabas.base.clock import Timer
+from barnabas.base.clock import CallLater, Clock, Now, Timer
 from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
+from barnabas.base.randomness import Random
+from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import delete_groups, delete_offsets
-from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Now, Reply
+from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Reply
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.records import encode_batch
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.reads import LOG_END
-from barnabas.broker.requests.request import Node
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.log.partition_log import AppendInfo, Origin
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest
@@ -47,24 +52,39 @@ ReplyTo = Callable[[Any], None]
 
 
 class GroupService:
-    """The groups of one broker; `Node.groups`."""
+    """The group coordinator of one broker."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._commit_timeout_ms: int = node.settings["offsets.commit.timeout.ms"]
-        self._load_bytes: int = node.settings["offsets.load.buffer.size"]
-        self._compression = CompressionType(node.settings["offsets.topic.compression.codec"])
+    def __init__(
+        self,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        *,
+        clock: Clock,
+        call_later: CallLater,
+        rng: Random,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._metadata = metadata
+        self._clock = clock
+        self._call_later = call_later
+        self._spawn = spawn
+        self._commit_timeout_ms: int = config["offsets.commit.timeout.ms"]
+        self._load_bytes: int = config["offsets.load.buffer.size"]
+        self._compression = CompressionType(config["offsets.topic.compression.codec"])
         self._timer: Timer | None = None
         self._timer_ms = 0
         self._stored_partitions = 0
-        self.coordinator = GroupCoordinator(GroupSettings.of(node.settings), node.rng)
+        self.coordinator = GroupCoordinator(GroupSettings.of(config.values), rng)
         self._update_partition_count()
 
     def start(self, stored_partitions: int = 0) -> None:
         """Follow the controller's elections from now on.
 
-        ``stored_partitions`` is how many partitions the offsets topic has, 0 when there is none: the first metadata
-        that a broker is told can hold a part of them only, and a group's partition must be the same everywhere.
+        ``stored_partitions`` is how many partitions the offsets topic has, 0 when there is none. The first metadata that
+        a broker receives may contain only some of them, but a group's partition must be the same on all brokers.
         """
         self._stored_partitions = stored_partitions
         self._update_partition_count()
@@ -87,16 +107,16 @@ class GroupService:
         self._perform(self.coordinator.sync(request, to, self._now()))
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        return self.coordinator.heartbeat(request, self._node.clock.monotonic_ms())
+        return self.coordinator.heartbeat(request, self._clock.monotonic_ms())
 
     def leave(self, request: LeaveGroupRequest, to: ReplyTo) -> None:
         self._perform(self.coordinator.leave(request, to, self._now()))
 
     def commit_offsets(self, request: OffsetCommitRequest, to: ReplyTo) -> None:
-        self._perform(self.coordinator.commit_offsets(request, self._node.metadata.partition, to, self._now()))
+        self._perform(self.coordinator.commit_offsets(request, self._metadata.partition, to, self._now()))
 
     def delete_offsets(self, request: OffsetDeleteRequest, to: ReplyTo) -> None:
-        self._perform(delete_offsets(self.coordinator, request, self._node.metadata.partition, to, self._now()))
+        self._perform(delete_offsets(self.coordinator, request, self._metadata.partition, to, self._now()))
 
     def delete_groups(self, request: DeleteGroupsRequest, to: ReplyTo) -> None:
         self._perform(delete_groups(self.coordinator, request, to, self._now()))
@@ -104,8 +124,7 @@ class GroupService:
     # Effects
 
     def _now(self) -> Now:
-        clock = self._node.clock
-        return Now(clock.monotonic_ms(), clock.wall_ms())
+        return Now.of(self._clock)
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -116,11 +135,11 @@ class GroupService:
         self._set_timer()
 
     def _append(self, append: Append) -> None:
-        name = TopicPartition(OFFSETS_TOPIC, append.partition)
-        wall_ms = self._node.clock.wall_ms()
+        topic_partition = TopicPartition(OFFSETS_TOPIC, append.partition)
+        wall_ms = self._clock.wall_ms()
         try:
-            result = self._node.replicas.append(
-                name,
+            result = self._replicas.append(
+                topic_partition,
                 encode_batch(append.records, wall_ms, self._compression),
                 acks=-1,
                 now_ms=wall_ms,
@@ -129,19 +148,21 @@ class GroupService:
         except KafkaError as error:
             self._perform(self.coordinator.failed(append, error.code, self._now()))
             return
-        self._await_commit(append, name, result, self._commit_timeout_ms)
+        self._await_commit(append, topic_partition, result, self._commit_timeout_ms)
 
-    def _await_commit(self, append: Append, name: TopicPartition, result: AppendInfo, timeout_ms: int) -> None:
-        def told(error: ErrorCode) -> None:
+    def _await_commit(
+        self, append: Append, topic_partition: TopicPartition, result: AppendInfo, timeout_ms: int
+    ) -> None:
+        def outcome(error: ErrorCode) -> None:
             if error:
                 self._perform(self.coordinator.failed(append, error, self._now()))
             if error == ErrorCode.REQUEST_TIMED_OUT:
-                # It stands in the log all the same: once committed it counts, here as after a reload.
-                self._await_commit(append, name, result, _LATE_COMMIT_TIMEOUT_MS)
+                # The records are in the log all the same. Once committed they count, here as after a reload.
+                self._await_commit(append, topic_partition, result, _LATE_COMMIT_TIMEOUT_MS)
             elif error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
                 self._perform(self.coordinator.committed(append, result.first_offset, self._now()))
 
-        self._node.replicas.wait_for_commit(name, result.last_offset, told, timeout_ms=timeout_ms)
+        self._replicas.wait_for_commit(topic_partition, result.last_offset, outcome, timeout_ms=timeout_ms)
 
     # Time
 
@@ -152,15 +173,15 @@ class GroupService:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = due_ms
-        self._timer = self._node.call_later(max(due_ms - self._node.clock.monotonic_ms(), 0), self._tick)
+        self._timer = self._call_later(max(due_ms - self._clock.monotonic_ms(), 0), self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         now = self._now()
         if now.ms - self._timer_ms > _LATE_MS:
-            # This process stood still. Heartbeats that came meanwhile are read before anyone is declared dead.
+            # This process was paused. Read the heartbeats that arrived meanwhile before any member expires.
             self._timer_ms = now.ms + _GRACE_MS
-            self._timer = self._node.call_later(_GRACE_MS, self._tick)
+            self._timer = self._call_later(_GRACE_MS, self._tick)
             return
         self._perform(self.coordinator.tick(now))
 
@@ -174,10 +195,10 @@ class GroupService:
             self._perform(self.coordinator.partitions_deleted(deleted, self._now()))
 
     def _update_partition_count(self) -> None:
-        """Go by what the topic has; before there is one, by what it is going to have."""
+        """The partition count of the offsets topic; before it exists, the count that it will get."""
         self.coordinator.partition_count = (
-            max(self._node.metadata.partition_count(OFFSETS_TOPIC), self._stored_partitions)
-            or self._node.settings["offsets.topic.num.partitions"]
+            max(self._metadata.partition_count(OFFSETS_TOPIC), self._stored_partitions)
+            or self._config["offsets.topic.num.partitions"]
         )
 
     def leadership_changed(self, gained: Sequence[Partition], lost: Sequence[Partition]) -> None:
@@ -190,38 +211,38 @@ class GroupService:
             if partition.name.topic == OFFSETS_TOPIC:
                 self._update_partition_count()
                 if self.coordinator.start_loading(partition.name.partition, partition.leader_epoch):
-                    self._node.spawn(self._load(partition.name, partition.leader_epoch))
+                    self._spawn(self._load(partition.name, partition.leader_epoch))
 
-    async def _load(self, name: TopicPartition, leader_epoch: int) -> None:
-        """Read a partition from its start to its end, then serve its groups."""
-        loader = Loader(name.partition)
-        started_ms = self._node.clock.monotonic_ms()
+    async def _load(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        """Read a partition from its start to its end, then serve its groups (`GroupMetadataManager.loadGroupsAndOffsets`)."""
+        loader = Loader(topic_partition.partition)
+        started_ms = self._clock.monotonic_ms()
         try:
-            await self._read_log(name, leader_epoch, loader)
+            await self._read_log(topic_partition, leader_epoch, loader)
         except (BarnabasError, OSError) as error:
-            # Serve what could be read, as Apache's broker does: refusing all groups of the partition helps nobody.
-            logger.error("Groups of %s are incomplete, its log cannot be read: %s", name, error)
+            # Serve what could be read, as Kafka does, rather than refuse all groups of the partition.
+            logger.error("Groups of %s are incomplete, its log cannot be read: %s", topic_partition, error)
         for _ in loader.steps():
             await asyncio.sleep(0)
         for problem in loader.unreadable:
-            logger.warning("Left out of the groups of %s: %s", name, problem)
-        self._perform(self.coordinator.finish_loading(name.partition, leader_epoch, loader, self._now()))
+            logger.warning("Left out of the groups of %s: %s", topic_partition, problem)
+        self._perform(self.coordinator.finish_loading(topic_partition.partition, leader_epoch, loader, self._now()))
         logger.log(
             logging.INFO if loader.groups else logging.DEBUG,
             "Loaded %d groups of %s in %d ms",
             len(loader.groups),
-            name,
-            self._node.clock.monotonic_ms() - started_ms,
+            topic_partition,
+            self._clock.monotonic_ms() - started_ms,
         )
 
-    async def _read_log(self, name: TopicPartition, leader_epoch: int, loader: Loader) -> None:
-        replicas = self._node.replicas
-        replica = replicas.get(name)
+    async def _read_log(self, topic_partition: TopicPartition, leader_epoch: int, loader: Loader) -> None:
+        replicas = self._replicas
+        replica = replicas.get(topic_partition)
         if replica is None or replica.log is None:
             return
         offset = replica.log.log_start_offset
-        while self.coordinator.is_awaited(name.partition, leader_epoch):
-            piece = replicas.read(name, offset, self._load_bytes, isolation=LOG_END, min_one_batch=True)
+        while self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
+            piece = replicas.read(topic_partition, offset, self._load_bytes, isolation=LOG_END, min_one_batch=True)
             if not piece.size_bytes:
                 return
             records = piece.records.read() if isinstance(piece.records, FileSlice) else piece.records

@@ -331,7 +331,7 @@ class BrokerLifecycle:
                     await self._metadata_changed.wait()
 
     async def _cut_off(self) -> None:
-        """Return when the coordination service is away for good: no leader can be moved then."""
+        """Return when the coordination service cannot be reached any more: no leader can be moved then."""
         with contextlib.suppress(KeeperError):
             while True:
                 await self._client.wait_connected(_COORDINATION_AWAY_MS)
