@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from barnabas.coordination.client_operations import delete
+from barnabas.coordination.client.operations import delete
 
 from barnabas.broker.cluster.znodes import broker_path
 from barnabas.broker.membership.death_watch import watched
