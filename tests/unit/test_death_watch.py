@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from barnabas.coordination.client.operations import delete
 
 from barnabas.broker.cluster.znodes import broker_path
 from barnabas.broker.membership.death_watch import watched
 from barnabas.broker.membership.service import DeathWatch
+from barnabas.coordination.client.operations import delete
 from barnabas.testing import Cluster
 from support.waiting import eventually
 
