@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,12 +15,21 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.security import make_digest_acl
 
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import OsFiles
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.storage.storage import Storage
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import OPEN_ACL
+from barnabas.wire.jute.transactions import CreateTxn, SetDataTxn, TxnHeader, encode_transaction
 from support.coordination import CoordinationProcess, coordination_server
 from support.needs import needs_reference
 from support.reference import apache_cluster, apache_tool
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
+
+PROBE = Path(__file__).parents[1] / "support" / "TransactionLogProbe.java"
 
 
 def fill(server: CoordinationProcess, *, nodes: int = 50) -> None:
@@ -83,6 +94,92 @@ def test_a_server_starts_on_the_other_kinds_files_and_serves_the_same_tree(
     for later in seen[1:]:
         assert later == seen[0]
     assert len(seen[0]) > 50
+
+
+def test_our_server_starts_on_the_directory_of_a_fresh_apache_server(tmp_path: Path) -> None:
+    """Its snapshot.0 has an empty digest; there is no log yet."""
+    with coordination_server(tmp_path, apache=True) as server:
+        assert [path.name for path in server.version_dir.iterdir()] == ["snapshot.0"]
+        server.kill()
+    with coordination_server(tmp_path) as server:
+        assert contents(server)
+        assert "damaged" not in server.log
+
+
+def test_a_damaged_or_torn_log_is_refused_or_cut_where_apaches_is(tmp_path: Path) -> None:
+    """Where Apache's server refuses to start, ours does; where ours starts, Apache's does, with the same last zxid.
+
+    What happens to the last entry of a log, with and without reserved room behind it:
+
+        a bit is flipped in       Apache's server                         ours
+        the checksum              refuses: CRC check failed               refuses
+        the size                  refuses above 1 MiB or below 0,         refuses
+                                  else forgets the transaction
+        the transaction           refuses: CRC check failed               refuses
+        the end byte              forgets the transaction                 refuses
+
+        cut off at any byte       goes on before it                       goes on before it, with a warning
+        zeros from any byte on    goes on before it                       goes on before it, with a warning
+        garbage behind it         refuses: Unreasonable length            refuses
+    """
+    log, last_start = log_of_four_transactions(tmp_path / "source")
+    flipped = [flip(log, at, bit) for at in range(last_start, len(log)) for bit in range(8)]
+    torn = [log[:at] for at in range(last_start, len(log))]
+    torn += [log[:at] + bytes(len(log) - at) for at in range(last_start, len(log))]
+    cases = [case + room for room in (b"", bytes(4096)) for case in (log, log + b"w" * 50, *flipped, *torn)]
+    directories = [tmp_path / str(number) for number in range(len(cases))]
+    for directory, case in zip(directories, cases, strict=True):
+        shutil.copytree(tmp_path / "source", directory)
+        (directory / "version-2" / "log.1").write_bytes(case)
+    names = "".join(f"{directory}\n" for directory in directories)
+    lines = apache_tool(str(PROBE), text=names).stdout.splitlines()
+    apache = dict(line.split("\t", 1) for line in lines if "\t" in line)
+    assert len(apache) == len(cases)
+    counted: Counter[str] = Counter()
+    for directory in directories:
+        theirs = apache[str(directory)]
+        ours = load(directory)
+        if theirs.isdigit():
+            assert ours in (theirs, "refused"), directory
+        else:
+            assert ours == "refused", directory
+        counted[f"{theirs if theirs.isdigit() else 'refused'} {ours}"] += 1
+    entry_bytes = len(log) - last_start
+    assert counted["4 4"] == 2
+    assert counted["3 3"] == 4 * entry_bytes
+    assert counted["3 refused"] == 2 * (8 + 21)
+    assert counted["refused refused"] == 2 * (8 * entry_bytes - 8 - 21 + 1)
+
+
+def log_of_four_transactions(directory: Path) -> tuple[bytes, int]:
+    """A data directory with an empty snapshot and a log; the log, and the offset of its last entry."""
+    storage = Storage(OsFiles(), str(directory), str(directory), preallocate_bytes=0)
+    storage.open()
+    storage.save_snapshot(Database())
+    header = TxnHeader(7, 1, 1, 5, OpCode.CREATE)
+    storage.log.append(1, [encode_transaction(header, CreateTxn("/a", b"1", list(OPEN_ACL), False, 1), None)])
+    for zxid in (2, 3, 4):
+        before = len((directory / "version-2" / "log.1").read_bytes())
+        header = TxnHeader(7, zxid, zxid, 5, OpCode.SET_DATA)
+        storage.log.append(zxid, [encode_transaction(header, SetDataTxn("/a", b"data", zxid), None)])
+    storage.close()
+    return (directory / "version-2" / "log.1").read_bytes(), before
+
+
+def flip(log: bytes, at: int, bit: int) -> bytes:
+    return log[:at] + bytes([log[at] ^ 1 << bit]) + log[at + 1 :]
+
+
+def load(directory: Path) -> str:
+    """The last zxid that our server finds, or "refused"."""
+    storage = Storage(OsFiles(), str(directory), str(directory), preallocate_bytes=0)
+    storage.open()
+    try:
+        return str(storage.load()[0].last_zxid)
+    except CorruptDataError:
+        return "refused"
+    finally:
+        storage.close()
 
 
 def test_apaches_tools_read_our_log_and_snapshot(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """The transaction log and snapshots: what a crash or damage leaves, and what is refused."""
 
+import random
+import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +13,10 @@ from hypothesis import strategies as st
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import OsFiles
 from barnabas.coordination.core.database import Database
+from barnabas.coordination.storage.log_tail import encode_entry
 from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot
 from barnabas.coordination.storage.storage import Storage
-from barnabas.coordination.storage.transaction_log import encode_entry, read_log
+from barnabas.coordination.storage.transaction_log import read_log
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL
 from barnabas.wire.jute.transactions import CreateSessionTxn, CreateTxn, SetDataTxn, TxnHeader, encode_transaction
@@ -125,14 +129,76 @@ def test_a_zeroed_block_in_the_middle_is_refused(tmp_path: Path, storage: Storag
         storage.load()
 
 
-def test_damage_in_the_last_transaction_is_a_torn_tail(tmp_path: Path, storage: Storage) -> None:
-    """Nobody can tell it from a crash within the write."""
+@pytest.mark.parametrize("reserved", [0, 4096], ids=["exact", "reserved room"])
+def test_every_flipped_bit_of_the_last_transaction_is_refused(tmp_path: Path, storage: Storage, reserved: int) -> None:
+    """The entry is whole, so it may have been acknowledged. The error names file, offset and remedy."""
     write(storage, 1, 4)
     storage.log.close()
-    whole = bytearray(log_of(tmp_path).read_bytes())
-    whole[-10] ^= 1
-    log_of(tmp_path).write_bytes(whole)
-    assert storage.load()[0].last_zxid == 3
+    whole = log_of(tmp_path).read_bytes()
+    last_start = len(whole) - len(entry(4))
+    for position in range(last_start, len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole) + bytes(reserved)
+            damaged[position] ^= 1 << bit
+            log_of(tmp_path).write_bytes(damaged)
+            with pytest.raises(CorruptDataError, match=rf"log\.1 is damaged at byte {last_start}: .*truncate -s"):
+                storage.load()
+            assert log_of(tmp_path).read_bytes() == damaged, "a file that is refused stays as it is"
+
+
+def test_garbage_behind_the_last_transaction_is_refused(tmp_path: Path, storage: Storage) -> None:
+    """A crash leaves zeros, or nothing."""
+    write(storage, 1, 4)
+    storage.log.close()
+    whole = log_of(tmp_path).read_bytes()
+    for garbage in (b"w" * 50, b"\0" * 11 + b"\x05" + b"x" * 30, b"\0" * 7 + b"\1" + b"\0\0\0\x40" + b"x" * 65):
+        log_of(tmp_path).write_bytes(whole + garbage)
+        with pytest.raises(CorruptDataError, match="is damaged at byte"):
+            storage.load()
+
+
+def test_a_torn_entry_is_cut_off_with_a_warning(
+    tmp_path: Path, storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With file and offset; zeros alone are no news."""
+    write(storage, 1, 4)
+    storage.log.close()
+    whole = log_of(tmp_path).read_bytes()
+    storage.load()
+    log_of(tmp_path).write_bytes(whole + bytes(1000))
+    storage.load()
+    assert not caplog.records
+    log_of(tmp_path).write_bytes(whole[:-5] + bytes(1000))
+    storage.load()
+    (record,) = caplog.records
+    assert f"log.1 at byte {len(whole) - len(entry(4))}: the entry there is torn" in record.getMessage()
+
+
+@given(sizes=st.integers(0, 3000), lost=st.sets(st.integers(0, 8)), last_sectors=st.integers(0, 8))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_sectors_that_a_crash_leaves_of_an_unsynced_entry_let_the_server_start(
+    tmp_path: Path, sizes: int, lost: set[int], last_sectors: int
+) -> None:
+    """Some sectors of the entry are zeros, and the file may end within it: torn, or whole if nothing is missing."""
+    path = tmp_path / str(len(list(tmp_path.iterdir())))
+    storage = open_storage(path)
+    write(storage, 1, 3)
+    storage.log.close()
+    synced = log_of(path).read_bytes()
+    txn = SetDataTxn("/a", random.Random(sizes).randbytes(sizes), 2)
+    new = encode_entry(encode_transaction(TxnHeader(7, 4, 4, 5, OpCode.SET_DATA), txn, None))
+    torn = bytearray(synced + new)
+    first_sector = len(synced) // 512
+    for number in lost:
+        start = max(len(synced), (first_sector + number) * 512)
+        end = min(len(torn), (first_sector + number + 1) * 512)
+        if start < end:
+            torn[start:end] = bytes(end - start)
+    end = (first_sector + last_sectors) * 512 + 100
+    log_of(path).write_bytes(torn[: max(len(synced), end)])
+    last_zxid = storage.load()[0].last_zxid
+    assert last_zxid == (4 if log_of(path).read_bytes() == synced + new else 3)
+    storage.close()
 
 
 def test_a_missing_log_file_is_refused(tmp_path: Path, storage: Storage) -> None:
@@ -163,6 +229,30 @@ def test_an_entry_larger_than_a_chunk_is_read(tmp_path: Path, storage: Storage) 
 
 
 # Snapshots
+
+
+def test_a_snapshot_of_apaches_without_a_digest_is_read() -> None:
+    """A server that has applied no transaction since its start writes zxid 0 and digest 0: there is nothing to compare."""
+    database = filled()
+    with_digest = b"".join(encode_snapshot(database))
+    nodes = with_digest[: -(8 + 4 + 8 + 13)]  # without digest and seal
+    seal = b"\0\0\0\x01/"
+    empty = nodes + struct.pack(">qiq", 0, 2, 0)
+    for zxid in (0, database.last_zxid):
+        found = read_snapshot(empty + struct.pack(">q", zlib.adler32(empty)) + seal, "snapshot", zxid)
+        assert found.tree.nodes.keys() == database.tree.nodes.keys()
+
+
+def test_a_snapshot_whose_nodes_do_not_have_its_digest_is_refused() -> None:
+    """The digest is the one of the snapshot's own zxid, so it is exact."""
+    database = filled()
+    whole = b"".join(encode_snapshot(database))
+    wrong = bytearray(whole[:-13])
+    wrong[-1] ^= 1
+    with pytest.raises(CorruptDataError, match="do not have the digest"):
+        read_snapshot(
+            bytes(wrong) + struct.pack(">q", zlib.adler32(wrong)) + b"\0\0\0\x01/", "snapshot", database.last_zxid
+        )
 
 
 def filled() -> Database:

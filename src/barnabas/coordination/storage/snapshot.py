@@ -9,12 +9,15 @@ A file ``snapshot.<zxid in hex>`` holds the state after the transaction of that 
                     the root's path is ""
     "/"             the end of the nodes
     Long, "/"       Adler-32 of all that is before, and a mark
-    Long, Int, Long zxid, digest version, digest of the tree (since 3.6)
+    Long, Int, Long zxid, digest version, digest of the tree (since 3.6); a zxid of 0 means that there is no digest:
+                    the server had not applied a transaction since its start
     Long, "/"       Adler-32 of all that is before, and a mark
 
 Apache's server goes on while it writes, so its snapshots may hold later changes than their name says, and a replay of
 the log sorts it out. Ours are exact: nodes are values, and a copy of the tree's dictionary is a snapshot already. It
 is then encoded in slices, between which the server goes on.
+
+In ZooKeeper: FileSnap and SerializeUtils.
 """
 
 import struct
@@ -198,6 +201,8 @@ def _check_seal(data: bytes, offset: int, name: str) -> int:
 def _check_digest(database: Database, data: bytes, offset: int, name: str) -> None:
     digest, offset = decode_from(_Digest, data, offset)
     _check_seal(data, offset, name)
+    if digest.zxid <= 0:
+        return
     database.exact_from_zxid = digest.zxid
     is_exact = digest.zxid == database.last_zxid and digest.version == DIGEST_VERSION
     if is_exact and digest.digest != database.tree.digest:

@@ -10,25 +10,23 @@ A file ``log.<zxid in hex>`` begins with the transaction of that zxid:
     zeros      room that is reserved ahead (preAllocSize)
 
 A batch of entries is written and synced before any of them is acknowledged, so a crash can leave only the last batch
-torn. Whatever is invalid at the end of a file is cut off at the next start; whatever is invalid with valid entries
-behind it is damage, and the server refuses to start, for it would forget acknowledged transactions.
+torn. At the next start a torn end is cut off; damage is refused (`barnabas.coordination.storage.log_tail`).
+
+In ZooKeeper: FileTxnLog.
 """
 
 import logging
 import posixpath
-import re
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File, Files
+from barnabas.coordination.storage.log_tail import ENTRY_HEAD, check_tail, encode_entry, payload_at
 from barnabas.wire.jute.codec import MalformedRecordError, decode, encode_into
 from barnabas.wire.jute.transactions import FileHeader
 
 __all__ = [
     "TransactionLog",
-    "encode_entry",
     "log_name",
     "logs_from",
     "read_log",
@@ -40,13 +38,8 @@ VERSION = 2
 HEADER_BYTES = 16
 
 logger = logging.getLogger(__name__)
-_ENTRY = struct.Struct(">qi")
-_END = b"B"
 _CHUNK_BYTES = 1 << 20
 _RESERVE_BEFORE_END_BYTES = 4096
-_TXN_HEADER_BYTES = 32
-_POSSIBLE_ENTRY = re.compile(rb"(?s)(?=\0{4}.{4}(?!\0{3}[\0-\x1f])[\0-\x3f].{3})")
-"""The checksum fills half of its Long, and a payload has more than 31 bytes; zeros are none."""
 
 
 def log_name(zxid: int) -> str:
@@ -65,11 +58,6 @@ def zxid_of_name(name: str, prefix: str) -> int | None:
         return None
 
 
-def encode_entry(payload: bytes | bytearray) -> bytes:
-    """An entry's bytes in the file."""
-    return b"".join((_ENTRY.pack(zlib.adler32(payload), len(payload)), payload, _END))
-
-
 def logs_from(names: Sequence[str], zxid: int) -> list[tuple[int, str]]:
     """The files that hold the transactions after ``zxid``, in order, with their first zxids."""
     found = sorted((first, name) for name in names if (first := zxid_of_name(name, "log")) is not None)
@@ -78,9 +66,9 @@ def logs_from(names: Sequence[str], zxid: int) -> list[tuple[int, str]]:
 
 
 def read_log(files: Files, path: str, *, repair: bool) -> Iterator[bytes]:
-    """The payloads in a file, in order; ``repair`` cuts an invalid end off.
+    """The payloads in a file, in order; ``repair`` cuts off a torn entry and the reserved room at the end.
 
-    Raises `CorruptDataError` for a file that is no log, and for damage that is not at its end.
+    Raises `CorruptDataError` for a file that is not a log, and for damage.
     """
     file = files.open(path, read_only=not repair)
     try:
@@ -89,18 +77,25 @@ def read_log(files: Files, path: str, *, repair: bool) -> Iterator[bytes]:
         chunk, chunk_start = b"", position
         while True:
             offset = position - chunk_start
-            payload = _payload_at(chunk, offset)
+            payload = payload_at(chunk, offset)
             if payload is None and chunk_start + len(chunk) < file.size():
                 # Not enough bytes in hand, or damage: look again with all that the entry says it needs.
                 size = _entry_bytes(file, position)
                 chunk, chunk_start = file.read_at(position, max(size, _CHUNK_BYTES)), position
-                payload = _payload_at(chunk, 0)
+                payload = payload_at(chunk, 0)
             if payload is None:
                 break
             yield payload
-            position += _ENTRY.size + len(payload) + 1
-        _check_end(file, path, position)
-        if repair and file.size() > position:
+            position += ENTRY_HEAD.size + len(payload) + 1
+        is_torn = check_tail(file, path, position)
+        if repair and (excess_bytes := file.size() - position) > 0:
+            if is_torn:
+                logger.warning(
+                    "Cutting %s at byte %d: the entry there is torn, its transaction was not acknowledged (%d bytes)",
+                    path,
+                    position,
+                    excess_bytes,
+                )
             file.truncate(position)
             file.sync()
     finally:
@@ -118,47 +113,11 @@ def _check_header(file: File, path: str) -> None:
 
 def _entry_bytes(file: File, position: int) -> int:
     """How many bytes the entry at ``position`` claims, within the file."""
-    head = file.read_at(position, _ENTRY.size)
-    if len(head) < _ENTRY.size:
+    head = file.read_at(position, ENTRY_HEAD.size)
+    if len(head) < ENTRY_HEAD.size:
         return 0
-    size: int = _ENTRY.unpack(head)[1]
-    return min(max(size, 0) + _ENTRY.size + 1, file.size() - position)
-
-
-def _payload_at(data: bytes, offset: int) -> bytes | None:
-    """The payload of a whole and valid entry at ``offset``, else None."""
-    start = offset + _ENTRY.size
-    if start > len(data):
-        return None
-    checksum, size = _ENTRY.unpack_from(data, offset)
-    end = start + size
-    if size < _TXN_HEADER_BYTES or data[end : end + 1] != _END:
-        return None
-    payload = data[start:end]
-    return payload if zlib.adler32(payload) == checksum else None
-
-
-def _check_end(file: File, path: str, position: int) -> None:
-    """Raise when a valid entry stands behind the invalid one at ``position``."""
-    window = b""
-    offset = position
-    while data := file.read_at(offset + len(window), _CHUNK_BYTES):
-        window += data
-        if not window.strip(b"\0"):
-            offset += len(window)
-            window = b""
-            continue
-        for match in _POSSIBLE_ENTRY.finditer(window):
-            if match.start() + offset > position and _payload_at(window, match.start()) is not None:
-                raise CorruptDataError(
-                    f"{path} is damaged at byte {position}: valid transactions follow at byte {offset + match.start()}. "
-                    "The server does not start, for it would forget acknowledged transactions. Restore the file, or "
-                    "take this server's data directory away and let it copy the state from the other servers."
-                )
-        # An entry may straddle the chunks: keep what could be its beginning.
-        keep = min(len(window), _CHUNK_BYTES)
-        offset += len(window) - keep
-        window = window[len(window) - keep :]
+    size: int = ENTRY_HEAD.unpack(head)[1]
+    return min(max(size, 0) + ENTRY_HEAD.size + 1, file.size() - position)
 
 
 class TransactionLog:
