@@ -11,6 +11,7 @@ from pathlib import Path
 
 from barnabas.base.settings import Setting
 from barnabas.broker.apis import load_handlers
+from barnabas.broker.apis.api_versions import advertised
 from barnabas.broker.configuration.definitions import DEFINITIONS
 from barnabas.broker.configuration.inert import WITHOUT_EFFECT
 from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE
@@ -25,19 +26,23 @@ REFERENCE = DOCS / "reference"
 
 
 def apis() -> str:
-    """The table of what ApiVersions advertises, and what it does not."""
+    """The table of what ApiVersions advertises, and what is not served."""
     handlers = load_handlers()
     lines = [
         "# APIs and their versions",
         "",
-        "What a broker advertises in ApiVersions, from the same table that dispatches requests.",
+        "What a broker advertises in ApiVersions, from the same table that dispatches requests. Produce is advertised "
+        f"from version 0, although it is served from {handlers[ApiKey.PRODUCE].min_version} on, as in Kafka 4: librdkafka "
+        "takes the lowest version as a sign of the codecs that a broker knows. A request of an older version closes the "
+        "connection.",
         "",
         "| key | API | versions |",
         "|---|---|---|",
     ]
-    for key, handler in handlers.items():
-        who = " (between brokers)" if handler.inter_broker else ""
-        lines.append(f"| {key} | {ApiKey(key).name}{who} | {handler.min_version} to {handler.max_version} |")
+    for entry in advertised(handlers.values()):
+        note = " (between brokers)" if handlers[entry.api_key].inter_broker else ""
+        name = ApiKey(entry.api_key).name
+        lines.append(f"| {entry.api_key} | {name}{note} | {entry.min_version} to {entry.max_version} |")
     absent = ", ".join(key.name for key in ApiKey if int(key) not in handlers)
     lines += ["", f"Known and not served: {absent}.", ""]
     return "\n".join(lines)

@@ -14,8 +14,9 @@ from barnabas.wire.kafka.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from support.needs import needs_reference
 from support.raw import ask
-from support.reference import apache_cluster, needs_reference
+from support.reference import apache_cluster
 from support.servers import up
 from support.waiting import eventually
 

@@ -62,7 +62,11 @@ def test_a_topic_takes_the_brokers_defaults_where_it_says_minus_one() -> None:
 
 def test_what_cannot_be_created_is_refused_in_kafkas_words() -> None:
     """Codes and messages are those of Apache's broker."""
-    assert refused(existing=("t",)) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists.")
+    exists = (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists.")
+    assert refused(existing=("t",)) == exists
+    assert refused(existing=("t",), factor=99) == exists
+    assert refused(existing=("t",), partitions=0) == exists
+    assert refused(existing=("t",), configs=[CreatableTopicConfig(name="a", value=None)]) == exists
     assert refused(partitions=0) == (ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
     assert refused(factor=4)[0] is ErrorCode.INVALID_REPLICATION_FACTOR
     assert refused(configs=[CreatableTopicConfig(name="a", value=None)]) == (

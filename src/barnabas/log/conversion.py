@@ -1,5 +1,7 @@
 """The produced batches that a leader must look into, and those it builds anew: other codec, keys, old timestamps."""
 
+from collections.abc import Sequence
+
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.log.append_checks import HeaderFields, timestamp_error, unpacked_limit_bytes
@@ -25,8 +27,18 @@ class RejectedRecordsError(KafkaError):
         codes = {error.code for _, error in found}
         code = ErrorCode.INVALID_TIMESTAMP if ErrorCode.INVALID_TIMESTAMP in codes else ErrorCode.INVALID_RECORD
         self.record_errors = [(index, error.message) for index, error in found]
-        index, message = self.record_errors[0]
-        super().__init__(code, f"{len(found)} records of the batch are refused, the first at index {index}: {message}")
+        super().__init__(code, _summary(code, self.record_errors))
+
+
+def _summary(code: ErrorCode, record_errors: Sequence[tuple[int, str]]) -> str:
+    """Kafka's words."""
+    if code is ErrorCode.INVALID_TIMESTAMP:
+        return "One or more records have been rejected due to invalid timestamp"
+    first = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in record_errors[:3])
+    return (
+        f"One or more records have been rejected due to {len(record_errors)} record errors in total, and only showing "
+        f"the first three errors at most: [{first}]"
+    )
 
 
 def must_look_inside(fields: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> bool:

@@ -9,8 +9,9 @@ and leads its partitions unless they were moved.
 - 4: several keys (KIP-699).
 - 6: share groups (KIP-932), which have no coordinator here.
 
-Errors: COORDINATOR_NOT_AVAILABLE; INVALID_REQUEST for a type of key that has no coordinator, transactional ids of a
-cluster without ``__transaction_state`` included.
+Errors: COORDINATOR_NOT_AVAILABLE; INVALID_REQUEST for a type of key that has no coordinator;
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional ids of a cluster without ``__transaction_state``. Of all error
+codes it is the one after which every client stops at once: after most others librdkafka tries again until its time-out.
 """
 
 from barnabas.base.ids import TopicPartition
@@ -67,7 +68,11 @@ def _find_group(services: Services, listener: str, group_id: str) -> Coordinator
 def _find_transaction(services: Services, listener: str, transactional_id: str) -> Coordinator:
     count = services.metadata.partition_count(TRANSACTIONS_TOPIC) if TRANSACTIONS_TOPIC in services.metadata else 0
     if not count:
-        return _unknown(transactional_id, ErrorCode.INVALID_REQUEST, "transactions are not supported yet")
+        return _unknown(
+            transactional_id,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "Transactions are not supported by this version of the broker.",
+        )
     return _leader(services, listener, transactional_id, TRANSACTIONS_TOPIC, partition_of(transactional_id, count))
 
 

@@ -33,11 +33,12 @@ def process_replica_leader_election(
     wanted: list[TopicPartition] = []
     for topic_partition in partitions:
         if not context.assignment(topic_partition).replicas:
-            results[topic_partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")
+            results[topic_partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
         elif context.is_deleting(topic_partition.topic):
             results[topic_partition] = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted.")
         elif not _is_needed(context, topic_partition, unclean=unclean):
-            results[topic_partition] = KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
+            why = "Leader election not needed for topic partition."
+            results[topic_partition] = KafkaError(ErrorCode.ELECTION_NOT_NEEDED, why)
         else:
             wanted.append(topic_partition)
     elected = yield from _elect(context, batch, wanted, UNCLEAN if unclean else PREFERRED)

@@ -94,6 +94,8 @@ def plan_creation(
     config_defaults: Mapping[str, str],
 ) -> CreationPlan:
     """Check one topic of a CreateTopics request and place its replicas; raises `KafkaError` with Kafka's words."""
+    if topic.name in existing:  # whatever else is wrong with the request
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     missing = [config.name for config in topic.configs if config.value is None]
     if missing:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(missing)}")
@@ -127,8 +129,6 @@ def plan_creation(
 
 def _validate_name(name: str, existing: Collection[str]) -> None:
     validate_topic_name(name)
-    if name in existing:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if "." not in name and "_" not in name:
         return
     colliding = [other for other in existing if collides(name, other)]

@@ -1,0 +1,33 @@
+"""CreateAcls (key 30), versions 1 to 3: adds ACLs.
+
+- 2: the compact encoding.
+- 3: user resources (delegation tokens, KIP-373).
+
+Errors: SECURITY_DISABLED, always, as of Kafka's brokers without an authorizer. There is none in this version.
+"""
+
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+__all__ = ["API"]
+
+
+def _handle(_services: Services, request: Request) -> None:
+    request.reply(_answer(request.message, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."))
+
+
+def _answer(message: CreateAclsRequest, code: ErrorCode, text: str) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=[AclCreationResult(error_code=code, error_message=text) for _ in message.creations]
+    )
+
+
+def _fail(message: CreateAclsRequest, _version: int, code: ErrorCode) -> CreateAclsResponse:
+    return _answer(message, code, code.message)
+
+
+API = ApiHandler(ApiKey.CREATE_ACLS, 1, 3, _handle, _fail)

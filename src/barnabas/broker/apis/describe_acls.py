@@ -1,0 +1,27 @@
+"""DescribeAcls (key 29), versions 1 to 3: the ACLs that match a filter.
+
+- 2: the compact encoding.
+- 3: user resources (delegation tokens, KIP-373).
+
+Errors: SECURITY_DISABLED, always, as of Kafka's brokers without an authorizer. There is none in this version.
+"""
+
+from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
+from barnabas.wire.kafka.api import ApiKey
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.describe_acls import DescribeAclsResponse
+
+__all__ = ["API"]
+
+
+def _handle(_services: Services, request: Request) -> None:
+    request.reply(
+        DescribeAclsResponse(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
+        )
+    )
+
+
+API = ApiHandler(ApiKey.DESCRIBE_ACLS, 1, 3, _handle)
