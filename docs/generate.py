@@ -18,6 +18,9 @@ from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE
 from barnabas.broker.replication.partition_fetch_state import TRANSITIONS, FetchState
 from barnabas.cli.main import COMMANDS
 from barnabas.coordination.server.settings import DEFINITIONS as COORDINATION
+from barnabas.coordination.server.settings import PROTECTIVE as COORDINATION_PROTECTIVE
+from barnabas.coordination.server.settings import WITHOUT_EFFECT as COORDINATION_WITHOUT_EFFECT
+from barnabas.coordination.server.settings import Protective
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
 
@@ -96,8 +99,31 @@ def configuration() -> str:
         "",
         *_settings_table(COORDINATION),
         "",
+        "A name may begin with `zookeeper.`, as ZooKeeper's Java system properties do.",
+        "",
+        "### Without effect",
+        "",
+        "These are accepted, and reported at the start of the server when they are set.",
+        "",
+        "| name | why |",
+        "|---|---|",
+        *(f"| `{name}` | {reason} |" for name, reason in sorted(COORDINATION_WITHOUT_EFFECT.items())),
+        "",
+        "### Refused",
+        "",
+        "These ask for protection that this version does not have. The server does not start with another value than "
+        "the ones named, upper or lower case.",
+        "",
+        "| name | why | values that are accepted |",
+        "|---|---|---|",
+        *(f"| `{row.name}` | {row.missing} | {_accepted(row)} |" for row in COORDINATION_PROTECTIVE),
+        "",
     ]
     return "\n".join(lines)
+
+
+def _accepted(row: Protective) -> str:
+    return ", ".join(f"`{value}`" if value else "empty" for value in sorted(row.harmless))
 
 
 def _inert_tables() -> list[str]:

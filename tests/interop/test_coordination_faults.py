@@ -185,7 +185,7 @@ def test_lengths_inside_of_requests_cost_no_memory(tmp_path: Path) -> None:
 
 def test_connections_of_one_address_are_limited_and_silent_ones_closed(tmp_path: Path) -> None:
     """maxClientCnxns, and the time a connection has to ask for a session."""
-    with coordination_server(tmp_path, maxClientCnxns=20, sessionlessConnectionTimeout=1500) as server:
+    with coordination_server(tmp_path, maxClientCnxns=20, **{"nio.sessionlessCnxnTimeout": 1500}) as server:
         silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
         with socket.create_connection(("127.0.0.1", server.port)) as extra:
             assert_closed(server, extra, "one connection too many")

@@ -511,17 +511,48 @@ def test_containers_and_ttl_nodes_go_when_their_time_is_over() -> None:
     assert client.call(OpCode.DELETE_CONTAINER, DeleteRequest("/unused", -1))[0] == ErrorCode.UNIMPLEMENTED
 
 
-def test_a_client_with_too_many_requests_is_held_until_they_are_answered() -> None:
-    """Its bytes wait in its own socket."""
-    harness = Harness(max_outstanding=10)
+def test_a_client_is_held_while_all_clients_together_have_more_requests_than_the_limit() -> None:
+    """Its bytes wait in its own socket; it goes on when the load is back at the limit."""
+    harness = Harness(global_outstanding=10)
     client = harness.connect()
     for number in range(10):
         client.send(OpCode.CREATE, CreateRequest(f"/{number}", b"", OPEN, 0))
-    assert client.recorder.holds == 1
-    harness.sync(4)
-    assert client.recorder.holds == 1
-    harness.sync()
     assert client.recorder.holds == 0
+    client.send(OpCode.GET_DATA, GetDataRequest("/0", False))
+    assert client.recorder.holds == 1
+    assert harness.processor.outstanding_requests == 11
+    harness.sync(1)
+    assert client.recorder.holds == 0
+    harness.sync()
+    assert harness.processor.outstanding_requests == 0
+
+
+def test_under_overload_every_client_has_one_request_at_a_time() -> None:
+    """The limit is not shared out by who came first: a client that waits for nothing is taken from."""
+    harness = Harness(global_outstanding=10)
+    busy, other = harness.connect(), harness.connect()
+    for number in range(20):
+        busy.send(OpCode.CREATE, CreateRequest(f"/{number}", b"", OPEN, 0))
+    other.send(OpCode.CREATE, CreateRequest("/other", b"", OPEN, 0))
+    assert (busy.recorder.holds, other.recorder.holds) == (1, 1)
+    for number in range(20, 35):
+        busy.send(OpCode.CREATE, CreateRequest(f"/{number}", b"", OPEN, 0))
+    harness.sync(21)
+    assert harness.processor.outstanding_requests == 15
+    assert (busy.recorder.holds, other.recorder.holds) == (1, 0)
+
+
+def test_requests_of_a_client_that_is_gone_do_not_count_against_the_others() -> None:
+    """Its waiting reads go at once, its writes when they are committed."""
+    harness = Harness(global_outstanding=10)
+    client = harness.connect()
+    client.send(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
+    for _ in range(20):
+        client.send(OpCode.GET_DATA, GetDataRequest("/a", False))
+    harness.processor.disconnected(client.connection)
+    assert harness.processor.outstanding_requests == 1
+    harness.sync()
+    assert harness.processor.outstanding_requests == 0
 
 
 def test_a_write_that_cannot_be_read_is_refused_in_its_turn(harness: Harness) -> None:

@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from barnabas import __version__
 from barnabas.base.errors import ConfigError, CorruptDataError
 from barnabas.coordination.server.server import CoordinationServer
-from barnabas.coordination.server.settings import parse_settings
+from barnabas.coordination.server.settings import (
+    DEFINITIONS,
+    PROTECTIVE,
+    WITHOUT_EFFECT,
+    Protective,
+    ineffective,
+    parse_settings,
+)
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL, CreateRequest, ExistsRequest
 from support.coordination import RawClient, four_letter_word
@@ -153,6 +161,98 @@ def test_settings_are_checked_and_take_apaches_names() -> None:
         parse_settings({"clientPort": "2181"})
     with pytest.raises(ConfigError, match="ensembles are not supported yet"):
         parse_settings({"dataDir": "/d", "clientPort": "1", "server.1": "a", "server.2": "b"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("authProvider.1", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"),
+        ("authProvider.sasl", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"),
+        ("requireClientAuthScheme", "sasl"),
+        ("sessionRequireClientSASLAuth", "true"),
+        ("enforce.auth.enabled", "TRUE"),
+        ("enforce.auth.schemes", "sasl,x509"),
+        ("ensembleAuthName", "prod"),
+        ("kerberos.removeHostFromPrincipal", "true"),
+        ("secureClientPort", "2281"),
+        ("client.portUnification", "true"),
+        ("ssl.keyStore.password", "secret"),
+        ("ssl.clientAuth", "need"),
+        ("ssl.quorum.trustStore.location", "/t"),
+        ("sslQuorum", "true"),
+        ("quorum.auth.enableSasl", "true"),
+        ("quorum.auth.learner.saslLoginContext", "Mine"),
+        ("enforceQuota", "true"),
+        ("audit.enable", "true"),
+        ("DigestAuthenticationProvider.digestAlg", "SHA3-256"),
+        ("DigestAuthenticationProvider.enabled", "false"),
+        ("connection_throttle_tokens", "100"),
+        ("datadir.autocreate", "false"),
+        ("dynamicConfigFile", "/zoo.cfg.dynamic"),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "zookeeper."])
+def test_a_setting_that_asks_for_missing_protection_ends_the_start(name: str, text: str, prefix: str) -> None:
+    """The error names the setting as it was written, and not its value, which may be a secret."""
+    with pytest.raises(ConfigError) as refused:
+        parse_settings({"dataDir": "/d", "clientPort": "1", prefix + name: text})
+    assert f"Remove {prefix + name} to start without" in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("row", PROTECTIVE, ids=lambda row: row.name)
+def test_a_protective_setting_that_asks_for_nothing_is_accepted_in_silence(row: Protective) -> None:
+    """False, 0, empty, or the default."""
+    name = row.name.replace("*", "x")
+    for text in row.harmless:
+        assert ineffective(parse_settings({"dataDir": "/d", "clientPort": "1", name: text})) == []
+
+
+def test_every_setting_that_does_nothing_is_reported_with_the_reason() -> None:
+    """An unknown name, too. Settings that work are not."""
+    texts = {"dataDir": "/d", "clientPort": "1", "initLimit": "5", "zookeeper.skipACL": "yes", "typo": "1"}
+    assert ineffective(parse_settings(texts)) == [
+        "initLimit has no effect: there is no ensemble in this version",
+        "skipACL has no effect: ACLs are always checked",
+        "typo is unknown and has no effect",
+    ]
+
+
+def test_no_setting_has_two_effects() -> None:
+    """It works, or it does nothing, or it is refused."""
+    names = [setting.name for setting in DEFINITIONS] + list(WITHOUT_EFFECT)
+    assert len(names) == len(set(names))
+    assert [name for name in names if any(row.matches(name) for row in PROTECTIVE)] == []
+
+
+def test_before_the_session_only_small_frames_are_accepted(tmp_path: Path) -> None:
+    """The length alone closes the connection; with a session a frame may have jute.maxbuffer."""
+
+    def connect(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port), 5) as long_request:
+            long_request.settimeout(10)
+            long_request.sendall((1025).to_bytes(4, "big"))
+            assert long_request.recv(1) == b""
+        client = RawClient(port)
+        assert client.call(OpCode.CREATE, CreateRequest("/a", b"x" * 500_000, OPEN, 0))[1] == 0
+        client.close()
+
+    serve(settings_for(tmp_path), connect)
+
+
+def test_the_four_letter_words_say_what_the_server_is(tmp_path: Path) -> None:
+    """The version that clients compare is ZooKeeper's; Barnabas' own stands behind it. No date of a build is invented."""
+
+    def ask(port: int) -> None:
+        version = f"3.8.4-barnabas-{__version__}"
+        assert four_letter_word(port, b"srvr").startswith(f"Zookeeper version: {version}\n".encode())
+        assert f"zookeeper.version={version}\n".encode() in four_letter_word(port, b"envi")
+        assert b"\nMode: standalone\n" in four_letter_word(port, b"stat")
+        conf = four_letter_word(port, b"conf")
+        assert b"serverId=0\n" in conf
+        assert f"clientPort={port}\n".encode() in conf
+
+    serve(settings_for(tmp_path), ask)
 
 
 def test_nothing_is_logged_about_secrets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

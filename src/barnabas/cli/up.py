@@ -178,8 +178,6 @@ class _Supervisor:
         data.mkdir(exist_ok=True)
         settings = {
             "tickTime": 2000,
-            "initLimit": 5,
-            "syncLimit": 2,
             "dataDir": data,
             "clientPort": self._zk_port,
             "clientPortAddress": self._host,

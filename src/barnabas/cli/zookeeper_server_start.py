@@ -11,10 +11,12 @@ import sys
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values, read_properties
 from barnabas.coordination.server.server import CoordinationServer
-from barnabas.coordination.server.settings import parse_settings
+from barnabas.coordination.server.settings import ineffective, parse_settings
 from barnabas.net.descriptors import raise_descriptor_limit
 
 __all__ = ["main"]
+
+logger = logging.getLogger(__name__)
 
 
 def main(argv: list[str]) -> int:
@@ -58,9 +60,8 @@ def _settings(path: str, overrides: list[str]) -> Values:
             raise ConfigError(f"--override {override}: key=value is expected")
         texts[name.strip()] = text.strip()
     settings = parse_settings(texts)
-    unknown = settings.unknown()
-    if unknown:
-        logging.getLogger(__name__).warning("Settings that are not known here: %s", ", ".join(sorted(unknown)))
+    for line in ineffective(settings):
+        logger.warning("%s", line)
     return settings
 
 

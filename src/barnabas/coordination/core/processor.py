@@ -94,20 +94,26 @@ class Transport(Protocol):
 class Limits:
     """What clients may have and ask for."""
 
-    __slots__ = ("max_outstanding", "max_reply_bytes", "max_session_timeout_ms", "min_session_timeout_ms", "ttl_nodes")
+    __slots__ = (
+        "global_outstanding",
+        "max_reply_bytes",
+        "max_session_timeout_ms",
+        "min_session_timeout_ms",
+        "ttl_nodes",
+    )
 
     def __init__(
         self,
         *,
         min_session_timeout_ms: int,
         max_session_timeout_ms: int,
-        max_outstanding: int = 1000,
+        global_outstanding: int = 1000,
         max_reply_bytes: int = 4 << 20,
         ttl_nodes: bool = False,
     ) -> None:
         self.min_session_timeout_ms = min_session_timeout_ms
         self.max_session_timeout_ms = max_session_timeout_ms
-        self.max_outstanding = max_outstanding
+        self.global_outstanding = global_outstanding
         self.max_reply_bytes = max_reply_bytes
         self.ttl_nodes = ttl_nodes
 
@@ -222,6 +228,7 @@ class Processor:
         """Transactions for the log, in order, that the edge has not taken yet."""
         self._staged = Staged(database.tree)
         self._proposals: deque[_Proposal] = deque()
+        self._waiting_reads = 0
         self._last_zxid = database.last_zxid
         for session_id, timeout_ms in database.session_timeouts_ms.items():
             tracker.track(session_id, timeout_ms, now_ms)
@@ -230,6 +237,11 @@ class Processor:
     def outstanding(self) -> int:
         """Writes that are not committed yet."""
         return len(self._proposals)
+
+    @property
+    def outstanding_requests(self) -> int:
+        """Requests of all clients that are not answered yet."""
+        return len(self._proposals) + self._waiting_reads
 
     @property
     def first_unlogged_zxid(self) -> int:
@@ -298,6 +310,7 @@ class Processor:
     def disconnected(self, client: ClientConnection) -> None:
         """The connection is gone; its session lives on until it expires or another connection takes it over."""
         client.is_closed = True
+        self._waiting_reads -= sum(isinstance(request, _WaitingRead) for request in client.waiting)
         client.waiting.clear()
         self.watches.remove_watcher(client)
         if client.session is not None and client.session.owner is client:
@@ -428,7 +441,7 @@ class Processor:
         self._proposals.append(proposal)
         if client is not None:
             client.waiting.append(proposal)
-            self._hold(client)
+            self._throttle(client)
 
     def commit(self, count: int, now_ms: int) -> None:
         """The next ``count`` transactions are on stable storage: make them seen and answer them."""
@@ -476,7 +489,8 @@ class Processor:
     ) -> None:
         if client.waiting:
             client.waiting.append(_WaitingRead(xid, operation, data, now_ms))
-            self._hold(client)
+            self._waiting_reads += 1
+            self._throttle(client)
         else:
             self._read(client, xid, operation, data, now_ms, now_ms)
 
@@ -486,8 +500,9 @@ class Processor:
         while waiting and isinstance(waiting[0], _WaitingRead):
             read = waiting.popleft()
             assert isinstance(read, _WaitingRead)
+            self._waiting_reads -= 1
             self._read(client, read.xid, read.operation, read.data, now_ms, read.since_ms)
-        if client.is_held and len(waiting) <= self.limits.max_outstanding // 2:
+        if client.is_held and not (waiting and self._is_overloaded()):
             client.is_held = False
             client.transport.release()
 
@@ -516,7 +531,14 @@ class Processor:
         self.statistics.answered(latency_ms)
         client.transport.send(frame)
 
-    def _hold(self, client: ClientConnection) -> None:
-        if len(client.waiting) >= self.limits.max_outstanding and not client.is_held:
+    def _is_overloaded(self) -> bool:
+        return len(self._proposals) + self._waiting_reads > self.limits.global_outstanding
+
+    def _throttle(self, client: ClientConnection) -> None:
+        """Above the global limit take no more from this client until it has no request outstanding, or the load ends.
+
+        This is ZooKeeperServer.shouldThrottle: each client goes on, with one request at a time.
+        """
+        if not client.is_held and self._is_overloaded():
             client.is_held = True
             client.transport.hold()

@@ -1,34 +1,56 @@
-"""The four-letter words: plain text for people and monitoring, asked for by four bytes in the place of a length."""
+"""The four-letter words: plain text for people and monitoring, asked for by four bytes in the place of a length.
+
+In ZooKeeper: CommandExecutor and the classes of org.apache.zookeeper.server.command.
+"""
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from barnabas import __version__
 from barnabas.base.settings import Values
 from barnabas.coordination.core.processor import ClientConnection, Processor
 from barnabas.coordination.server.settings import session_timeouts_ms
 
-__all__ = ["VERSION_TEXT", "answer"]
+__all__ = ["VERSION_TEXT", "ServerState", "answer"]
 
-VERSION_TEXT = f"3.8.4-barnabas-{__version__}, built on 2026-01-01 00:00 UTC"
-"""The version of ZooKeeper whose behaviour this is, in the form that clients parse."""
+_ZOOKEEPER_VERSION = "3.8.4"
+"""The version of ZooKeeper whose protocol and behaviour this is. Clients compare it with the version of a feature."""
+
+VERSION_TEXT = f"{_ZOOKEEPER_VERSION}-barnabas-{__version__}"
+"""Three numbers, then a suffix, as ZooKeeper's own versions have a commit there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What a server is at this moment."""
+
+    mode: str
+    """standalone; with an ensemble leader, follower or observer"""
+    server_id: int
+    """myid; 0 for a server alone, as in ZooKeeper"""
+    client_port: int
 
 
 class _Question:
     """What an answer is made from."""
 
     def __init__(
-        self, processor: Processor, connections: Collection[ClientConnection], settings: Values, port: int
+        self, processor: Processor, connections: Collection[ClientConnection], settings: Values, state: ServerState
     ) -> None:
         self.processor = processor
         self.connections = connections
         self.settings = settings
-        self.port = port
+        self.state = state
 
 
 def answer(
-    word: bytes, processor: Processor, connections: Collection[ClientConnection], settings: Values, port: int
+    word: bytes,
+    processor: Processor,
+    connections: Collection[ClientConnection],
+    settings: Values,
+    state: ServerState,
 ) -> bytes | None:
-    """The text for a word; None for bytes that are none. Words outside the whitelist are refused in words."""
+    """The text for a word; None for bytes that are not one. A word outside the whitelist is refused in words."""
     name = word.decode("ascii", "replace")
     handler = _WORDS.get(name)
     if handler is None:
@@ -36,7 +58,7 @@ def answer(
     allowed = settings["4lw.commands.whitelist"]
     if name not in allowed and "*" not in allowed:
         return f"{name} is not executed because it is not in the whitelist.\n".encode("ascii")
-    return handler(_Question(processor, connections, settings, port)).encode("utf-8", "replace")
+    return handler(_Question(processor, connections, settings, state)).encode("utf-8", "replace")
 
 
 def _hex(session_id: int) -> str:
@@ -59,9 +81,9 @@ def _summary(question: _Question) -> str:
         f"Received: {statistics.received}\n"
         f"Sent: {statistics.sent}\n"
         f"Connections: {len(question.connections)}\n"
-        f"Outstanding: {processor.outstanding}\n"
+        f"Outstanding: {processor.outstanding_requests}\n"
         f"Zxid: 0x{processor.database.last_zxid:x}\n"
-        f"Mode: standalone\n"
+        f"Mode: {question.state.mode}\n"
         f"Node count: {len(processor.database.tree.nodes)}\n"
     )
 
@@ -99,14 +121,14 @@ def _mntr(question: _Question) -> str:
     tree = processor.database.tree
     figures = {
         "version": VERSION_TEXT,
-        "server_state": "standalone",
+        "server_state": question.state.mode,
         "avg_latency": round(statistics.average_latency_ms, 4),
         "max_latency": statistics.max_latency_ms,
         "min_latency": max(statistics.min_latency_ms, 0),
         "packets_received": statistics.received,
         "packets_sent": statistics.sent,
         "num_alive_connections": len(question.connections),
-        "outstanding_requests": processor.outstanding,
+        "outstanding_requests": processor.outstanding_requests,
         "znode_count": len(tree.nodes),
         "watch_count": len(processor.watches),
         "ephemerals_count": sum(map(len, tree.ephemerals.values())),
@@ -120,14 +142,14 @@ def _conf(question: _Question) -> str:
     settings = question.settings
     low, high = session_timeouts_ms(settings)
     lines = {
-        "clientPort": question.port,
+        "clientPort": question.state.client_port,
         "dataDir": f"{settings['dataDir']}/version-2",
         "dataLogDir": f"{settings['dataLogDir'] or settings['dataDir']}/version-2",
         "tickTime": settings["tickTime"],
         "maxClientCnxns": settings["maxClientCnxns"],
         "minSessionTimeout": low,
         "maxSessionTimeout": high,
-        "serverId": 0,
+        "serverId": question.state.server_id,
     }
     return "".join(f"{name}={value}\n" for name, value in lines.items())
 

@@ -20,14 +20,15 @@ from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
 from barnabas.coordination.core.processor import ClientConnection, Limits, Processor
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
-from barnabas.coordination.server.four_letter_words import answer
+from barnabas.coordination.server.four_letter_words import ServerState, answer
 from barnabas.coordination.server.settings import session_timeouts_ms
 from barnabas.coordination.storage.storage import Storage
 
 __all__ = ["CoordinationServer"]
 
 _logger = logging.getLogger(__name__)
-_SERVER_ID = 1  # in session ids; the place of myid, as Apache's standalone server has it
+_SERVER_ID = 0  # a server alone has no myid
+_SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKeeper's standalone server too
 _CONTAINER_CHECK_MS = 60_000
 _CONTAINERS_A_CHECK = 10_000
 _MAX_CONNECT_BYTES = 1024
@@ -40,11 +41,12 @@ _CLOSE_PATIENCE_S = 1.0  # for a peer to read what stands before the end
 class _Peer:
     """One accepted connection: hears frames, sends replies."""
 
-    __slots__ = ("_connection", "_gathered_bytes", "_holds", "_outgoing", "_server", "client")
+    __slots__ = ("_connection", "_gathered_bytes", "_holds", "_max_frame_bytes", "_outgoing", "_server", "client")
 
-    def __init__(self, server: "CoordinationServer", connection: Connection, now_ms: int) -> None:
+    def __init__(self, server: "CoordinationServer", connection: Connection, max_frame_bytes: int, now_ms: int) -> None:
         self._server = server
         self._connection = connection
+        self._max_frame_bytes = max_frame_bytes  # from the session's begin on; before it, the listener's small limit
         self._outgoing: list[bytearray] = []
         self._gathered_bytes = 0
         self._holds = 0
@@ -54,10 +56,10 @@ class _Peer:
     # From the network
 
     def frame(self, data: memoryview) -> None:
-        if self.client.session is None and len(data) > _MAX_CONNECT_BYTES:
-            self._connection.close()
-            return
         self._server._received(self.client, data)
+        if self._max_frame_bytes and self.client.session is not None:
+            self._connection.max_frame_bytes = self._max_frame_bytes
+            self._max_frame_bytes = 0
 
     def bad_length(self, prefix: bytes) -> None:
         text = self._server._word(prefix) if self.client.session is None else None
@@ -197,12 +199,12 @@ class CoordinationServer:
             if not self._storage.any_snapshot():
                 await self._loop.run_in_executor(self._executor, self._storage.save_snapshot, database)
             now_ms, wall_ms = clock.monotonic_ms(), clock.wall_ms()
-            tracker = SessionTracker(settings["tickTime"], first_session_id(_SERVER_ID, wall_ms), now_ms)
+            tracker = SessionTracker(settings["tickTime"], first_session_id(_SESSION_SERVER_ID, wall_ms), now_ms)
             low, high = session_timeouts_ms(settings)
             limits = Limits(
                 min_session_timeout_ms=low,
                 max_session_timeout_ms=high,
-                max_outstanding=settings["globalOutstandingLimit"],
+                global_outstanding=settings["globalOutstandingLimit"],
                 max_reply_bytes=4 * settings["jute.maxbuffer"],
                 ttl_nodes=settings["extendedTypesEnabled"],
             )
@@ -232,9 +234,7 @@ class CoordinationServer:
     async def _listen(self) -> Listener:
         host, port = self._settings["clientPortAddress"], self._settings["clientPort"]
         try:
-            return await self._network.listen(
-                host, port, self._accept, max_frame_bytes=self._settings["jute.maxbuffer"]
-            )
+            return await self._network.listen(host, port, self._accept, max_frame_bytes=_MAX_CONNECT_BYTES)
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {host or '*'}:{port} (clientPort): {error.strerror or error}"
@@ -285,7 +285,7 @@ class CoordinationServer:
     # Connections
 
     def _accept(self, connection: Connection) -> FrameHandler:
-        peer = _Peer(self, connection, self._clock.monotonic_ms())
+        peer = _Peer(self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms())
         address = peer.client.address
         limit, limit_all = self._settings["maxClientCnxns"], self._settings["maxCnxns"]
         self._peers[peer] = None
@@ -317,7 +317,8 @@ class CoordinationServer:
 
     def _word(self, prefix: bytes) -> bytes | None:
         clients = [peer.client for peer in self._peers]
-        return answer(prefix, self._processor, clients, self._settings, self.port)
+        state = ServerState(mode="standalone", server_id=_SERVER_ID, client_port=self.port)
+        return answer(prefix, self._processor, clients, self._settings, state)
 
     def _to_flush(self, peer: _Peer) -> None:
         if not self._flushing:
@@ -412,7 +413,7 @@ class CoordinationServer:
         if now_ms - self._last_sweep_ms >= _CONTAINER_CHECK_MS:
             self._last_sweep_ms = now_ms
             processor.sweep_containers(now_ms, wall_ms, _CONTAINERS_A_CHECK)
-        patience_ms = settings["sessionlessConnectionTimeout"]
+        patience_ms = settings["nio.sessionlessCnxnTimeout"]
         for peer in [each for each in self._peers if each.client.session is None]:
             if now_ms - peer.client.since_ms > patience_ms:
                 peer.close()
