@@ -19,7 +19,7 @@ from typing import TypeVar
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.topics import PartitionDescription, describe_topics
 from barnabas.testing import ProcessCluster
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.client import Producer
-from barnabas.client.management import Admin
+from barnabas.client.admin import Admin
 from support.servers import Up, up
 from support.waiting import eventually
 

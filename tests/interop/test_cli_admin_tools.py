@@ -11,7 +11,7 @@ import pytest
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.main import main
 from barnabas.client import Admin, Producer
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.offsets import EARLIEST, list_offsets
 from barnabas.wire.kafka.errors import ErrorCode
 from support.knowing import topic_known

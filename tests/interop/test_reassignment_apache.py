@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.base.ids import TopicPartition as Partition
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.reassignments import alter_reassignments
 from support.knowing import members_known, topic_known
 from support.mixed import APACHES, LIMIT_S, OURS, MixedCluster, mixed_cluster

@@ -72,7 +72,7 @@ def test_a_calm_run_is_not_vacuous() -> None:
     assert counts["coordination writes"] > 10
     assert counts["replicas compared"] > 3
     assert "produce retries" not in counts
-    assert "losses forgiven" not in counts
+    assert "losses allowed" not in counts
 
 
 def test_power_losses_without_end_cost_no_more_than_they_may() -> None:

@@ -4,29 +4,30 @@ import os
 
 import pytest
 
+from barnabas.testing.simulation.fault_injector import FaultInjector
 from barnabas.testing.simulation.faults import FAULTS
 from barnabas.testing.simulation.losses import Losses
 from barnabas.testing.simulation.plan import Plan, TopicPlan
 from barnabas.testing.simulation.producers import ProducerKind
-from barnabas.testing.simulation.scenario import Result, Scenario, run_seed
+from barnabas.testing.simulation.scenario import Result, run_seed
 
 RUNS = int(os.environ.get("BARNABAS_BLACKOUTS", "5"))
 
 
-def blackout(scenario: Scenario) -> bool:
+def blackout(faults: FaultInjector) -> bool:
     """All machines lose their power at the same moment, and come back one by one."""
-    machines = list(scenario.simulation.machines.values())
+    machines = list(faults.simulation.machines.values())
     if not all(machine.is_running for machine in machines if machine.name.startswith(("broker", "coord"))):
         return False
     for machine in machines:
         if machine.name.startswith(("broker", "coord")):
-            scenario.simulation.power_off(machine)
-            scenario.restart_later(machine, (0.5, 4.0))
+            faults.simulation.power_off(machine)
+            faults.restart_later(machine, (0.5, 4.0))
     return True
 
 
 def run(seed: int, monkeypatch: pytest.MonkeyPatch, **settings: str) -> Result:
-    """A run with blackouts in which no loss is forgiven."""
+    """A run with blackouts in which no loss is allowed."""
     monkeypatch.setitem(FAULTS, "blackout", blackout)
     monkeypatch.setattr(Losses, "power_lost", lambda self, machine: None)
     plan = Plan(

@@ -24,7 +24,7 @@ from barnabas.cli.reassignment_plans import (
     racks_of,
     topic_throttles,
 )
-from barnabas.client.admin import Broker
+from barnabas.client.admin_connection import Broker
 from barnabas.client.log_dirs import Replica
 from barnabas.client.reassignments import Reassignment
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.client.admin import AdminConnection, ConnectError, parse_servers
+from barnabas.client.admin_connection import AdminConnection, ConnectError, parse_servers
 from barnabas.wire.kafka.codec import encode
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.frames import decode_request_header, encode_response

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.elections import ElectionType, elect_leaders
 from barnabas.client.reassignments import alter_reassignments, list_reassignments
 from barnabas.testing import Cluster

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from barnabas.base.errors import BarnabasError
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.topics import describe_topics
 from barnabas.testing import Cluster, ProcessCluster, processes
 

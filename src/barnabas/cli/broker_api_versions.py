@@ -8,7 +8,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
-from barnabas.client.admin import AdminConnection, Broker
+from barnabas.client.admin_connection import AdminConnection, Broker
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

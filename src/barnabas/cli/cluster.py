@@ -13,7 +13,7 @@ from barnabas.wire.kafka.messages.describe_cluster import (
 from barnabas.wire.kafka.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import AdminConnection
+    from barnabas.client.admin_connection import AdminConnection
 
 __all__ = ["main"]
 

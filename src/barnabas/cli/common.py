@@ -10,7 +10,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import read_properties
 
 if TYPE_CHECKING:
-    from barnabas.client.admin import AdminConnection
+    from barnabas.client.admin_connection import AdminConnection
 
 __all__ = [
     "ToolParser",
@@ -90,7 +90,7 @@ def add_output_option(parser: argparse.ArgumentParser) -> None:
 
 def connect(arguments: argparse.Namespace, client_id: str) -> "AdminConnection":
     """A connection to the cluster that the options name; close it after use."""
-    from barnabas.client.admin import AdminConnection
+    from barnabas.client.admin_connection import AdminConnection
 
     properties = properties_file(arguments.command_config)
     properties.setdefault("client.id", client_id)

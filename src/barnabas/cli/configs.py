@@ -14,7 +14,7 @@ from barnabas.cli.common import (
 )
 from barnabas.cli.config_changes import Entity, parse_changes
 from barnabas.cli.quotas import run_quotas
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import (
     ConfigEntry,
     ConfigSource,

@@ -11,7 +11,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import (
     GroupDescription,
     GroupMember,

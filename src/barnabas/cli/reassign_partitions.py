@@ -33,7 +33,7 @@ from barnabas.cli.reassignment_plans import (
     racks_of,
     topic_throttles,
 )
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import Resource, ResourceType, alter_configs
 from barnabas.client.log_dirs import Replica, ReplicaPlace, alter_replica_log_dirs, find_replicas
 from barnabas.client.reassignments import alter_reassignments, list_reassignments

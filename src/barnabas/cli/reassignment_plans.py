@@ -16,7 +16,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.topics.placement import Choices, assign_replicas
 from barnabas.cli.json_files import compact, duplicates, items, text, topic_partition
-from barnabas.client.admin import Broker
+from barnabas.client.admin_connection import Broker
 from barnabas.client.log_dirs import Replica
 from barnabas.client.reassignments import Reassignment
 

@@ -20,7 +20,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect
 from barnabas.cli.json_files import compact
 from barnabas.cli.replica_comparison import Comparison, Difference, Fetched
-from barnabas.client.admin import AdminConnection, ConnectError
+from barnabas.client.admin_connection import AdminConnection, ConnectError
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from barnabas.client.topics import TopicDescription, describe_topics
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import aligned, print_json
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import alter_group_offsets, describe_group, group_offsets
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from barnabas.client.topics import describe_topics

@@ -9,7 +9,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import ZERO_UUID, TopicPartition, uuid_from_text, uuid_text
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, key_values, print_json
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import ConfigEntry, Resource, ResourceType, describe_configs
 from barnabas.client.reassignments import Reassignment, list_reassignments
 from barnabas.client.topics import (

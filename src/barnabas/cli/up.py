@@ -208,7 +208,7 @@ class _Supervisor:
 
     def _wait_until_ready(self) -> bool:
         """Whether every broker is known to clients and has a controller, rather than a signal or a death first."""
-        from barnabas.client.admin import AdminConnection
+        from barnabas.client.admin_connection import AdminConnection
 
         end = time.monotonic() + _READY_TIMEOUT_S
         while time.monotonic() < end:
@@ -267,7 +267,7 @@ def _import_servers() -> None:
     import asyncio  # noqa: F401  # loaded for the children
     import importlib
 
-    for module in ("barnabas.coordination.server.server", "barnabas.broker.server", "barnabas.client.admin"):
+    for module in ("barnabas.coordination.server.server", "barnabas.broker.server", "barnabas.client.admin_connection"):
         importlib.import_module(module)
 
 

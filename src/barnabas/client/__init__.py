@@ -11,16 +11,16 @@ They take properties under today's names of the Java clients, under librdkafka's
 ...     for record in consumer:
 ...         print(record.value)
 
-Names are imported at first use: the tools that only need `barnabas.client.admin` do not load librdkafka.
+Names are imported at first use: the tools that only need `barnabas.client.admin_connection` do not load librdkafka.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from barnabas.client.admin import Admin
     from barnabas.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
     from barnabas.client.consumer import Consumer
     from barnabas.client.errors import BufferFullError, ClientError, DeliveryError, DroppedError
-    from barnabas.client.management import Admin
     from barnabas.client.producer import Producer, Receipt
     from barnabas.client.records import Delivery, Record
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Admin": "management",
+    "Admin": "admin",
     "AsyncAdmin": "aio",
     "AsyncConsumer": "aio",
     "AsyncProducer": "aio",

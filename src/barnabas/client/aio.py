@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from barnabas.base.ids import TopicPartition
+from barnabas.client.admin import Admin
 from barnabas.client.consumer import Consumer
 from barnabas.client.errors import ClientError
-from barnabas.client.management import Admin
 from barnabas.client.producer import Producer
 from barnabas.client.records import Delivery, Headers, Record
 
@@ -71,16 +71,16 @@ class AsyncProducer:
         timestamp_ms: int | None = None,
         headers: Headers | None = None,
     ) -> "asyncio.Future[Delivery]":
-        """Put a record in the queue, waiting for room if need be; the future tells where it went."""
+        """Put a record in the queue, waiting for room if necessary; the future gives its place."""
         future: asyncio.Future[Delivery] = self._loop.create_future()
 
-        def heard(delivery: Delivery | None, error: ClientError | None) -> None:
+        def delivered(delivery: Delivery | None, error: ClientError | None) -> None:
             self._reports.append((future, delivery, error))
             if not self._wake_is_due:
                 self._wake_is_due = True
-                self._loop.call_soon_threadsafe(self._tell)
+                self._loop.call_soon_threadsafe(self._report)
 
-        receipt, offer = self._producer.prepare(topic, value, key, partition, timestamp_ms, headers, heard)
+        receipt, offer = self._producer.prepare(topic, value, key, partition, timestamp_ms, headers, delivered)
         if offer():
             return future
         wait_ms = self._producer.enqueue.wait_ms
@@ -96,8 +96,8 @@ class AsyncProducer:
         while not self._stopped:
             self._producer.poll(_POLL_S)
 
-    def _tell(self) -> None:
-        # Cleared first: a report that comes while we tell asks for another turn.
+    def _report(self) -> None:
+        # Cleared first: a report that arrives during the callbacks asks for another turn.
         self._wake_is_due = False
         while self._reports:
             future, delivery, error = self._reports.popleft()
@@ -111,7 +111,7 @@ class AsyncProducer:
     async def flush(self) -> None:
         """Wait until the fate of every record is known."""
         await asyncio.to_thread(self._producer.flush)
-        self._tell()
+        self._report()
 
     async def close(self) -> None:
         """Flush and let go. A second call does nothing."""
@@ -122,7 +122,7 @@ class AsyncProducer:
         finally:
             self._stopped = True
             await asyncio.to_thread(self._thread.join)
-            self._tell()
+            self._report()
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ be both. So ten records as one message are an encoder that takes a list, and its
 ...     def decode(self, data):
 ...         return data.decode().split("\\n")
 
-The names of the Java clients' and the first clients' serializers are understood.
+The names of the serializers of the Java clients and of Kafka's first clients are accepted.
 """
 
 import json

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from barnabas.base.errors import ConfigError
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import KafkaError
 
 __all__ = ["ConfigEntry", "ConfigSource", "Resource", "ResourceType", "Synonym", "alter_configs", "describe_configs"]
@@ -68,7 +68,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A property's value, None where it is not told (passwords), and where it comes from."""
+    """A property's value, None if it is not disclosed (passwords), and its source."""
 
     name: str
     value: str | None

@@ -24,7 +24,7 @@ from barnabas.client.records import Record
 __all__ = ["Consumer", "DeserializationError"]
 
 _BATCH_RECORDS = 500
-_WAKE_S = 0.1  # so that Ctrl-C and close are heard soon
+_WAKE_S = 0.1  # so that Ctrl-C and close take effect soon
 # What goes by without the caller's help: librdkafka tries on, a topic may be created, the group is joined again.
 _PASSING = frozenset(
     (

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
 __all__ = ["ElectionType", "elect_leaders"]
 
-_TYPES_FROM = 1  # the version from which the election's type is told; before it all are preferred ones
+_TYPES_FROM = 1  # the first version with the election's type; before it all are preferred elections
 
 
 class ElectionType(IntEnum):
@@ -43,7 +43,7 @@ def elect_leaders(
     )
 
     def codes(response: ElectLeadersResponse) -> list[int]:
-        """Only a controller that moved is asked for anew: a partition's own error is an answer."""
+        """Retry only if the controller moved: a partition's own error is an answer."""
         results = [item.error_code for topic in response.replica_election_results for item in topic.partition_result]
         moved = results and all(code == ErrorCode.NOT_CONTROLLER for code in results)
         return [ErrorCode.NOT_CONTROLLER if moved else response.error_code]

@@ -11,7 +11,7 @@ class ClientError(BarnabasError):
     """A call that a broker, or librdkafka, refused.
 
     ``code`` is Kafka's error number (negative: librdkafka's own), ``name`` its name, ``retriable`` whether the same
-    call may succeed later, ``fatal`` whether the client cannot go on and must be made anew.
+    call may succeed later, ``fatal`` whether the client cannot continue and must be created again.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin import AdminConnection, Broker
+from barnabas.client.admin_connection import AdminConnection, Broker
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -26,7 +26,7 @@ _LAST_VERSION_WITH_NAMES = 9  # of OffsetFetch and OffsetCommit; later ones name
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as its coordinator lists it; state and type are "" where the broker does not tell."""
+    """A group as its coordinator lists it; state and type are "" if the broker does not send them."""
 
     group_id: str
     protocol_type: str

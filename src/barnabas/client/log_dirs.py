@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -100,7 +100,7 @@ def describe_log_dirs(
 
 
 def find_replicas(connection: AdminConnection, replicas: Iterable[Replica]) -> dict[Replica, ReplicaPlace]:
-    """Where each of these replicas lies, as its broker tells."""
+    """The log dir of each of these replicas, from its broker."""
     found = {replica: ReplicaPlace() for replica in replicas}
     for broker_id in sorted({replica.broker_id for replica in found}):
         mine = [TopicPartition(one.topic, one.partition) for one in found if one.broker_id == broker_id]

@@ -1,4 +1,4 @@
-"""What clients log: each trouble with a broker once, in words, instead of librdkafka's many lines."""
+"""What clients log: each problem with a broker once, in plain words, instead of librdkafka's many lines."""
 
 import logging
 import time
@@ -36,4 +36,4 @@ class ErrorLog:
             return
         self._told[error.name()] = now + _REPEAT_AFTER_S
         level = logging.ERROR if error.fatal() else logging.WARNING
-        logger.log(level, "%s", from_librdkafka(error, "trouble with a broker"))
+        logger.log(level, "%s", from_librdkafka(error, "problem with a broker"))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin import ROUTING_ERRORS, AdminConnection
+from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,

@@ -34,7 +34,7 @@ _NO_TIMESTAMP = 0  # confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 
 
 def _count_only(_: Delivery | None, __: ClientError | None) -> None:
-    """Hears of dropped records where nobody else does."""
+    """The callback for failed records that have no callback of their own."""
 
 
 class Receipt:
@@ -60,7 +60,7 @@ class Receipt:
         if not self.done:
             self._producer.wait_for(self, timeout_s)
         if self._error is not None:
-            self._producer.forgive(self)
+            self._producer.discard_failure(self)
             raise self._error
         return self._told()
 
@@ -86,18 +86,18 @@ class Receipt:
         self.end()
 
     def drop(self, error: DroppedError) -> None:
-        """The record was dropped, as who sets queue.enqueue.timeout.ms wants it: counted, not raised by a flush."""
+        """The record was dropped, as queue.enqueue.timeout.ms asks: it is counted, and a flush does not raise it."""
         self._error = error
         self._on_delivery = self._on_delivery or _count_only
         self.end()
 
     def end(self) -> None:
-        """The record's fate is known: tell who wants to hear it."""
+        """The record was delivered, or it failed: call the callbacks."""
         self.done = True
         if self._on_delivery is not None:
             self._on_delivery(None if self._error else self._told(), self._error)
         elif self._error is not None:
-            self._producer.blame(self, self._error)
+            self._producer.keep_failure(self, self._error)
 
 
 class Producer:
@@ -105,7 +105,7 @@ class Producer:
 
     ``properties`` are sorted by `barnabas.client.properties.plan_producer`; ``serializer``, ``key_serializer`` and
     ``partitioner`` are ``serializer.class``, ``key.serializer.class`` and ``partitioner.class`` as objects.
-    ``on_failure`` hears, in place of `flush`, of records that failed and had no callback of their own.
+    ``on_failure`` is called, instead of an error from `flush`, for failed records without a callback of their own.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class Producer:
         """Wait until the fate of every record is known.
 
         Raises TimeoutError when some are still on their way after ``timeout_s``, and `DeliveryError` when records
-        failed since the last flush that nobody has heard of.
+        failed since the last flush and was not reported otherwise.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while left := self.librdkafka.flush(0.2 if end is None else max(0.0, min(0.2, end - time.monotonic()))):
@@ -286,8 +286,8 @@ class Producer:
                 raise TimeoutError(f"the record was not acknowledged within {timeout_s} s")
             self.librdkafka.poll(wait_s)
 
-    def blame(self, receipt: Receipt, error: ClientError) -> None:
-        """Remember a failure that nobody has heard of; beyond a thousand only their number."""
+    def keep_failure(self, receipt: Receipt, error: ClientError) -> None:
+        """Keep a failure that was not reported; beyond a thousand only their number."""
         if self._on_failure is not None:
             self._on_failure(error)
         elif len(self._unseen) < 1000:
@@ -295,8 +295,8 @@ class Producer:
         else:
             self._unseen_more += 1
 
-    def forgive(self, receipt: Receipt) -> None:
-        """Forget a failure that somebody has heard of."""
+    def discard_failure(self, receipt: Receipt) -> None:
+        """Remove a failure that was reported."""
         self._unseen.pop(id(receipt), None)
 
     def _count_partitions(self, topic: str) -> int:

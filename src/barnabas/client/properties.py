@@ -6,7 +6,7 @@ first clients (``producer.type``, ``metadata.broker.list``, ``queue.enqueue.time
 `plan_consumer` sort them into what librdkafka takes and what our own `Producer` and `Consumer` do themselves.
 
 The translation is pure and complete: a name is passed on, renamed, taken over by us, ignored with a warning that says
-why, or refused. Nothing is dropped in silence; a name that nobody knows is passed on, for librdkafka to refuse.
+why, or refused. Nothing is dropped silently; an unknown name is passed to librdkafka, which refuses it.
 """
 
 import re
@@ -288,7 +288,7 @@ def _codec(value: Any) -> str:
 
 
 def _partitioner(given: dict[str, Any]) -> Any:
-    """Decide who chooses partitions: librdkafka, hashing keys as Java does, or something in Python."""
+    """Decide what chooses partitions: librdkafka, which hashes keys as Java does, or a partitioner in Python."""
     chosen = given.pop("partitioner.class", None)
     ignore_keys = text(given.pop("partitioner.ignore.keys", "false")) == "true"
     if isinstance(chosen, str):
@@ -331,13 +331,13 @@ _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.
 
 
 def _login(given: dict[str, Any]) -> None:
-    """Java's ways to say who we are and whom we trust, as librdkafka's."""
+    """Java's properties for credentials and trusted certificates, as those of librdkafka."""
     jaas = given.pop("sasl.jaas.config", None)
     if jaas is not None:
         options = {match[1]: match[2] or match[3] or match[4] or "" for match in _JAAS_OPTION.finditer(str(jaas))}
         if "PlainLoginModule" not in str(jaas) and "ScramLoginModule" not in str(jaas):
             raise ConfigError(
-                "sasl.jaas.config is understood for PlainLoginModule and ScramLoginModule; "
+                "sasl.jaas.config is supported for PlainLoginModule and ScramLoginModule; "
                 "set librdkafka's sasl.* properties for other mechanisms"
             )
         given.setdefault("sasl.username", options.get("username", ""))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

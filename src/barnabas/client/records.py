@@ -12,7 +12,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Where a record went. ``offset`` is -1 where the broker does not tell (acks 0)."""
+    """Where a record is. ``offset`` is -1 if the broker does not answer (acks 0)."""
 
     topic: str
     partition: int

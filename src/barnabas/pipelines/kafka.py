@@ -52,7 +52,7 @@ def open_client(kind: Any, config: Mapping[str, object]) -> Any:
 
 
 class _MissingTopicError(ClusterError):
-    """A topic that a broker does not know, or not yet: one that was just made is told to it a moment later."""
+    """A topic that a broker does not know, or not yet: it learns of a new topic a moment later."""
 
 
 class Cluster:
@@ -151,7 +151,7 @@ class Cluster:
 
     def _until_done(self, what: str, step: Any) -> Any:
         begun = time.monotonic()
-        told = False
+        is_reported = False
         while True:
             try:
                 return step()
@@ -164,7 +164,7 @@ class Cluster:
                 is_late = time.monotonic() > begun + self.timeout_ms / 1000
                 if cause.code() in _HOPELESS or is_late or self._give_up():
                     raise ClusterError(f"cannot {what} on {self.address}: {cause.str()}") from error
-                if not told:
+                if not is_reported:
                     logger.warning("cannot %s on %s: %s; trying again", what, self.address, cause.str())
-                    told = True
+                    is_reported = True
                 time.sleep(_PAUSE_S)

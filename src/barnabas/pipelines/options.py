@@ -1,7 +1,7 @@
 """Options of the ``barnabas`` format: those of Spark's Kafka connector, typed and checked, without Spark.
 
 Spark hands a Python source its options in a dictionary that ignores case, and whose plain copy has lower-case keys:
-names are therefore compared in lower case here. An option that is not understood is an error, not a surprise later.
+names are therefore compared in lower case here. An unknown option is an error at once.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""What a running flow tells: totals, lag, and the position committed to a consumer group.
+"""What a running flow reports: totals, lag, and the position committed to a consumer group.
 
 A streaming query keeps its position in its checkpoint. With a ``group`` the position is also committed there after
 every micro-batch, so ``barnabas consumer-groups --describe`` and every other tool of Kafka's show the flow's lag. The
@@ -51,7 +51,7 @@ class GroupCommitter:
         self._warn = warn
 
     def commit(self, offsets: Offsets) -> None:
-        """Commits; a failure is told and the next batch's commit makes up for it."""
+        """Commit; a failure is reported, and the next batch's commit includes these offsets."""
         try:
             self._consumer.commit(
                 offsets=[ClientPartition(name.topic, name.partition, offset) for name, offset in offsets.items()],

@@ -39,7 +39,7 @@ def run_flow(
 ) -> dict[str, Any]:
     """Runs the flow until all that is there now is done (``once``, or its trigger says so) or a signal comes.
 
-    ``show`` hears `Totals` after each micro-batch, ``say`` lines for people. Returns the summary. Raises
+    ``show`` is called with `Totals` after each micro-batch, ``say`` with lines for people. Returns the summary. Raises
     `BarnabasError` with the reason when the flow breaks. Must be called on the main thread, for the signals' sake.
     """
     require_extra()
@@ -152,7 +152,7 @@ class _Run:
             with contextlib.suppress(Exception):  # a query that broke is reported by its own exception
                 query.stop()
         for query in queries[:1]:
-            # The listener hears of the last batch a moment later, or never when Spark ends first.
+            # The listener is called for the last batch a moment later, or never if Spark ends first.
             with contextlib.suppress(Exception):
                 for report in query.recentProgress:
                     self._progress.update(_plain(report))
@@ -236,7 +236,7 @@ class _Run:
         try:
             query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
             if not query:
-                raise PipelineError("Spark did not tell the query's id")
+                raise PipelineError("Spark did not report the query's id")
             if len(self._sinks) > 1:
                 batch = batch.persist()
             try:

@@ -32,7 +32,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 @dataclass
 class RowsWritten(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     rows: int
 

@@ -301,7 +301,7 @@ def _poll(consumer: Consumer, options: SourceOptions, wanted: Range) -> Iterator
             elif failure.code() == KafkaError._PARTITION_EOF:
                 next_offset = max(next_offset, message.offset())
                 if next_offset < wanted.end and not options.fail_on_data_loss:
-                    next_offset = wanted.end  # the topic was made anew and is shorter now
+                    next_offset = wanted.end  # the topic was created again and is shorter now
             else:
                 _raise_if_final(failure, wanted, next_offset)
         if records:

@@ -107,7 +107,7 @@ class Aggregate:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that tell one result row from another."""
+        """The columns that identify a result row."""
         return (("window_start", "window_end") if self.window else ()) + self.group_by
 
 

@@ -2,7 +2,7 @@
 
 They take and give batch and streaming frames alike, so tests run them on a few rows. ``records`` are the columns key,
 value, topic, partition, offset of the source; ``parsed`` has the format's columns, the three position columns, and
-``_barnabas_bad``, which tells why a row is bad and is null for a good one.
+``_barnabas_bad``, which says why a row is bad, and is null for a good one.
 """
 
 from collections.abc import Sequence

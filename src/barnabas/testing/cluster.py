@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.server import BrokerServer
-from barnabas.client.admin import AdminConnection
+from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.topics import create_topic
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings

@@ -138,12 +138,12 @@ class ProcessCluster:
         self._wait_for_end(broker_id)
 
     def pause_broker(self, broker_id: int) -> None:
-        """SIGSTOP: it stands still; its kernel keeps its connections, and takes new ones for it."""
+        """SIGSTOP: it is paused. Its kernel keeps its connections and accepts new ones."""
         os.kill(self.pids[str(broker_id)], signal.SIGSTOP)
         self._paused.add(broker_id)
 
     def resume_broker(self, broker_id: int) -> None:
-        """SIGCONT: it goes on where it stood still."""
+        """SIGCONT: it continues."""
         self._paused.discard(broker_id)
         os.kill(self.pids[str(broker_id)], signal.SIGCONT)
 

@@ -1,7 +1,7 @@
 """Run simulated clusters: ``python -m barnabas.testing.simulation --seeds 1-200``.
 
-Each failing seed is printed with what was wrong and with the command that runs it again; ``--trace FILE`` writes down
-all that happened in it. The exit status is 1 if a seed failed.
+Each failing seed is printed with what was wrong and with the command that runs it again; ``--trace FILE`` writes
+all its events to a file. The exit status is 1 if a seed failed.
 """
 
 import argparse
@@ -34,13 +34,13 @@ def main(arguments: list[str] | None = None) -> int:
     if options.jobs > 1:
         with ProcessPoolExecutor(options.jobs) as pool:
             for result in pool.map(run_seed, seeds):
-                results.append(_told(result))  # noqa: PERF401  # told as they come
+                results.append(_report(result))  # noqa: PERF401  # reported as they come
     else:
-        results.extend(_told(run_seed(seed)) for seed in seeds)
+        results.extend(_report(run_seed(seed)) for seed in seeds)
     return _summarize(results, time.monotonic() - began)
 
 
-def _told(result: Result) -> Result:
+def _report(result: Result) -> Result:
     """Print what failed, when it fails."""
     if result.violations:
         _print(f"seed {result.seed} failed; faults: {_counts(result.faults)}")

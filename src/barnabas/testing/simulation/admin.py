@@ -1,6 +1,6 @@
 """What an administrator does meanwhile: topics made, grown and deleted, preferred leaders elected, replicas moved.
 
-Topics whose creation is waited for carry the load. The `churn` topics are nobody's: whatever happens to them must leave
+Topics whose creation is waited for carry the load. No client uses the `churn` topics: whatever happens to them must leave
 the cluster in order, so an action that fails is not tried again, and its outcome is not looked at.
 """
 
@@ -66,7 +66,7 @@ async def create_topic(client: ClusterClient, topic: str, plan: TopicPlan, repli
 
 
 class Administrator:
-    """Does one thing after the other, as chance has it, until it is told to stop."""
+    """Does one random operation after the other until it is stopped."""
 
     def __init__(
         self, client: ClusterClient, rng: Random, topics: dict[str, TopicPlan], *, replication: int, mean_pause_s: float

@@ -1,7 +1,7 @@
 """What must hold after a run: the invariants of a simulated cluster that can only be seen at its end.
 
 What clients see is checked as they see it (`barnabas.testing.simulation.history`). Here: every acknowledged record
-stands in its partition once, in its producer's order; the bytes on the brokers' disks are whole batches of rising
+is in its partition once, in its producer's order; the bytes on the brokers' disks are whole batches of rising
 offsets; the coordination service's tree holds all that was acknowledged, and its log replays to the same tree.
 """
 
@@ -21,11 +21,11 @@ __all__ = ["check_coordination", "check_disks", "check_records", "check_sessions
 
 def check_records(history: History) -> None:
     """Every acknowledged record is in its partition, exactly once, in its producer's order."""
-    for name, partition in history.partitions.items():
-        _check_partition(history, name, partition)
+    for topic_partition, partition in history.partitions.items():
+        _check_partition(history, topic_partition, partition)
 
 
-def _check_partition(history: History, name: TopicPartition, partition: PartitionHistory) -> None:
+def _check_partition(history: History, topic_partition: TopicPartition, partition: PartitionHistory) -> None:
     if partition.is_unclean:
         return
     places: dict[bytes, list[int]] = {}
@@ -33,26 +33,28 @@ def _check_partition(history: History, name: TopicPartition, partition: Partitio
         places.setdefault(value, []).append(offset)
     for value, offsets in places.items():
         if len(offsets) > 1 and not partition.losses and producer_of(value) not in history.repeating:
-            history.violation(f"{name}: {value!r} stands at offsets {offsets}")
+            history.violation(f"{topic_partition}: {value!r} is at offsets {offsets}")
     missing = [
         value
         for value, offset in partition.acknowledged.items()
-        if value not in places and value not in partition.forgiven and not _may_be_gone(partition, value, offset)
+        if value not in places and value not in partition.may_be_lost and not _may_be_gone(partition, value, offset)
     ]
     if missing:
-        history.violation(f"{name}: {len(missing)} acknowledged records are lost, the first is {missing[0]!r}")
+        history.violation(
+            f"{topic_partition}: {len(missing)} acknowledged records are lost, the first is {missing[0]!r}"
+        )
     for producer, values in partition.acknowledged_in_order.items():
-        offsets = [places[value][0] for value in values if value in places and value not in partition.forgiven]
+        offsets = [places[value][0] for value in values if value in places and value not in partition.may_be_lost]
         if offsets != sorted(offsets):
-            history.violation(f"{name}: records of producer {producer} stand in another order than sent")
+            history.violation(f"{topic_partition}: records of producer {producer} stand in another order than sent")
     beyond = [offset for offset in partition.seen if offset >= partition.final_end_offset]
     if beyond:
         history.violation(
-            f"{name}: ends at {partition.final_end_offset}, though offset {max(beyond)} was acknowledged or read"
+            f"{topic_partition}: ends at {partition.final_end_offset}, though offset {max(beyond)} was acknowledged or read"
         )
     is_whole = not partition.is_compacted and not partition.start_offset
     if is_whole and partition.seen and sorted(partition.seen) != list(range(max(partition.seen) + 1)):
-        history.violation(f"{name}: the offsets read have gaps")
+        history.violation(f"{topic_partition}: the offsets read have gaps")
 
 
 def _may_be_gone(partition: PartitionHistory, value: bytes, offset: int) -> bool:
@@ -68,11 +70,11 @@ def _may_be_gone(partition: PartitionHistory, value: bytes, offset: int) -> bool
 def check_disks(simulation: Simulation) -> None:
     """All batches on all brokers are whole, with rising offsets, and no epoch after a later one."""
     for machine in simulation.brokers:
-        for name, segments in partitions_on_disk(machine.disk).items():
+        for topic_partition, segments in partitions_on_disk(machine.disk).items():
             next_offset = epoch = -1
             for base_offset, path in sorted(segments):
                 data = bytes(SimulatedFiles(machine.disk).read(path))
-                where = f"{machine.name} {name}"
+                where = f"{machine.name} {topic_partition}"
                 next_offset, epoch = _check_segment(simulation.history, where, data, next_offset, epoch)
                 if base_offset < 0:
                     simulation.history.violation(f"{path} has a negative base offset")
@@ -87,7 +89,7 @@ def _check_segment(history: History, where: str, data: bytes, next_offset: int, 
             history.violation(f"{where}: at byte {position} of {len(data)}: {error}")
             return next_offset, epoch
         if header.base_offset < next_offset:
-            history.violation(f"{where}: offset {header.base_offset} stands after {next_offset - 1}")
+            history.violation(f"{where}: offset {header.base_offset} follows {next_offset - 1}")
         if header.leader_epoch < epoch:
             history.violation(f"{where}: offset {header.base_offset} of epoch {header.leader_epoch} after {epoch}")
         next_offset, epoch = header.last_offset + 1, header.leader_epoch
@@ -102,7 +104,7 @@ def check_sessions(simulation: Simulation) -> None:
         return
     database = server._processor.database
     for session_id in database.session_timeouts_ms:
-        simulation.history.violation(f"session 0x{session_id:x} lives on though nobody is heard of")
+        simulation.history.violation(f"session 0x{session_id:x} is alive though its client is gone")
     for path, node in database.tree.nodes.items():
         if node.is_ephemeral:
             simulation.history.violation(f"{path} outlived its session 0x{node.owner:x}")

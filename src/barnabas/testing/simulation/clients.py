@@ -1,8 +1,8 @@
 """Clients of a simulated Kafka cluster, scripted on the project's own codec: real ones cannot run in virtual time.
 
 Each client is a process on a machine of its own. It finds leaders through Metadata, retries what may be retried for as
-long as the run lasts, and tells the `History` what it sent and saw. An answer to a request during which records of the
-partition were lost with their disks proves nothing and is not believed.
+long as the run lasts, and records in the `History` what it sent and saw. An answer to a request during which records of the
+partition were lost with their disks proves nothing and is ignored.
 """
 
 import asyncio
@@ -71,45 +71,47 @@ class ClusterClient:
                 self._forget_epochs(topic.name)
                 self.topic_ids[topic.name] = topic.topic_id
             for partition in topic.partitions:
-                name = TopicPartition(topic.name, partition.partition_index)
-                if partition.leader_epoch < self.leader_epochs.get(name, -1):
+                topic_partition = TopicPartition(topic.name, partition.partition_index)
+                if partition.leader_epoch < self.leader_epochs.get(topic_partition, -1):
                     continue
-                self.leader_epochs[name] = partition.leader_epoch
-                self.leaders[name] = -1 if partition.error_code else partition.leader_id
-                self.history.leader(name, partition.leader_epoch)
+                self.leader_epochs[topic_partition] = partition.leader_epoch
+                self.leaders[topic_partition] = -1 if partition.error_code else partition.leader_id
+                self.history.leader(topic_partition, partition.leader_epoch)
 
     def _forget_epochs(self, topic: str) -> None:
-        """A topic of this name was made anew."""
-        for name in [name for name in self.leader_epochs if name.topic == topic]:
-            del self.leader_epochs[name]
+        """A topic of this name was created again."""
+        for topic_partition in [
+            topic_partition for topic_partition in self.leader_epochs if topic_partition.topic == topic
+        ]:
+            del self.leader_epochs[topic_partition]
 
-    async def leader(self, name: TopicPartition) -> int:
+    async def leader(self, topic_partition: TopicPartition) -> int:
         """The partition's leader, waited for."""
-        while (found := self.leaders.get(name, -1)) < 0 or name.topic not in self.topic_ids:
-            await self.refresh([name.topic])
-            if self.leaders.get(name, -1) < 0:
+        while (found := self.leaders.get(topic_partition, -1)) < 0 or topic_partition.topic not in self.topic_ids:
+            await self.refresh([topic_partition.topic])
+            if self.leaders.get(topic_partition, -1) < 0:
                 await asyncio.sleep(0.1 + self.rng.random() * 0.1)
         return found
 
-    def forget_leader(self, name: TopicPartition) -> None:
+    def forget_leader(self, topic_partition: TopicPartition) -> None:
         """It was wrong, or does not answer."""
-        self.leaders.pop(name, None)
+        self.leaders.pop(topic_partition, None)
 
-    def led_epoch(self, broker_id: int, name: TopicPartition) -> int | None:
-        """The epoch in which a broker believes that it leads a partition; None where it does not."""
+    def led_epoch(self, broker_id: int, topic_partition: TopicPartition) -> int | None:
+        """The leader epoch in which a broker leads a partition by its own account; None if it does not."""
         machine = self.simulation.machine(broker_name(broker_id))
-        partition = machine.server.parts.replicas.get(name) if machine.is_serving else None
+        partition = machine.server.parts.replicas.get(topic_partition) if machine.is_serving else None
         if partition is None or not partition.is_leader:
             return None
         epoch: int = partition.leader_epoch
         return epoch
 
-    def believes(self, broker_id: int, name: TopicPartition) -> bool:
+    def is_leader_now(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         """Whether a broker's answer counts: after a loss, only the leaders' since then."""
-        partition = self.history.partition(name)
+        partition = self.history.partition(topic_partition)
         if not partition.losses:
             return True
-        epoch = self.led_epoch(broker_id, name)
+        epoch = self.led_epoch(broker_id, topic_partition)
         return epoch is not None and epoch >= partition.loss_epoch
 
 
@@ -122,7 +124,7 @@ class Reader:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self._losses: dict[TopicPartition, int] = {}
         self.is_stopping = False
-        self.tasks = [client.spawn(self._run(name)) for name in partitions]
+        self.tasks = [client.spawn(self._run(topic_partition)) for topic_partition in partitions]
 
     @property
     def is_done(self) -> bool:
@@ -130,46 +132,49 @@ class Reader:
 
     def has_reached_end(self) -> bool:
         """Whether all is read, up to the high watermarks last seen."""
-        return all(self.high_watermarks.get(name, 1 << 62) <= position for name, position in self.positions.items())
+        return all(
+            self.high_watermarks.get(topic_partition, 1 << 62) <= position
+            for topic_partition, position in self.positions.items()
+        )
 
-    async def _run(self, name: TopicPartition) -> None:
+    async def _run(self, topic_partition: TopicPartition) -> None:
         client, history = self._client, self._client.history
-        partition = history.partition(name)
+        partition = history.partition(topic_partition)
         count = 0
         while not self.is_stopping:
-            leader = await client.leader(name)
+            leader = await client.leader(topic_partition)
             losses = partition.losses
             lives = client.simulation.machine(broker_name(leader)).lives
             try:
-                response = await client.channels.send(leader, self._request(name))
+                response = await client.channels.send(leader, self._request(topic_partition))
             except ChannelError:
-                client.forget_leader(name)
+                client.forget_leader(topic_partition)
                 await client.pause()
                 continue
-            history.reconsider(name)
-            if partition.losses != losses or losses != self._losses.get(name, 0):
+            history.reconsider(topic_partition)
+            if partition.losses != losses or losses != self._losses.get(topic_partition, 0):
                 # What was read, or is being read, may be what was lost: begin again.
-                self._losses[name] = partition.losses
-                self.positions[name] = 0
+                self._losses[topic_partition] = partition.losses
+                self.positions[topic_partition] = 0
                 continue
             is_same = lives == client.simulation.machine(broker_name(leader)).lives
             if (
                 not is_same
-                or not client.believes(leader, name)
-                or not await self._take(name, response, (leader, lives))
+                or not client.is_leader_now(leader, topic_partition)
+                or not await self._take(topic_partition, response, (leader, lives))
             ):
-                client.forget_leader(name)
+                client.forget_leader(topic_partition)
                 await client.pause()
             count += 1
             if count % _END_ASKED_EVERY == 0:
-                await self._ask_end(name)
+                await self._ask_end(topic_partition)
 
-    def _request(self, name: TopicPartition) -> FetchRequest:
+    def _request(self, topic_partition: TopicPartition) -> FetchRequest:
         wanted = FetchPartition(
-            partition=name.partition,
-            fetch_offset=self.positions[name],
+            partition=topic_partition.partition,
+            fetch_offset=self.positions[topic_partition],
             partition_max_bytes=8 * 1024,
-            current_leader_epoch=self._client.leader_epochs.get(name, -1),
+            current_leader_epoch=self._client.leader_epochs.get(topic_partition, -1),
         )
         return FetchRequest(
             replica_id=-1,
@@ -178,10 +183,16 @@ class Reader:
             max_bytes=64 * 1024,
             isolation_level=1,
             session_epoch=-1,
-            topics=[FetchTopic(topic=name.topic, topic_id=self._client.topic_ids[name.topic], partitions=[wanted])],
+            topics=[
+                FetchTopic(
+                    topic=topic_partition.topic,
+                    topic_id=self._client.topic_ids[topic_partition.topic],
+                    partitions=[wanted],
+                )
+            ],
         )
 
-    async def _take(self, name: TopicPartition, response: Any, source: tuple[int, int]) -> bool:
+    async def _take(self, topic_partition: TopicPartition, response: Any, source: tuple[int, int]) -> bool:
         history = self._client.history
         code = ErrorCode.of(response.error_code)
         if code or not response.responses:
@@ -189,63 +200,67 @@ class Reader:
         answer = response.responses[0].partitions[0]
         code = ErrorCode.of(answer.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._out_of_range(name, source[0])
+            self._out_of_range(topic_partition, source[0])
             return False
         if code:
             if not code.retriable:
-                history.violation(f"{name}: fetch was answered with {code.name}")
+                history.violation(f"{topic_partition}: fetch was answered with {code.name}")
             return False
-        epoch = self._client.led_epoch(source[0], name)
+        epoch = self._client.led_epoch(source[0], topic_partition)
         if epoch is not None:
             history.watermarks(
-                name, (*source, epoch), answer.log_start_offset, answer.last_stable_offset, answer.high_watermark
+                topic_partition,
+                (*source, epoch),
+                answer.log_start_offset,
+                answer.last_stable_offset,
+                answer.high_watermark,
             )
-        self.high_watermarks[name] = answer.high_watermark
-        self._records(name, bytes(answer.records or b""), answer.high_watermark)
+        self.high_watermarks[topic_partition] = answer.high_watermark
+        self._records(topic_partition, bytes(answer.records or b""), answer.high_watermark)
         return True
 
-    def _out_of_range(self, name: TopicPartition, broker_id: int) -> None:
+    def _out_of_range(self, topic_partition: TopicPartition, broker_id: int) -> None:
         """A follower may be behind; a leader has all that was read, unless retention or a loss took it."""
         client = self._client
-        partition = client.history.partition(name)
+        partition = client.history.partition(topic_partition)
         machine = client.simulation.machine(broker_name(broker_id))
-        epoch = client.led_epoch(broker_id, name)
+        epoch = client.led_epoch(broker_id, topic_partition)
         if epoch is None or epoch < partition.leader_epoch:
             return
-        log = machine.server.parts.replicas.get(name).log
-        if self.positions[name] < log.log_start_offset:
+        log = machine.server.parts.replicas.get(topic_partition).log
+        if self.positions[topic_partition] < log.log_start_offset:
             partition.start_offset = max(partition.start_offset, log.log_start_offset)
-            self.positions[name] = log.log_start_offset
+            self.positions[topic_partition] = log.log_start_offset
         elif partition.is_unclean:
-            self.positions[name] = 0
+            self.positions[topic_partition] = 0
         else:
             client.history.violation(
-                f"{name}: {self.positions[name]} is out of range at broker {broker_id}, and nothing was lost"
+                f"{topic_partition}: {self.positions[topic_partition]} is out of range at broker {broker_id}, and nothing was lost"
             )
-            self.positions[name] = 0
+            self.positions[topic_partition] = 0
 
-    async def _ask_end(self, name: TopicPartition) -> None:
+    async def _ask_end(self, topic_partition: TopicPartition) -> None:
         client, history = self._client, self._client.history
-        partition = history.partition(name)
+        partition = history.partition(topic_partition)
         known, losses = partition.end_offset, partition.losses
-        leader = await client.leader(name)
+        leader = await client.leader(topic_partition)
         wanted = ListOffsetsPartition(
-            partition_index=name.partition,
-            current_leader_epoch=client.leader_epochs.get(name, -1),
+            partition_index=topic_partition.partition,
+            current_leader_epoch=client.leader_epochs.get(topic_partition, -1),
             timestamp=_LATEST,
         )
         request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=1, topics=[ListOffsetsTopic(name=name.topic, partitions=[wanted])]
+            replica_id=-1, isolation_level=1, topics=[ListOffsetsTopic(name=topic_partition.topic, partitions=[wanted])]
         )
         try:
             response = await client.channels.send(leader, request)
         except ChannelError:
-            client.forget_leader(name)
+            client.forget_leader(topic_partition)
             return
         answer = response.topics[0].partitions[0]
-        history.reconsider(name)
-        if not answer.error_code and partition.losses == losses and client.believes(leader, name):
-            history.listed(name, answer.offset, known)
+        history.reconsider(topic_partition)
+        if not answer.error_code and partition.losses == losses and client.is_leader_now(leader, topic_partition):
+            history.listed(topic_partition, answer.offset, known)
 
     @staticmethod
     def _is_cut(data: bytes, at: int) -> bool:
@@ -253,27 +268,29 @@ class Reader:
         length = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
         return length > 0 and at + 12 + length > len(data)
 
-    def _records(self, name: TopicPartition, data: bytes, high_watermark: int) -> None:
+    def _records(self, topic_partition: TopicPartition, data: bytes, high_watermark: int) -> None:
         history = self._client.history
-        partition = history.partition(name)
-        position = self.positions[name]
+        partition = history.partition(topic_partition)
+        position = self.positions[topic_partition]
         at = 0
         while at < len(data):
             try:
                 header = check_batch(data, at, len(data))
             except KafkaError as error:
                 if len(data) - at > _LEAST_CUT_BYTES and not self._is_cut(data, at):
-                    history.violation(f"{name}: the batch for offset {position} cannot be read: {error}")
+                    history.violation(f"{topic_partition}: the batch for offset {position} cannot be read: {error}")
                 break
             for record in read_records(data, at):
                 if record.offset < position:
                     continue
                 if record.offset != position and not partition.is_compacted:
-                    history.violation(f"{name}: offset {position} was expected, {record.offset} came")
+                    history.violation(f"{topic_partition}: offset {position} was expected, {record.offset} came")
                 if record.offset >= high_watermark:
-                    history.violation(f"{name}: {record.offset} is not below the high watermark {high_watermark}")
-                history.read(name, record.offset, record.value or b"", record.key)
+                    history.violation(
+                        f"{topic_partition}: {record.offset} is not below the high watermark {high_watermark}"
+                    )
+                history.read(topic_partition, record.offset, record.value or b"", record.key)
                 position = record.offset + 1
             position = max(position, header.last_offset + 1)
             at += header.size_bytes
-        self.positions[name] = position
+        self.positions[topic_partition] = position

@@ -1,4 +1,4 @@
-"""The cluster as the coordination service has it: what is true of leaders and in-sync sets, whatever brokers believe."""
+"""The cluster's state in the coordination service: the true leaders and in-sync sets, whatever the brokers' state is."""
 
 import re
 
@@ -57,43 +57,43 @@ class ClusterView:
             for number in tree.children.get(f"{BROKER_TOPICS}/{topic}/partitions", ())
         ]
 
-    def state(self, name: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
-        """Who leads the partition, and who is in sync; None when it has no state."""
+    def state(self, topic_partition: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
+        """The leader and the in-sync set of the partition; None when it has no state."""
         tree = self.tree()
-        node = None if tree is None else tree.nodes.get(partition_state_path(name))
+        node = None if tree is None else tree.nodes.get(partition_state_path(topic_partition))
         if node is None:
             return None
         data = bytes(node.data or b"")
-        known = self._decoded.get(name)
+        known = self._decoded.get(topic_partition)
         if known is None or known[0] != data or known[1].leader_and_isr.version != node.version:
             try:
-                known = data, decode_partition_state(str(name), data, node.version)
+                known = data, decode_partition_state(str(topic_partition), data, node.version)
             except BarnabasError:
                 return None
-            self._decoded[name] = known
+            self._decoded[topic_partition] = known
         return known[1]
 
-    def leader(self, name: TopicPartition) -> int:
-        """Who leads the partition; -1 for nobody."""
-        state = self.state(name)
+    def leader(self, topic_partition: TopicPartition) -> int:
+        """The leader of the partition; -1 for none."""
+        state = self.state(topic_partition)
         return -1 if state is None else state.leader_and_isr.leader
 
-    def replicas(self, name: TopicPartition) -> tuple[int, ...]:
+    def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
         """Where the partition's replicas shall be; nowhere for a topic that is gone."""
         tree = self.tree()
-        node = None if tree is None else tree.nodes.get(topic_path(name.topic))
+        node = None if tree is None else tree.nodes.get(topic_path(topic_partition.topic))
         if node is None:
             return ()
-        assignment = decode_topic(name.topic, node.data).partitions.get(name.partition)
+        assignment = decode_topic(topic_partition.topic, node.data).partitions.get(topic_partition.partition)
         return () if assignment is None else assignment.replicas
 
     def broker(self, broker_id: int) -> Machine:
         """A broker's machine."""
         return self._simulation.machine(broker_name(broker_id))
 
-    def is_led_here(self, machine: Machine, name: TopicPartition) -> bool:
-        """Whether a broker runs and believes that it leads a partition, be it during its start."""
+    def is_led_here(self, machine: Machine, topic_partition: TopicPartition) -> bool:
+        """Whether a broker runs and leads a partition by its own account, even during its start."""
         if not machine.is_running or machine.starting is None:
             return False
-        partition = machine.starting.parts.replicas.get(name) if machine.starting.has_parts else None
+        partition = machine.starting.parts.replicas.get(topic_partition) if machine.starting.has_parts else None
         return partition is not None and partition.is_leader and not partition.offline

@@ -26,7 +26,7 @@ _SESSION_TIMEOUT_MS = 4000
 
 
 class CoordinationFacts:
-    """What all users of a run were told together."""
+    """All answers that the users of a run got together."""
 
     def __init__(self) -> None:
         self.versions: dict[tuple[str, int], int] = {}
@@ -156,7 +156,7 @@ class CoordinationUser:
             await client.create_own_ephemeral(path, b"mine")
         except KeeperError as error:
             if error.code is ErrorCode.NODE_EXISTS:
-                # Of a session that this process ended, which the server has not heard yet.
+                # Of a session that this process ended, which the server does not know yet.
                 await asyncio.sleep(_SESSION_TIMEOUT_MS / 1000)
                 return
             raise

@@ -6,7 +6,7 @@ rest any 512-byte blocks and any size between; each directory keeps the entries 
 `SimulatedFiles.sync_dir`, and the first few of the changes since, in their order. As POSIX has it, syncing a new file
 does not sync its entry in the directory.
 
-`SimulatedFiles` is one process's way to the disk: it dies with the process, and in the middle of an operation if told
+`SimulatedFiles` is one process's way to the disk: it dies with the process, and in the middle of an operation if asked
 so. Faults: an error once for an operation on paths that hold a text, a full disk, slowness.
 """
 
@@ -71,7 +71,7 @@ class Inode:
         self.dirty.clear()
 
     def fail_sync(self) -> None:
-        """As Linux does: the error is told once, and the pages count as clean though they never reached the disk."""
+        """As in Linux: the error is reported once, and the pages count as clean though they never reached the disk."""
         self.lost |= self.dirty
         self.dirty.clear()
 
@@ -204,7 +204,7 @@ class Disk:
         self.used_bytes = 0
 
     def _boot(self) -> None:
-        """What the system tells of itself in files: each boot has an id."""
+        """What the system exposes in files: each boot has an id."""
         self._boots += 1
         directory = self.root
         for name in BOOT_ID_PATH[:-1]:

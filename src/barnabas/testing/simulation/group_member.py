@@ -1,6 +1,6 @@
 """Members of a consumer group in a simulated cluster, and what they know must hold.
 
-In a generation each partition has one owner at most; a group's generations rise; whoever owns a partition starts where
+In a generation each partition has one owner at most; a group's generations rise; the owner of a partition starts where
 the last acknowledged commit was, or behind it. A power loss of a broker can take all of that, for groups live in a
 partition as records do; a commit that was under way then proves nothing.
 """
@@ -58,7 +58,7 @@ _REJOIN = frozenset(
 
 
 class GroupFacts:
-    """What the members of a group were told together."""
+    """All assignments and commits that the members of a group saw together."""
 
     def __init__(self) -> None:
         self.owners: dict[tuple[int, TopicPartition], str] = {}
@@ -197,11 +197,11 @@ class GroupMember:
 
     def _note_assignment(self, owned: list[TopicPartition]) -> None:
         facts, history = self._facts, self._client.history
-        for name in owned:
-            owner = facts.owners.setdefault((self._generation, name), self._member_id)
+        for topic_partition in owned:
+            owner = facts.owners.setdefault((self._generation, topic_partition), self._member_id)
             if owner != self._member_id:
                 history.violation(
-                    f"generation {self._generation} of {self._group}: {name} belongs to {owner} and {self._member_id}"
+                    f"generation {self._generation} of {self._group}: {topic_partition} belongs to {owner} and {self._member_id}"
                 )
         facts.generation = max(facts.generation, self._generation)
         history.count("generations joined")
@@ -215,8 +215,8 @@ class GroupMember:
         known = dict(facts.commits)
         topics: dict[str, list[int]] = {}
         await self._client.refresh(list(self._topics))
-        for name in owned:
-            topics.setdefault(name.topic, []).append(name.partition)
+        for topic_partition in owned:
+            topics.setdefault(topic_partition.topic, []).append(topic_partition.partition)
         asked = [
             OffsetFetchRequestTopics(
                 name=topic, topic_id=self._client.topic_ids.get(topic, ZERO_UUID), partition_indexes=numbers
@@ -235,28 +235,34 @@ class GroupMember:
             for partition in topic.partitions:
                 if partition.error_code:
                     return ErrorCode.of(partition.error_code)
-                name = TopicPartition(topic.name or names[topic.topic_id], partition.partition_index)
+                topic_partition = TopicPartition(topic.name or names[topic.topic_id], partition.partition_index)
                 self._reconsider()
-                is_behind = partition.committed_offset < known.get(name, -1) and losses == facts.losses
+                is_behind = partition.committed_offset < known.get(topic_partition, -1) and losses == facts.losses
                 if is_behind and self._is_coordinated():
                     self._client.history.violation(
-                        f"group {self._group} starts {name} at {partition.committed_offset}, {known[name]} was committed"
+                        f"group {self._group} starts {topic_partition} at {partition.committed_offset}, {known[topic_partition]} was committed"
                     )
-                self._positions[name] = max(partition.committed_offset, 0)
+                self._positions[topic_partition] = max(partition.committed_offset, 0)
         return ErrorCode.NONE
 
     def _is_coordinated(self) -> bool:
         """Whether the coordinator leads a partition of groups. One that was replaced unnoticed (a pause, a cut) tells
         what it remembers, as Apache's does; it cannot commit anything."""
         history = self._client.history
-        return any(history.true_leader(name) == self._coordinator for name in self._groups_partition())
+        return any(
+            history.true_leader(topic_partition) == self._coordinator for topic_partition in self._groups_partition()
+        )
 
     def _groups_partition(self) -> list[TopicPartition]:
         machine = self._client.simulation.machine(broker_name(self._coordinator))
         if not machine.is_serving:
             return []
         number = machine.server.parts.groups.coordinator.partition_for(self._group)
-        return [name for name in self._client.history.groups_partitions if name.partition == number]
+        return [
+            topic_partition
+            for topic_partition in self._client.history.groups_partitions
+            if topic_partition.partition == number
+        ]
 
     def _reconsider(self) -> None:
         """Ask whether records of groups were lost with their disks a moment ago."""
@@ -271,43 +277,51 @@ class GroupMember:
         return ErrorCode.of(response.error_code)
 
     async def _read(self) -> ErrorCode:
-        """Move on in the owned partitions; what stands there is the readers' business."""
+        """Move on in the owned partitions; the readers check the records."""
         client = self._client
-        for name, position in list(self._positions.items()):
-            leader = await client.leader(name)
-            wanted = FetchPartition(partition=name.partition, fetch_offset=position, partition_max_bytes=4096)
+        for topic_partition, position in list(self._positions.items()):
+            leader = await client.leader(topic_partition)
+            wanted = FetchPartition(
+                partition=topic_partition.partition, fetch_offset=position, partition_max_bytes=4096
+            )
             request = FetchRequest(
                 replica_id=-1,
                 max_wait_ms=0,
                 min_bytes=0,
                 session_epoch=-1,
-                topics=[FetchTopic(topic=name.topic, topic_id=client.topic_ids[name.topic], partitions=[wanted])],
+                topics=[
+                    FetchTopic(
+                        topic=topic_partition.topic,
+                        topic_id=client.topic_ids[topic_partition.topic],
+                        partitions=[wanted],
+                    )
+                ],
             )
             try:
                 response = await client.channels.send(leader, request)
             except ChannelError:
-                client.forget_leader(name)
+                client.forget_leader(topic_partition)
                 continue
             if response.error_code or not response.responses:
                 continue
             answer = response.responses[0].partitions[0]
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._positions[name] = 0
+                self._positions[topic_partition] = 0
             elif answer.error_code:
-                client.forget_leader(name)
+                client.forget_leader(topic_partition)
             else:
                 for _, header in read_headers(bytes(answer.records or b"")):
-                    self._positions[name] = header.last_offset + 1
+                    self._positions[topic_partition] = header.last_offset + 1
         return ErrorCode.NONE
 
     async def _commit(self) -> ErrorCode:
         facts = self._facts
         losses = facts.losses
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for name, position in self._positions.items():
-            topics.setdefault(name.topic, []).append(
+        for topic_partition, position in self._positions.items():
+            topics.setdefault(topic_partition.topic, []).append(
                 OffsetCommitRequestPartition(
-                    partition_index=name.partition,
+                    partition_index=topic_partition.partition,
                     committed_offset=position,
                     committed_leader_epoch=-1,
                     committed_metadata="",
@@ -335,8 +349,8 @@ class GroupMember:
                     return ErrorCode.of(partition.error_code)
         self._reconsider()
         if losses == facts.losses:
-            for name, position in self._positions.items():
-                facts.commits[name] = position
+            for topic_partition, position in self._positions.items():
+                facts.commits[topic_partition] = position
             self._client.history.count("commits")
         return ErrorCode.NONE
 

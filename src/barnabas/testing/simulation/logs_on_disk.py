@@ -18,8 +18,8 @@ def partitions_on_disk(disk: Disk) -> dict[TopicPartition, list[tuple[int, str]]
     for path, _ in disk.walk():
         match = _SEGMENT.fullmatch(path)
         if match:
-            name = TopicPartition(match[1], int(match[2]))
-            found.setdefault(name, []).append((int(match[3]), path))
+            topic_partition = TopicPartition(match[1], int(match[2]))
+            found.setdefault(topic_partition, []).append((int(match[3]), path))
     return found
 
 

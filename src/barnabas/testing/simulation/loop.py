@@ -35,8 +35,8 @@ def current_process() -> "Process | None":
     return _current.get()
 
 
-class Killed(BaseException):  # not an error of the program that hears it
-    """Leaves a file operation in the middle of which its process dies. Nobody may catch it."""
+class Killed(BaseException):  # not an error of the program that receives it
+    """Raised in a file operation in the middle of which its process dies. It must not be caught."""
 
 
 class ProcessState(Enum):
@@ -112,7 +112,7 @@ class Process:
         for task in tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own means against its warning
         self._remains += tasks
-        self.loop.bury(self)
+        self.loop.remove(self)
 
     def take_remains(self) -> list[object]:
         """What was never run, at the end of the simulation."""
@@ -122,7 +122,7 @@ class Process:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """See the module. ``on_exception`` hears what no callback or task of a living process caught."""
+    """See the module. ``on_exception`` gets what no callback or task of a live process caught."""
 
     def __init__(self, on_exception: Callable[[Process | None, dict[str, Any]], None] | None = None) -> None:
         super().__init__()
@@ -245,7 +245,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if (process is None or process.is_alive) and self._on_exception is not None:
             self._on_exception(process, context)
 
-    def bury(self, process: Process) -> None:
+    def remove(self, process: Process) -> None:
         """Keep what a dead process leaves."""
         self._dead.append(process)
 
@@ -273,7 +273,7 @@ class _SimulatedFuture(asyncio.Future):  # type: ignore[type-arg]
 
 
 class _SimulatedTask(asyncio.Task):  # type: ignore[type-arg]
-    """A task that knows its process, for the report of what nobody caught; see `_SimulatedFuture` for its hash."""
+    """A task that knows its process, for the report of uncaught exceptions; see `_SimulatedFuture` for its hash."""
 
     process: Process | None = None
     number = 0

@@ -1,14 +1,14 @@
-"""What a loss of disks may take: the promise is that nothing is lost while one in-sync replica keeps its data.
+"""Which records a loss of disks may cost: nothing is lost while one in-sync replica keeps its data.
 
 A broker that loses its power (or its disk, or whose failed sync left bytes in memory alone) may come back with less
 than it had: its replicas are *short* from an offset on. Until such a replica leaves the in-sync set, which the
-controller sees to when the broker's registration ends, two things may take acknowledged records, as they do with
-Apache's brokers, which do not sync before they acknowledge either:
+controller does when the broker's registration ends, two events may cost acknowledged records, as they do with Apache's
+brokers, which do not sync before they acknowledge either:
 
-- every in-sync replica became short: nobody else may be elected,
-- a short replica came to lead before anyone took it from the set: all the others were away at that moment.
+- every in-sync replica became short: no other may be elected,
+- a short replica became leader before it was removed from the set: all the others were away at that moment.
 
-Only these are forgiven, from the offset on that surely survived, and when they happen. A loss in any other way is a
+Only these losses are allowed, from the offset on that certainly survived, and when they happen. Any other loss is a
 violation.
 """
 
@@ -33,56 +33,56 @@ class Losses:
         self._lives: dict[tuple[TopicPartition, int], int] = {}
         """Which life of the broker was the last that had more."""
 
-    def is_short(self, name: TopicPartition, broker_id: int) -> bool:
+    def is_short(self, topic_partition: TopicPartition, broker_id: int) -> bool:
         """Whether a replica may lack what it had."""
-        return broker_id in self._short.get(name, ())
+        return broker_id in self._short.get(topic_partition, ())
 
     def power_lost(self, machine: Machine) -> None:
         """Call it before the disk forgets: what was not synced may be gone."""
-        for name, segments in partitions_on_disk(machine.disk).items():
+        for topic_partition, segments in partitions_on_disk(machine.disk).items():
             end_offset = synced_end_offset(machine.disk, segments)
             if end_offset < _whole_end(machine.disk, segments):
-                self._shortened(name, machine, end_offset)
+                self._shortened(topic_partition, machine, end_offset)
 
     def process_died(self, machine: Machine) -> None:
         """Call it before the pages go: what a failed sync left in memory alone is gone."""
-        for name, segments in partitions_on_disk(machine.disk).items():
+        for topic_partition, segments in partitions_on_disk(machine.disk).items():
             end_offset = 0
             for base_offset, path in sorted(segments):
                 inode = machine.disk.inode(path)
                 if inode is not None:
                     end_offset = end_of_batches(inode.data, inode.readable_bytes(), max(end_offset, base_offset))
                     if inode.lost:
-                        self._shortened(name, machine, end_offset)
+                        self._shortened(topic_partition, machine, end_offset)
                         break
 
     def wiped(self, machine: Machine) -> None:
         """Call it before the disk is emptied."""
-        for name in partitions_on_disk(machine.disk):
-            self._shortened(name, machine, 0)
+        for topic_partition in partitions_on_disk(machine.disk):
+            self._shortened(topic_partition, machine, 0)
 
-    def _shortened(self, name: TopicPartition, machine: Machine, end_offset: int) -> None:
+    def _shortened(self, topic_partition: TopicPartition, machine: Machine, end_offset: int) -> None:
         broker_id = int(machine.name.rpartition("-")[2])
-        short = self._short.setdefault(name, {})
+        short = self._short.setdefault(topic_partition, {})
         short[broker_id] = min(short.get(broker_id, end_offset), end_offset)
-        self._lives[name, broker_id] = machine.lives
-        self.reconsider(name)
-        state = self._view.state(name)
+        self._lives[topic_partition, broker_id] = machine.lives
+        self.reconsider(topic_partition)
+        state = self._view.state(topic_partition)
         members = () if state is None else state.leader_and_isr.isr
         if state is not None and members and all(member in short for member in members):
             lost_from = max(short[member] for member in members)
-            self._history.forgive(name, lost_from, state.leader_and_isr.leader_epoch)
+            self._history.allow_loss(topic_partition, lost_from, state.leader_and_isr.leader_epoch)
 
-    def state_changed(self, name: TopicPartition) -> None:
-        """Call it after every change of a state: who leaves an in-sync set for a moment is short no longer."""
-        self.reconsider(name)
+    def state_changed(self, topic_partition: TopicPartition) -> None:
+        """Call it after every change of a state: a replica that leaves an in-sync set is no longer short."""
+        self.reconsider(topic_partition)
 
-    def reconsider(self, name: TopicPartition) -> None:
+    def reconsider(self, topic_partition: TopicPartition) -> None:
         """Look at a partition's in-sync set and leader as they are now."""
-        short = self._short.get(name)
+        short = self._short.get(topic_partition)
         if not short:
             return
-        state = self._view.state(name)
+        state = self._view.state(topic_partition)
         if state is None:
             return
         for broker_id in list(short):
@@ -92,8 +92,8 @@ class Losses:
         if leader not in short:
             return
         machine = self._view.broker(leader)
-        if machine.lives > self._lives[name, leader] and self._view.is_led_here(machine, name):
-            self._history.forgive(name, short.pop(leader), state.leader_and_isr.leader_epoch)
+        if machine.lives > self._lives[topic_partition, leader] and self._view.is_led_here(machine, topic_partition):
+            self._history.allow_loss(topic_partition, short.pop(leader), state.leader_and_isr.leader_epoch)
             self._history.count("short leaders")
 
 

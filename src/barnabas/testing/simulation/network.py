@@ -154,7 +154,7 @@ class Fabric:
             endpoint.die()
 
     def power_lost(self, host: Host) -> None:
-        """Everything of the host is gone, and nobody is told."""
+        """The host is gone; its peers get no notice."""
         host.is_up = False
         host.listeners.clear()
         for endpoint in list(host.endpoints):
@@ -197,7 +197,7 @@ class SimulatedNetwork:
             raise OSError(errno.ENOENT, f"Name or service not known: {host}")
         async with timeout(timeout_ms / 1000):
             await sleep(fabric.latency_us() / 1_000_000)
-            while (  # noqa: ASYNC110  # as TCP does: nobody tells
+            while (  # noqa: ASYNC110  # as in TCP: there is no notice
                 not target.is_up or fabric.is_blocked(mine.address, address) or fabric.is_blocked(address, mine.address)
             ):
                 await sleep(_RETRY_S)

@@ -75,7 +75,7 @@ class Plan:
         }
         others = (ProducerKind(-1, False), ProducerKind(1, False), ProducerKind(0, False))
         settings = {"log.flush.interval.messages": "1"} if rng.random() < 0.2 else {}
-        if brokers == 1:  # nobody else could be in sync, or elected uncleanly
+        if brokers == 1:  # no other replica could be in sync, or elected uncleanly
             topics = {name: TopicPlan(topic.partitions) for name, topic in topics.items()}
         return cls(
             brokers=brokers,

@@ -83,26 +83,28 @@ class Producer:
                         client.history.violation(f"InitProducerId: {ErrorCode.of(response.error_code).name}")
                 await asyncio.sleep(0.1)
 
-    async def _run(self, name: TopicPartition) -> None:
+    async def _run(self, topic_partition: TopicPartition) -> None:
         client = self._client
         count = 0
         rng = client.rng
         while not self.is_stopping:
             size = rng.choice((1, 1, 2, 5))
-            values = [f"{self._number}:{name}:{count + n}".encode() for n in range(size)]
+            values = [f"{self._number}:{topic_partition}:{count + n}".encode() for n in range(size)]
             if rng.random() < _PADDED_SHARE:
                 values[0] += b"." * rng.randrange(_MAX_PADDING_BYTES)
             count += size
-            client.history.sent(name, values)
+            client.history.sent(topic_partition, values)
             if self._kind.acks:
-                await self._send(name, values)
+                await self._send(topic_partition, values)
             else:
-                await self._throw(name, values)
+                await self._throw(topic_partition, values)
             await asyncio.sleep(rng.expovariate(1 / self._mean_pause_s))
 
-    def _batch(self, name: TopicPartition, values: list[bytes], identity: tuple[int, int], sequence: int) -> bytes:
+    def _batch(
+        self, topic_partition: TopicPartition, values: list[bytes], identity: tuple[int, int], sequence: int
+    ) -> bytes:
         now_ms = self._client.machine.clock.wall_ms()
-        keyed = self._client.history.partition(name).is_compacted
+        keyed = self._client.history.partition(topic_partition).is_compacted
         batch = build_batch(
             [Record(n, now_ms, key_of(value) if keyed else None, value) for n, value in enumerate(values)],
             producer_id=identity[0],
@@ -111,75 +113,79 @@ class Producer:
         )
         return bytes(batch)
 
-    async def _send(self, name: TopicPartition, values: list[bytes]) -> None:
+    async def _send(self, topic_partition: TopicPartition, values: list[bytes]) -> None:
         client, history = self._client, self._client.history
-        partition = history.partition(name)
+        partition = history.partition(topic_partition)
         identity, sequence = (-1, -1), -1
         if self._kind.is_idempotent:
             if self._producer_id < 0:
                 await self._identify()
-            identity, sequence = (self._producer_id, self._producer_epoch), self._sequences.get(name, 0)
-        batch = self._batch(name, values, identity, sequence)
+            identity, sequence = (self._producer_id, self._producer_epoch), self._sequences.get(topic_partition, 0)
+        batch = self._batch(topic_partition, values, identity, sequence)
         while True:
             losses = partition.losses
-            code, base_offset, is_believed = await self._ask(name, batch)
+            code, base_offset, is_valid = await self._ask(topic_partition, batch)
             if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 if self._kind.acks != _ALL:
                     history.count("acknowledged by the leader alone", len(values))
-                elif partition.losses == losses and is_believed:
-                    history.acknowledged(name, self._number, values, base_offset if code is ErrorCode.NONE else -1)
-                self._sequences[name] = sequence + len(values)
+                elif partition.losses == losses and is_valid:
+                    history.acknowledged(
+                        topic_partition, self._number, values, base_offset if code is ErrorCode.NONE else -1
+                    )
+                self._sequences[topic_partition] = sequence + len(values)
                 return
             if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or code is ErrorCode.UNKNOWN_PRODUCER_ID:
                 if not partition.losses and not partition.is_unclean:
-                    history.violation(f"{name}: {code.name} for sequence {sequence} of {identity}, nothing lost")
-                # The batches before are lost with the disks: begin anew; nobody knows about this one.
+                    history.violation(
+                        f"{topic_partition}: {code.name} for sequence {sequence} of {identity}, nothing lost"
+                    )
+                # The batches before are lost with the disks: start again. Whether this one was stored is unknown.
                 if self._producer_id == identity[0]:
                     self._producer_id = -1
                     self._sequences.clear()
                 return
             if code is not None and not code.retriable:
-                history.violation(f"{name}: produce was answered with {code.name}")
+                history.violation(f"{topic_partition}: produce was answered with {code.name}")
                 return
             history.count("produce retries")
-            client.forget_leader(name)
+            client.forget_leader(topic_partition)
             await client.pause()
 
-    def _request(self, name: TopicPartition, batch: bytes) -> ProduceRequest:
+    def _request(self, topic_partition: TopicPartition, batch: bytes) -> ProduceRequest:
         topic = TopicProduceData(
-            name=name.topic,
-            topic_id=self._client.topic_ids[name.topic],
-            partition_data=[PartitionProduceData(index=name.partition, records=batch)],
+            name=topic_partition.topic,
+            topic_id=self._client.topic_ids[topic_partition.topic],
+            partition_data=[PartitionProduceData(index=topic_partition.partition, records=batch)],
         )
         return ProduceRequest(
             transactional_id=None, acks=self._kind.acks, timeout_ms=_PRODUCE_TIMEOUT_MS, topic_data=[topic]
         )
 
-    async def _ask(self, name: TopicPartition, batch: bytes) -> tuple[ErrorCode | None, int, bool]:
+    async def _ask(self, topic_partition: TopicPartition, batch: bytes) -> tuple[ErrorCode | None, int, bool]:
         """The error (None without an answer), the base offset, and whether the answer counts."""
         client = self._client
-        leader = await client.leader(name)
+        leader = await client.leader(topic_partition)
         try:
-            response = await client.channels.send(leader, self._request(name, batch))
+            response = await client.channels.send(leader, self._request(topic_partition, batch))
         except ChannelError:
             return None, -1, False
         answer = response.responses[0].partition_responses[0]
-        client.history.reconsider(name)
-        return ErrorCode.of(answer.error_code), answer.base_offset, client.believes(leader, name)
+        client.history.reconsider(topic_partition)
+        return ErrorCode.of(answer.error_code), answer.base_offset, client.is_leader_now(leader, topic_partition)
 
-    async def _throw(self, name: TopicPartition, values: list[bytes]) -> None:
+    async def _throw(self, topic_partition: TopicPartition, values: list[bytes]) -> None:
         """Acks 0: nothing is ever answered; a refusal closes the connection."""
         client = self._client
-        leader = await client.leader(name)
-        batch = self._batch(name, values, (-1, -1), -1)
+        leader = await client.leader(topic_partition)
+        batch = self._batch(topic_partition, values, (-1, -1), -1)
         way = self._one_way.setdefault(leader, _OneWay(client, leader))
-        if not await way.send(self._request(name, batch)):
-            client.forget_leader(name)
+        if not await way.send(self._request(topic_partition, batch)):
+            client.forget_leader(topic_partition)
         client.history.count("sent with acks 0", len(values))
 
 
 class _OneWay:
-    """A connection on which nobody answers."""
+    """A connection without an answer."""
 
     def __init__(self, client: ClusterClient, broker_id: int) -> None:
         self._client = client

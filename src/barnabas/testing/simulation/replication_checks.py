@@ -3,14 +3,14 @@
 Throughout (`ReplicationObserver.look`):
 
 - all that lies below the high watermark of any replica is the same on all replicas, batch for batch,
-- every member of the true in-sync set has all that lies below the high watermark of any broker that believes it leads,
+- every member of the true in-sync set has all that lies below the high watermark of any broker that leads by its own account,
 - log start <= last stable offset <= high watermark <= log end; a leader's high watermark never falls (a follower's
-  may: a new leader can know an earlier one than the last, and tells it),
+  may: a new leader can know an earlier one than the last, and answers with it),
 - broker, controller and leader epochs never fall; a leader epoch has one leader, a controller epoch one controller,
-- the leader in a state znode stands in its in-sync set.
+- the leader in a state znode is in its in-sync set.
 
 Partitions that allow unclean elections are left out of the first two, and so are those that lost records with their
-disks (`barnabas.testing.simulation.losses`): who had them may have them for a while. At the end
+disks (`barnabas.testing.simulation.losses`): a replica that had them may keep them for a while. At the end
 (`check_replicas_agree`): all replicas are back in sync, and equal.
 """
 
@@ -62,21 +62,23 @@ class ReplicationObserver:
                 if partition.is_leader and not partition.offline and partition.name in states:
                     self._check_in_sync(machine, partition, states[partition.name])
 
-    def state_changed(self, name: TopicPartition) -> None:
+    def state_changed(self, topic_partition: TopicPartition) -> None:
         """Look at a partition whose state was written this moment; call it after every such write."""
-        found = self._view.state(name)
+        found = self._view.state(topic_partition)
         if found is None:
             return
         state = found.leader_and_isr
-        self._count_changes(name, state)
+        self._count_changes(topic_partition, state)
         for machine in self._simulation.brokers:
-            partition = machine.server.parts.replicas.get(name) if machine.is_serving else None
+            partition = machine.server.parts.replicas.get(topic_partition) if machine.is_serving else None
             if partition is not None and partition.is_leader and not partition.offline:
                 self._check_in_sync(machine, partition, state)
 
-    def _is_exempt(self, name: TopicPartition) -> bool:
-        known = self._history.partition(name)
-        return known.is_unclean or known.is_compacted or known.losses > 0 or name.topic in self.ignored_topics
+    def _is_exempt(self, topic_partition: TopicPartition) -> bool:
+        known = self._history.partition(topic_partition)
+        return (
+            known.is_unclean or known.is_compacted or known.losses > 0 or topic_partition.topic in self.ignored_topics
+        )
 
     # Brokers
 
@@ -87,15 +89,15 @@ class ReplicationObserver:
         self._never_back((machine.name, machine.lives, "controller epoch"), node.replicas.controller_epoch)
         if node.controller.is_active:
             self._one((("controller of epoch", node.controller.epoch)), node.broker_id)
-        for name, log in node.log_dirs.logs().items():
+        for topic_partition, log in node.log_dirs.logs().items():
             start, stable, high = log.log_start_offset, log.last_stable_offset, log.high_watermark
             if not start <= stable <= high <= log.log_end_offset:
                 history.violation(
-                    f"{machine.name} {name}: start {start}, last stable {stable}, high {high}, end {log.log_end_offset}"
+                    f"{machine.name} {topic_partition}: start {start}, last stable {stable}, high {high}, end {log.log_end_offset}"
                 )
-            self._losses.reconsider(name)
-            if not self._is_exempt(name) and log.offline is None:
-                self._check_committed(machine, name, log)
+            self._losses.reconsider(topic_partition)
+            if not self._is_exempt(topic_partition) and log.offline is None:
+                self._check_committed(machine, topic_partition, log)
         for partition in node.replicas:
             identity = (partition.name, partition.topic_id)
             self._never_back((machine.name, machine.lives, *identity, "leader epoch"), partition.leader_epoch)
@@ -112,25 +114,27 @@ class ReplicationObserver:
             self._history.count("truncations", cuts - before)
         self._cuts[machine.name] = cuts
 
-    def _check_committed(self, machine: Machine, name: TopicPartition, log: PartitionLog) -> None:
+    def _check_committed(self, machine: Machine, topic_partition: TopicPartition, log: PartitionLog) -> None:
         """Compare what is newly below the replica's high watermark with what others had there."""
-        key = (machine.name, machine.lives, name, log.topic_id)
+        key = (machine.name, machine.lives, topic_partition, log.topic_id)
         position = self._scanned.get(key, 0)
         if position >= log.high_watermark:
             return
-        if self._losses.is_short(name, machine.server.parts.broker_id):
+        if self._losses.is_short(topic_partition, machine.server.parts.broker_id):
             return
-        self._compare(machine, name, log, position, log.high_watermark)
+        self._compare(machine, topic_partition, log, position, log.high_watermark)
         self._scanned[key] = log.high_watermark
 
-    def _compare(self, machine: Machine, name: TopicPartition, log: PartitionLog, start: int, end: int) -> None:
-        committed = self._committed.setdefault((name, log.topic_id), {})
+    def _compare(
+        self, machine: Machine, topic_partition: TopicPartition, log: PartitionLog, start: int, end: int
+    ) -> None:
+        committed = self._committed.setdefault((topic_partition, log.topic_id), {})
         for header in batches(log, max(start, log.log_start_offset), end):
             found = header.last_offset, header.leader_epoch, header.crc
             known = committed.setdefault(header.base_offset, found)
             if known != found:
                 self._history.violation(
-                    f"{machine.name} {name}: the committed batch at {header.base_offset} is (end, epoch, crc) {found}, "
+                    f"{machine.name} {topic_partition}: the committed batch at {header.base_offset} is (end, epoch, crc) {found}, "
                     f"elsewhere it is {known}"
                 )
                 return
@@ -145,23 +149,25 @@ class ReplicationObserver:
         node = tree.nodes.get(CONTROLLER_EPOCH)
         if node is not None:
             self._never_back(("/controller_epoch",), int(node.data or b"0"))
-        for name in self._view.partitions():
-            found = self._view.state(name)
+        for topic_partition in self._view.partitions():
+            found = self._view.state(topic_partition)
             if found is None:
                 continue
-            state = states[name] = found.leader_and_isr
-            made = tree.nodes[partition_state_path(name)].czxid
-            self._never_back((name, made, "leader epoch in the znode"), state.leader_epoch)
-            self._never_back((name, made, "controller epoch in the znode"), found.controller_epoch)
+            state = states[topic_partition] = found.leader_and_isr
+            made = tree.nodes[partition_state_path(topic_partition)].czxid
+            self._never_back((topic_partition, made, "leader epoch in the znode"), state.leader_epoch)
+            self._never_back((topic_partition, made, "controller epoch in the znode"), found.controller_epoch)
             if state.leader != NO_LEADER and state.leader not in state.isr:
-                self._history.violation(f"{name}: leader {state.leader} is not in the in-sync set {state.isr}")
+                self._history.violation(
+                    f"{topic_partition}: leader {state.leader} is not in the in-sync set {state.isr}"
+                )
         return states
 
-    def _count_changes(self, name: TopicPartition, state: LeaderAndIsr) -> None:
-        before = self._states.get(name)
-        self._states[name] = state
+    def _count_changes(self, topic_partition: TopicPartition, state: LeaderAndIsr) -> None:
+        before = self._states.get(topic_partition)
+        self._states[topic_partition] = state
         if before is None or before.version >= state.version:
-            return  # new, or made anew
+            return  # new, or created again
         if state.leader != before.leader and state.leader != NO_LEADER:
             self._history.count("leader moves")
         if set(before.isr) - set(state.isr):
@@ -170,23 +176,23 @@ class ReplicationObserver:
             self._history.count("ISR expansions")
 
     def _check_in_sync(self, leader: Machine, partition: Partition, state: LeaderAndIsr) -> None:
-        name, high = partition.name, partition.log.high_watermark
-        if self._is_exempt(name):
+        topic_partition, high = partition.name, partition.log.high_watermark
+        if self._is_exempt(topic_partition):
             return
         for member in state.isr:
             machine = self._view.broker(member)
-            if machine is leader or not machine.is_serving or self._losses.is_short(name, member):
+            if machine is leader or not machine.is_serving or self._losses.is_short(topic_partition, member):
                 continue
-            log = machine.server.parts.log_dirs.logs().get(name)
+            log = machine.server.parts.log_dirs.logs().get(topic_partition)
             if log is None or log.offline is not None or log.topic_id != partition.topic_id:
                 continue
             if log.log_end_offset < high:
                 self._history.violation(
-                    f"{name}: {leader.name} has the high watermark {high} in leader epoch {partition.leader_epoch}, "
+                    f"{topic_partition}: {leader.name} has the high watermark {high} in leader epoch {partition.leader_epoch}, "
                     f"{machine.name} is in sync by the znode and ends at {log.log_end_offset}"
                 )
             elif log.high_watermark < high:
-                self._compare(machine, name, log, log.high_watermark, high)
+                self._compare(machine, topic_partition, log, log.high_watermark, high)
 
     # What may not go back, what may be but once
 
@@ -206,43 +212,51 @@ class ReplicationObserver:
     def replicas_behind(self) -> list[str]:
         """What still keeps the replicas from being in sync and equal."""
         behind = []
-        for name in self._view.partitions():
-            if name.topic in self.ignored_topics:
+        for topic_partition in self._view.partitions():
+            if topic_partition.topic in self.ignored_topics:
                 continue
-            state = self._view.state(name)
+            state = self._view.state(topic_partition)
             assert state is not None
-            replicas = self._replicas(name)
+            replicas = self._replicas(topic_partition)
             if set(state.leader_and_isr.isr) != {broker_id for broker_id, _ in replicas}:
-                behind.append(f"{name}: in sync {state.leader_and_isr.isr}, replicas {[one for one, _ in replicas]}")
+                behind.append(
+                    f"{topic_partition}: in sync {state.leader_and_isr.isr}, replicas {[one for one, _ in replicas]}"
+                )
             ends = {(log.log_end_offset, log.high_watermark) for _, log in replicas}
             if len(ends) > 1 or any(end != high for end, high in ends):
-                behind.append(f"{name}: (end, high watermark) {sorted(ends)}")
+                behind.append(f"{topic_partition}: (end, high watermark) {sorted(ends)}")
         return behind
 
-    def _replicas(self, name: TopicPartition) -> list[tuple[int, PartitionLog]]:
+    def _replicas(self, topic_partition: TopicPartition) -> list[tuple[int, PartitionLog]]:
         """Those that are wanted: a broker that could not be reached while its replica moved away may have one still,
         as with Apache's controllers, which forget it too."""
         found = []
-        wanted = self._view.replicas(name)
+        wanted = self._view.replicas(topic_partition)
         for machine in self._simulation.brokers:
             if machine.is_serving and machine.server.parts.broker_id in wanted:
                 node = machine.server.parts
-                partition = node.replicas.get(name)
+                partition = node.replicas.get(topic_partition)
                 if partition is not None:
                     found.append((node.broker_id, partition.log))
         return found
 
     def check_replicas_agree(self) -> None:
         """All replicas of a partition hold the same batches from the highest log start on."""
-        for name in self._view.partitions():
-            replicas = self._replicas(name)
-            if name.topic in self.ignored_topics or self._history.partition(name).is_compacted or not replicas:
+        for topic_partition in self._view.partitions():
+            replicas = self._replicas(topic_partition)
+            if (
+                topic_partition.topic in self.ignored_topics
+                or self._history.partition(topic_partition).is_compacted
+                or not replicas
+            ):
                 continue
             start = max(log.log_start_offset for _, log in replicas)
             whole = [list(batches(log, start, log.log_end_offset)) for _, log in replicas]
             for (broker_id, _), other in zip(replicas[1:], whole[1:], strict=True):
                 if other != whole[0]:
-                    self._history.violation(f"{name}: brokers {replicas[0][0]} and {broker_id} hold different batches")
+                    self._history.violation(
+                        f"{topic_partition}: brokers {replicas[0][0]} and {broker_id} hold different batches"
+                    )
             self._history.count("replicas compared", len(replicas))
 
 

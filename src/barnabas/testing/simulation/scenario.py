@@ -1,4 +1,4 @@
-"""One run of a simulated cluster: a cluster, clients, faults drawn from the seed, an end in peace, the checks.
+"""One run of a simulated cluster: a cluster, clients, faults drawn from the seed, a calm end, the checks.
 
 A `Plan` is drawn from the seed: how many brokers and partitions, how long, which faults. Every fourth run is calm. At
 the end all faults are healed, every server must serve again, every request under way must come to its end, and readers
@@ -6,7 +6,6 @@ must see every acknowledged record within a minute of virtual time.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition
@@ -16,6 +15,7 @@ from barnabas.testing.simulation.admin import CHURN, Administrator, create_topic
 from barnabas.testing.simulation.clients import ClusterClient, Reader
 from barnabas.testing.simulation.cluster_view import ClusterView, partition_of_state
 from barnabas.testing.simulation.coordination_clients import CoordinationFacts, CoordinationUser
+from barnabas.testing.simulation.fault_injector import FaultInjector
 from barnabas.testing.simulation.faults import FAULTS
 from barnabas.testing.simulation.group_member import GroupFacts, GroupMember
 from barnabas.testing.simulation.losses import Losses
@@ -52,12 +52,13 @@ class Result:
 
 
 class Scenario:
-    """See the module."""
+    """One run; see the module."""
 
     def __init__(self, simulation: Simulation, plan: Plan) -> None:
         self.simulation = simulation
         self.plan = plan
         self.rng = simulation.random("faults")
+        self.injector = FaultInjector(simulation, self.rng, wiping=self._wiping)
         self.history = simulation.history
         self.facts = CoordinationFacts()
         self.group = GroupFacts()
@@ -66,9 +67,6 @@ class Scenario:
         self.users: list[CoordinationUser] = []
         self.members: list[GroupMember] = []
         self.fault_counts: dict[str, int] = {}
-        self.is_over = False
-        self.zombie: ClusterClient | None = None
-        self.is_rolling = False
         self.watching: asyncio.Task[None] | None = None
         self.administrator: Administrator | None = None
         self._has_short_broker = False
@@ -78,7 +76,7 @@ class Scenario:
         self._observer.ignored_topics.update(CHURN)
         self.history.reconsider = self._losses.reconsider
         self.history.true_leader = self._view.leader
-        self.history.on_forgiven.append(self._forgiven)
+        self.history.on_allowed_loss.append(self._loss_allowed)
         replicas = str(plan.replication)
         simulation.broker_settings["offsets.topic.replication.factor"] = replicas
         count = int(simulation.broker_settings.setdefault("offsets.topic.num.partitions", "2"))
@@ -87,25 +85,25 @@ class Scenario:
         simulation.broker_settings.update(plan.broker_settings)
         simulation.on_power_loss.append(self._power_loss)
         simulation.on_kill.append(self._killed)
-        for name in self.partitions:
-            known, topic = self.history.partition(name), plan.topics[name.topic]
+        for topic_partition in self.partitions:
+            known, topic = self.history.partition(topic_partition), plan.topics[topic_partition.topic]
             known.is_unclean, known.is_compacted = topic.is_unclean, topic.is_compacted
 
     @property
     def partitions(self) -> list[TopicPartition]:
         return [TopicPartition(name, n) for name, topic in self.plan.topics.items() for n in range(topic.partitions)]
 
-    def _forgiven(self, name: TopicPartition) -> None:
-        if name.topic == _OFFSETS_TOPIC:
+    def _loss_allowed(self, topic_partition: TopicPartition) -> None:
+        if topic_partition.topic == _OFFSETS_TOPIC:
             self.group.forgotten()
 
     def _committed(self, paths: list[str]) -> None:
         """The coordination service has new znodes: look at once at partitions whose state they are."""
         for path in paths:
-            name = partition_of_state(path) if path.endswith("/state") else None
-            if name is not None:
-                self._losses.state_changed(name)
-                self._observer.state_changed(name)
+            topic_partition = partition_of_state(path) if path.endswith("/state") else None
+            if topic_partition is not None:
+                self._losses.state_changed(topic_partition)
+                self._observer.state_changed(topic_partition)
 
     def _power_loss(self, machine: Machine) -> None:
         if machine.name.startswith("broker-"):
@@ -117,7 +115,7 @@ class Scenario:
             self._has_short_broker = True
             self._losses.process_died(machine)
 
-    def wiped(self, machine: Machine) -> None:
+    def _wiping(self, machine: Machine) -> None:
         """A broker's disk is about to be emptied."""
         self._has_short_broker = True
         self._losses.wiped(machine)
@@ -151,7 +149,7 @@ class Scenario:
     async def _load(self) -> None:
         simulation, plan = self.simulation, self.plan
         admin = self._client("admin")
-        self.zombie = self._client("zombie")
+        self.injector.zombie = self._client("zombie")
         for number in range(plan.users):
             self.users.append(CoordinationUser(simulation, number, self.facts))
         for name, topic in plan.topics.items():
@@ -172,13 +170,13 @@ class Scenario:
         self.watching = simulation.loop.create_task(self._watch())
         later = admin.spawn(self._create_more(admin))
         await asyncio.sleep(plan.duration_s)
-        self.is_over = True
+        self.injector.is_over = True
         faults.cancel()
         await asyncio.wait([faults])
         if not faults.cancelled():
             faults.result()
         if self._has_short_broker and not all(machine.is_running for machine in simulation.brokers):
-            await asyncio.sleep(_SESSION_ENDS_S)  # as `faults`: nobody comes back without its data before that
+            await asyncio.sleep(_SESSION_ENDS_S)  # as in `faults`: no broker comes back without its data before that
         simulation.heal()
         await asyncio.wait([later])
 
@@ -227,8 +225,8 @@ class Scenario:
             await simulation.until(last.has_reached_end, _READ_TIMEOUT_S, "a new reader reads all")
             last.is_stopping = True
             self.readers.append(last)
-            for name, end_offset in last.high_watermarks.items():
-                self.history.partition(name).final_end_offset = end_offset
+            for topic_partition, end_offset in last.high_watermarks.items():
+                self.history.partition(topic_partition).final_end_offset = end_offset
         await simulation.until(
             lambda: all(reader.is_done for reader in self.readers), _HEAL_TIMEOUT_S, "the readers finish"
         )
@@ -269,7 +267,7 @@ class Scenario:
     def _check_not_vacuous(self) -> None:
         counts = self.history.counts
         if self.plan.faults:
-            return  # a run may be nothing but trouble; the sum over the seeds must not
+            return  # faults may fill a whole run; the sum over the seeds must not be vacuous
         for what, least in (("acknowledged", 50), ("read", 50), ("replicas compared", 1)):
             if counts.get(what, 0) < least and not self.history.violations:
                 self.history.violation(f"the run was vacuous: {counts.get(what, 0)} of {what}")
@@ -282,37 +280,9 @@ class Scenario:
         while True:
             await asyncio.sleep(self.rng.expovariate(1 / self.plan.mean_fault_gap_s))
             name = self.rng.choice(self.plan.faults)
-            if FAULTS[name](self):
+            if FAULTS[name](self.injector):
                 self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
                 self.simulation.trace.note(f"fault {name}")
-
-    def later(self, least_s: float, most_s: float, call: Callable[[], object]) -> None:
-        """Call some time from now, unless the faults are over by then."""
-        delay_s = self.rng.uniform(least_s, most_s)
-
-        def run() -> None:
-            if not self.is_over:
-                call()
-
-        self.simulation.loop.call_outside(int(delay_s * 1_000_000), run)
-
-    def server(self) -> Machine | None:
-        """A server that runs; brokers are hit more often."""
-        machines = [machine for machine in self.simulation.brokers if machine.is_running]
-        coordination = self.simulation.machine(COORDINATION)
-        if coordination.is_running and (not machines or self.rng.random() < 0.3):
-            return coordination
-        return self.rng.choice(machines) if machines else None
-
-    def restart_later(self, machine: Machine, span_s: tuple[float, float] = (0.05, 8.0)) -> None:
-        """A supervisor brings the server back."""
-        machine.is_wanted = True
-
-        def restart() -> None:
-            if not machine.is_running:
-                self.simulation.start(machine)
-
-        self.later(*span_s, restart)
 
 
 def plan_of(seed: int) -> Plan:

@@ -403,7 +403,7 @@ class Simulation:
         self.history.violation(f"unhandled exception in {where}: {context.get('message')}: {error!r}", error)
 
     def logged_error(self, record: logging.LogRecord) -> None:
-        """A server's log tells of an exception that nobody expected."""
+        """A server has logged an unexpected exception."""
         process = current_process()
         if process is None or not process.is_alive or not record.exc_info or record.exc_info[1] is None:
             return

@@ -1,4 +1,4 @@
-"""What happened in a simulation, line by line: its hash tells whether two runs were the same."""
+"""All events of a simulation, line by line. Two runs were the same if the hashes of their traces are equal."""
 
 import hashlib
 import zlib

@@ -1,0 +1,53 @@
+"""What a fault acts on: the simulated machines, the seed's choices, and calls that come later in the run."""
+
+from collections.abc import Callable
+
+from barnabas.base.randomness import Random
+from barnabas.testing.simulation.clients import ClusterClient
+from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation
+
+__all__ = ["FaultInjector"]
+
+
+class FaultInjector:
+    """The hands of the functions in `barnabas.testing.simulation.faults`."""
+
+    def __init__(self, simulation: Simulation, rng: Random, *, wiping: Callable[[Machine], None]) -> None:
+        """``wiping`` is called before a broker's disk is emptied."""
+        self.simulation = simulation
+        self.rng = rng
+        self.history = simulation.history
+        self.wiping = wiping
+        self.zombie: ClusterClient | None = None
+        """Sends what a replaced controller might still send; None before the clients are there."""
+        self.is_over = False
+        """Whether the time for faults is over: nothing planned happens any more."""
+        self.is_rolling = False
+
+    def later(self, least_s: float, most_s: float, call: Callable[[], object]) -> None:
+        """Call some time from now, unless the faults are over by then."""
+        delay_s = self.rng.uniform(least_s, most_s)
+
+        def run() -> None:
+            if not self.is_over:
+                call()
+
+        self.simulation.loop.call_outside(int(delay_s * 1_000_000), run)
+
+    def server(self) -> Machine | None:
+        """A server that runs; brokers are chosen more often."""
+        machines = [machine for machine in self.simulation.brokers if machine.is_running]
+        coordination = self.simulation.machine(COORDINATION)
+        if coordination.is_running and (not machines or self.rng.random() < 0.3):
+            return coordination
+        return self.rng.choice(machines) if machines else None
+
+    def restart_later(self, machine: Machine, span_s: tuple[float, float] = (0.05, 8.0)) -> None:
+        """A supervisor restarts the server."""
+        machine.is_wanted = True
+
+        def restart() -> None:
+            if not machine.is_running:
+                self.simulation.start(machine)
+
+        self.later(*span_s, restart)
