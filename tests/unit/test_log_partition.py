@@ -594,7 +594,7 @@ class FailingFiles(OsFiles):
     __slots__ = ()
     broken: str | None = None
 
-    def open(self, path, *, create=False, read_only=False):  # type: ignore[no-untyped-def]  # as OsFiles'
+    def open(self, path, *, create=False, read_only=False, keep=False):  # type: ignore[no-untyped-def]  # as OsFiles'
         file = super().open(path, create=create, read_only=read_only)
         owner = self
 

@@ -3,17 +3,25 @@
 `Files` is what storage code may do with a file system, `File` what it may do with one open file. `OsFiles` is the
 real thing. A simulated disk implements both and decides what a crash leaves of the bytes that were never synced.
 
+Running out of file descriptors (EMFILE, ENFILE) is no failure of a disk: see `is_descriptor_shortage`. `OsFiles` holds a
+few descriptors back for files that are opened for a moment (indexes, checkpoints, syncs), so that work that has begun
+can be completed.
+
 Paths are plain strings in the operating system's form. Failures are `OSError` with their ``errno``, for storage code
 distinguishes a full disk from a broken one. After a failed `File.sync` the file's state is unknown: callers must not retry
 but give the log dir up (a second fsync can report success for pages that were lost).
 """
 
 import contextlib
+import errno
+import logging
 import os
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
-__all__ = ["Buffer", "File", "FileSlice", "Files", "OsFiles", "make_dirs_durably"]
+__all__ = ["Buffer", "File", "FileSlice", "Files", "OsFiles", "is_descriptor_shortage", "make_dirs_durably"]
+
+logger = logging.getLogger(__name__)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -58,8 +66,11 @@ class File(Protocol):
 class Files(Protocol):
     """A file system."""
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        """Open a file for reading, appending and writing in place; ``create`` makes a missing one."""
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, keep: bool = False) -> File:
+        """Open a file for reading, appending and writing in place; ``create`` makes a missing one.
+
+        With ``keep`` the file stays open, and takes no descriptor that is held back for files opened for a moment.
+        """
         ...
 
     def read(self, path: str) -> bytes:
@@ -129,6 +140,11 @@ def make_dirs_durably(files: Files, path: str) -> None:
     files.make_dirs(path)
     for parent in reversed(made_in):
         files.sync_dir(parent)
+
+
+def is_descriptor_shortage(error: OSError) -> bool:
+    """Whether a call failed because the process, or the machine, is out of file descriptors: no fault of the disk."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 class FileSlice:
@@ -227,24 +243,83 @@ class _OsFile:
         return f"_OsFile({self._path!r}, size={self._size})"
 
 
+_T = TypeVar("_T")
+
+
+class _Reserve:
+    """Descriptors that are held back: one is given up whenever a call finds none left. One for the process."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._held: list[int] = []
+        self._is_short = False
+
+    def call(self, work: Callable[[], _T]) -> _T:
+        """What ``work`` returns, which uses descriptors for a moment only. Raises `OSError`."""
+        if self._is_short or len(self._held) < self._size:
+            self._fill()
+        while True:
+            try:
+                return work()
+            except OSError as error:
+                if not is_descriptor_shortage(error):
+                    raise
+                self.note_shortage(error)
+                try:
+                    os.close(self._held.pop())
+                except IndexError:
+                    raise error from None
+
+    def _fill(self) -> None:
+        # A shortage is over when as many again are free: what one call has just given back is not enough.
+        wanted = 2 * self._size if self._is_short else self._size
+        try:
+            while len(self._held) < wanted:
+                self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            pass  # more at the next call
+        else:
+            if self._is_short:
+                self._is_short = False
+                logger.warning("File descriptors are free again")
+        while len(self._held) > self._size:
+            os.close(self._held.pop())
+
+    def note_shortage(self, error: OSError) -> None:
+        """Log a shortage, once until it is over."""
+        if not self._is_short:
+            self._is_short = True
+            logger.error("No file descriptor is free (%s): raise the limit of open files (ulimit -n)", error.strerror)
+
+
+_reserve = _Reserve(8)
+
+
 class OsFiles:
     """The machine's file system."""
 
     __slots__ = ()
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        flags = os.O_RDONLY if read_only else os.O_RDWR
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, keep: bool = False) -> File:
+        flags = (os.O_RDONLY if read_only else os.O_RDWR) | os.O_CLOEXEC
         if create:
             flags |= os.O_CREAT
-        return _OsFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
+        if not keep:
+            return _OsFile(path, _reserve.call(lambda: os.open(path, flags, 0o644)))
+        try:
+            return _OsFile(path, os.open(path, flags, 0o644))
+        except OSError as error:
+            if is_descriptor_shortage(error):
+                _reserve.note_shortage(error)
+            raise
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
+        with _reserve.call(lambda: open(path, "rb")) as file:
             return file.read()
 
     def write_atomically(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         temporary = path + ".tmp"
-        with open(temporary, "wb") as file:
+        with _reserve.call(lambda: open(temporary, "wb")) as file:
             file.write(data)
             if sync:
                 file.flush()
@@ -254,7 +329,7 @@ class OsFiles:
             self.sync_dir(os.path.dirname(path) or ".")
 
     def list(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(_reserve.call(lambda: os.listdir(path)))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -281,7 +356,7 @@ class OsFiles:
         import shutil  # here, for it brings compression libraries along that a server's start can do without
 
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(path)
+            _reserve.call(lambda: shutil.rmtree(path))
 
     def disk_space(self, path: str) -> tuple[int, int]:
         import shutil  # see remove_tree
@@ -290,7 +365,7 @@ class OsFiles:
         return usage.total, usage.free
 
     def sync_dir(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = _reserve.call(lambda: os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         try:
             os.fsync(descriptor)
         finally:

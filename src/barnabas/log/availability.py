@@ -2,11 +2,14 @@
 
 An `OSError` takes the log offline, and with it, by ``on_failure``, its whole log dir: the call and all later ones raise
 `KafkaError` KAFKA_STORAGE_ERROR. Nothing is retried.
+
+A shortage of file descriptors is no failure of a disk: the call raises the same error, and the log stays online.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from barnabas.base.files import is_descriptor_shortage
 from barnabas.base.ids import TopicPartition
 from barnabas.log.segment.folder import Folder
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -31,9 +34,9 @@ class Availability:
         self._on_failure = on_failure
 
     def fail(self, error: OSError, doing: str) -> KafkaError:
-        """The disk failed. Returns what to raise."""
+        """A call of the file system failed. Returns what to raise."""
         message = f"Error while {doing} {self._topic_partition} in {self._folder.directory}: {error}"
-        if self.reason is None:
+        if self.reason is None and not is_descriptor_shortage(error):
             self.reason = message
             self._on_failure(message)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

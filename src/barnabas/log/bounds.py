@@ -42,13 +42,10 @@ class Bounds:
         self.high_watermark = offset
         return offset
 
-    def raise_start(self, offset: int) -> bool:
-        """Records below an offset are gone. Returns whether that is new."""
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
+    def raise_start(self, offset: int) -> None:
+        """Records below an offset are gone."""
+        self.log_start_offset = max(self.log_start_offset, offset)
         self.high_watermark = max(self.high_watermark, offset)
-        return True
 
     def cut(self, offset: int) -> None:
         """The log ends at an offset now, which may lie before its start."""

@@ -7,7 +7,8 @@ has a module: `append`, `read`, `truncation`, `retention`, `recovery`, `timestam
 used, and turns failures of the disk into errors of the protocol.
 
 Appends and reads are plain calls on one thread. An `OSError` of the disk takes the log, and through ``on_failure`` its
-whole log dir, offline: the call and all later ones raise `KafkaError` KAFKA_STORAGE_ERROR. Nothing is retried.
+whole log dir, offline: the call and all later ones raise `KafkaError` KAFKA_STORAGE_ERROR. Nothing is retried. A
+shortage of file descriptors raises the same error for the one call only: what it has begun is undone or left complete.
 
 ``lost_data`` is not None while the log knows that it has lost records (see `barnabas.log.lost_data`): such a replica
 should not lead while another member of the in-sync set may return. Call `forget_lost_data` once it has caught up with a
@@ -197,7 +198,10 @@ class PartitionLog:
         return self._availability.reason
 
     def fail(self, error: OSError, doing: str) -> KafkaError:
-        """The disk failed: the log is offline from now on, and its log dir hears of it. Returns what to raise."""
+        """The disk failed: the log is offline from now on, and its log dir hears of it. Returns what to raise.
+
+        A shortage of file descriptors leaves the log online.
+        """
         return self._availability.fail(error, doing)
 
     def take_offline(self, reason: str) -> None:

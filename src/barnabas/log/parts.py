@@ -54,8 +54,9 @@ def roll(parts: LogParts, config: LogConfig, base_offset: int, now_ms: int) -> S
 
 
 def raise_start(parts: LogParts, offset: int) -> None:
-    """Records below an offset are gone. Raises `OSError`."""
-    if parts.bounds.raise_start(offset):
+    """Records below an offset are gone. Raises `OSError`, and nothing has changed then."""
+    if offset > parts.bounds.log_start_offset:
+        parts.epochs.truncate_from_start(offset)
+        parts.bounds.raise_start(offset)
         parts.producers.high_watermark_moved(offset)
         parts.update_stable()
-        parts.epochs.truncate_from_start(offset)

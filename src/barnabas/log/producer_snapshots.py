@@ -16,7 +16,7 @@ __all__ = ["ProducerSnapshots"]
 class ProducerSnapshots:
     """The snapshots of one log, by the offsets up to which they cover it."""
 
-    __slots__ = ("_durability", "_folder", "_offsets", "newest_offset")
+    __slots__ = ("_durability", "_folder", "_offsets", "is_outdated", "newest_offset")
 
     def __init__(self, folder: Folder, durability: Durability, offsets: Iterable[int] = ()) -> None:
         self._folder = folder
@@ -24,6 +24,8 @@ class ProducerSnapshots:
         self._offsets = set(offsets)
         self.newest_offset = 0
         """The producer state was last taken or loaded at this offset."""
+        self.is_outdated = False
+        """Whether the log was cut and the producer state has still to be loaded again."""
 
     def __contains__(self, offset: int) -> bool:
         return offset in self._offsets
@@ -49,6 +51,14 @@ class ProducerSnapshots:
     def loaded(self, offset: int) -> None:
         """The state is that of an offset: of a snapshot's, or an empty one at the log's start."""
         self.newest_offset = offset
+
+    def outdate(self) -> None:
+        """The log is cut: the producer state holds what is gone."""
+        self.is_outdated = True
+
+    def up_to_date(self) -> None:
+        """The producer state is that of the log's end."""
+        self.is_outdated = False
 
     def remove(self, offset: int) -> None:
         """Remove a snapshot; one that is gone is fine. Raises `OSError`."""

@@ -11,6 +11,8 @@ def truncate_to(parts: LogParts, offset: int) -> bool:
     segments, bounds = parts.segments, parts.bounds
     if offset >= bounds.log_end_offset:
         _cut(parts, bounds.log_end_offset)
+        if parts.snapshots.is_outdated:
+            _load_producers(parts)  # an earlier truncation found no file descriptor for it
         return False
     if offset < segments.start_offset:
         truncate_fully(parts, offset)
@@ -26,11 +28,19 @@ def truncate_to(parts: LogParts, offset: int) -> bool:
         # A batch is cut off as a whole; what is asked for lies at its start, or inside a batch of the leader's too.
         end = min(offset, located.base_offset)
         segments.active.truncate(located.position, located.base_offset)
+    parts.snapshots.outdate()
     _cut(parts, end)
-    load_producers(parts.folder, parts.producers, parts.snapshots, segments, (bounds.log_start_offset, end))
+    _load_producers(parts)
+    return True
+
+
+def _load_producers(parts: LogParts) -> None:
+    bounds = parts.bounds
+    log_range = (bounds.log_start_offset, bounds.log_end_offset)
+    load_producers(parts.folder, parts.producers, parts.snapshots, parts.segments, log_range)
+    parts.snapshots.up_to_date()
     parts.producers.high_watermark_moved(bounds.high_watermark)
     parts.update_stable()
-    return True
 
 
 def truncate_fully(parts: LogParts, offset: int) -> None:
@@ -45,6 +55,7 @@ def truncate_fully(parts: LogParts, offset: int) -> None:
     parts.epochs.clear()
     parts.producers.reset()
     parts.snapshots.loaded(offset)
+    parts.snapshots.up_to_date()
     parts.update_stable()
 
 

@@ -51,7 +51,7 @@ def handle(services: Services, request: Request) -> None:
         try:
             total_bytes, usable_bytes = services.files.disk_space(described.path)
         except OSError as error:
-            services.log_dirs.fail(described.path, f"Error while asking for the space in {described.path}: {error}")
+            services.log_dirs.disk_failed(described.path, error, f"asking for the space in {described.path}")
             results.append(_offline(described.path))
             continue
         results.append(

@@ -201,6 +201,11 @@ class Fetcher:
             self._delay(fetched, now_ms)
 
     def _log_failed(self, fetched: PartitionFetchState, error: KafkaError) -> None:
+        if fetched.partition.log.offline is None:
+            logger.error("Partition %s is copied again after an error: %s", fetched.topic_partition, error)
+            fetched.until_ms = 0
+            self._move(fetched, FetchEvent.ERROR)
+            return
         logger.error("Partition %s is no longer copied, because its log failed: %s", fetched.topic_partition, error)
         self._move(fetched, FetchEvent.STORAGE_FAILED)
 

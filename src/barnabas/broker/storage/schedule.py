@@ -156,7 +156,7 @@ class StorageSchedule:
                 return ()
             logger.error("The high watermarks of %s could not be written: %s", directory, error)
             if isinstance(error, OSError):
-                self._log_dirs.fail(directory, f"Error while writing {HIGH_WATERMARKS} in {directory}: {error}")
+                self._log_dirs.disk_failed(directory, error, f"writing {HIGH_WATERMARKS} in {directory}")
             return ()
 
         self._checkpointing.add(directory)

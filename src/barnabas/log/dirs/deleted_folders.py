@@ -3,6 +3,9 @@
 Kafka: LogManager.asyncDelete, deleteLogs.
 """
 
+import contextlib
+
+from barnabas.base.files import is_descriptor_shortage
 from barnabas.base.randomness import Random
 from barnabas.log.dirs.dir_set import DirSet
 from barnabas.log.names import delete_folder
@@ -32,15 +35,18 @@ class DeletedFolders:
         Raises `KafkaError` KAFKA_STORAGE_ERROR; the dir is offline then.
         """
         log_dir = self._dirs.dir_of(log)
-        self._dirs.count(log_dir, -1)
         directory = log_dir.file_path(delete_folder(log.topic_partition, self._rng.randbytes(16)))
         try:
             self._dirs.files.rename(log.directory, directory)
             if sync:
                 self._dirs.files.sync_dir(log_dir.path)
         except OSError as error:
-            self._dirs.fail(log_dir, f"Error while renaming {log.directory}: {error}")
+            if is_descriptor_shortage(error):
+                with contextlib.suppress(OSError):
+                    self._dirs.files.rename(directory, log.directory)
+            self._dirs.disk_failed(log_dir, error, f"renaming {log.directory}")
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._dirs.count(log_dir, -1)
         log.move_to(directory)
         log.take_offline(reason)
         self.add(directory, now_ms + log.config.file_delete_delay_ms)
@@ -52,7 +58,7 @@ class DeletedFolders:
         try:
             self._dirs.files.rename(log.directory, directory)
         except OSError as error:
-            self._dirs.fail(log_dir, f"Error while renaming {log.directory}: {error}")
+            self._dirs.disk_failed(log_dir, error, f"renaming {log.directory}")
             return
         log.move_to(directory)
         log.bring_back()
@@ -69,4 +75,5 @@ class DeletedFolders:
             try:
                 self._dirs.files.remove_tree(directory)
             except OSError as error:
-                self._dirs.fail(log_dir, f"Error while removing {directory}: {error}")
+                self._dirs.disk_failed(log_dir, error, f"removing {directory}")
+                self.add(directory, now_ms)  # for the next time, if there is one

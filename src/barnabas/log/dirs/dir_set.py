@@ -7,7 +7,7 @@ of its logs, and its owner hears of it once.
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
-from barnabas.base.files import Files
+from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.ids import TopicPartition
 from barnabas.log.checkpoints import CLEANER_OFFSETS
 from barnabas.log.dirs.log_dir import LogDir
@@ -86,6 +86,18 @@ class DirSet:
         if self._on_offline:
             self._on_offline(log_dir.path, reason)
 
+    def disk_failed(self, log_dir: LogDir, error: OSError, doing: str) -> str:
+        """A call of the file system failed: the dir goes offline. Returns what to answer.
+
+        A shortage of file descriptors is no failure of the disk: it is logged, and the dir stays online.
+        """
+        reason = f"Error while {doing}: {error}"
+        if is_descriptor_shortage(error):
+            logger.warning("%s", reason)
+        else:
+            self.fail(log_dir, reason)
+        return reason
+
     # ---- logs
 
     def add(self, log: PartitionLog) -> None:
@@ -145,7 +157,7 @@ class DirSet:
         try:
             log_dir.write_checkpoint(name, offsets, sync=sync)
         except OSError as error:
-            self.fail(log_dir, f"Error while writing {name} in {log_dir.path}: {error}")
+            self.disk_failed(log_dir, error, f"writing {name} in {log_dir.path}")
 
     def write_cleaner_offsets(self, log_dir: LogDir) -> None:
         """Write down how far the dir's logs are compacted."""

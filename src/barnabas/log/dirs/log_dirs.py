@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
-from barnabas.base.files import Files
+from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random, new_random
 from barnabas.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
@@ -106,6 +106,8 @@ class LogDirs:
         self._missing = MissingLogs(self._dirs)
         self._moves = Moves(self._dirs, self._factory, self._deleted_folders, rng)
         self._closing: list[tuple[PartitionLog, FlushTask]] = []
+        self._incomplete: set[str] = set()
+        """Dirs with a log that could not be completed: they get no marker of a clean stop."""
         self.previous_broker_epoch = -1
         """The broker epoch of the last clean stop, -1 when it was not clean."""
 
@@ -126,6 +128,10 @@ class LogDirs:
                 self.previous_broker_epoch = max(self.previous_broker_epoch, log_dir.open(self._owner))
                 loader.load(log_dir, now_ms)
             except OSError as error:
+                if is_descriptor_shortage(error):
+                    raise BarnabasError(
+                        f"Log dir {log_dir.path} cannot be loaded: {error}. Raise the limit of open files (ulimit -n)."
+                    ) from error
                 self._dirs.fail(log_dir, f"Error while loading log dir {log_dir.path}: {error}")
         if not self.online:
             reasons = "; ".join(f"{path}: {reason}" for path, reason in self.offline.items())
@@ -137,6 +143,10 @@ class LogDirs:
     def fail(self, path: str, reason: str) -> None:
         """The disk of a log dir failed: take the dir offline."""
         self._dirs.fail(self._dirs[path], reason)
+
+    def disk_failed(self, path: str, error: OSError, doing: str) -> None:
+        """A call of the file system failed in a log dir: it goes offline, but for a shortage of file descriptors."""
+        self._dirs.disk_failed(self._dirs[path], error, doing)
 
     def check_dir(self, path: str) -> None:
         """Raises `KafkaError`: LOG_DIR_NOT_FOUND for a path that is no log dir, KAFKA_STORAGE_ERROR for an offline one."""
@@ -212,8 +222,7 @@ class LogDirs:
             try:
                 return self._factory.create(directory, topic_partition, topic_id, config, now_ms)
             except OSError as error:
-                reason = f"Error while creating {directory}: {error}"
-                self._dirs.fail(log_dir, reason)
+                reason = self._dirs.disk_failed(log_dir, error, f"creating {directory}")
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
 
     def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
@@ -270,7 +279,8 @@ class LogDirs:
         """Drop records from an offset on, of several partitions, and checkpoint their recovery points.
 
         The checkpoint is lowered first: a log that ends below it would pass for one that has lost records.
-        Failures leave their mark in the log (`PartitionLog.offline`).
+        Failures leave their mark in the log (`PartitionLog.offline`). Raises `KafkaError` KAFKA_STORAGE_ERROR when logs
+        were not truncated because no file descriptor was free.
         """
         logs = {name: self._dirs.logs[name] for name in offsets if name in self._dirs.logs}
         for path in {self.dir_of(log) for name, log in logs.items() if offsets[name] < log.recovery_point}:
@@ -280,11 +290,14 @@ class LogDirs:
                 lambda log: min(log.recovery_point, offsets.get(log.topic_partition, log.recovery_point)),
             )
         touched: set[str] = set()
+        shortage: KafkaError | None = None
         for name, log in logs.items():
             recovery_point, cleaned_to = min(log.recovery_point, offsets[name]), log.cleaned_to
             try:
                 log.truncate_to(offsets[name])
-            except KafkaError:
+            except KafkaError as error:
+                if log.offline is None:
+                    shortage = error
                 continue  # offline now, and its leader will find it out of sync
             if log.recovery_point < recovery_point:
                 touched.add(self.dir_of(log))
@@ -292,6 +305,8 @@ class LogDirs:
                 self._dirs.write_cleaner_offsets(self._dirs.dir_of(log))
         for path in touched:
             self._dirs.write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.recovery_point)
+        if shortage is not None:
+            raise shortage
 
     def apply_retention(self, now_ms: int) -> int:
         """Let retention delete segments of all logs; returns how many."""
@@ -349,11 +364,13 @@ class LogDirs:
         The pieces share nothing: run in several threads, a disk syncs many small files in the time of one.
         """
         self._closing = []
+        self._incomplete = set()
         for _, _, log in list(self.stored()):
             try:
                 task = log.prepare_close()
             except KafkaError:
-                continue  # its dir went offline and gets no marker
+                self._incomplete.add(self.dir_of(log))
+                continue
             if task is not None:
                 self._closing.append((log, task))
         return [task.run for _, task in self._closing]
@@ -377,18 +394,19 @@ class LogDirs:
         self._dirs.clear()
 
     def _mark_clean(self, log_dir: LogDir, broker_epoch: int) -> None:
-        if log_dir.error is None:
+        if log_dir.error is None and log_dir.path not in self._incomplete:
             try:
                 log_dir.mark_clean(broker_epoch)
             except OSError as error:
-                self._dirs.fail(log_dir, f"Error while writing the clean shutdown marker: {error}")
+                self._dirs.disk_failed(log_dir, error, "writing the clean shutdown marker")
 
     def _take_outcomes(self, errors: Sequence[BaseException | None]) -> None:
         for (log, task), error in zip(self._closing, errors, strict=True):
             if error is None:
                 log.flush_done(task, 0)
             elif isinstance(error, OSError):
+                self._incomplete.add(self.dir_of(log))
                 log.fail(error, "flushing")
-                self._dirs.fail(self._dirs.dir_of(log), f"Error while flushing {log.directory}: {error}")
+                self._dirs.disk_failed(self._dirs.dir_of(log), error, f"flushing {log.directory}")
             else:
                 raise error

@@ -6,6 +6,7 @@ A crash at any point leaves the old log or the new one, whole: the old folder is
 one is. Where a start finds a copy without an original, but an original that waits for its removal, it completes the move.
 """
 
+import contextlib
 import logging
 from collections.abc import Set as AbstractSet
 
@@ -72,7 +73,10 @@ class Moves:
             future = self._factory.create_future(directory, topic_partition, log.topic_id, log.config, now_ms)
             if log.log_start_offset:
                 future.truncate_fully_and_start_at(log.log_start_offset)
-        except (OSError, KafkaError) as error:
+        except OSError as error:
+            self._dirs.disk_failed(log_dir, error, f"creating {directory}")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except KafkaError as error:
             self._dirs.fail(log_dir, f"Error while creating {directory}: {error}")
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._dirs.add_future(future)
@@ -104,7 +108,7 @@ class Moves:
         try:
             self._take_place(future)
         except OSError as error:
-            self._dirs.fail(self._dirs.dir_of(future), f"Error while renaming {future.directory}: {error}")
+            self._dirs.disk_failed(self._dirs.dir_of(future), error, f"renaming {future.directory}")
             self._deleted_folders.take_back(log, directory)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         for log_dir in (old_dir, self._dirs.dir_of(future)):
@@ -120,7 +124,12 @@ class Moves:
         log_dir = self._dirs.dir_of(future)
         directory = log_dir.file_path(str(future.topic_partition))
         self._dirs.files.rename(future.directory, directory)
-        self._dirs.files.sync_dir(log_dir.path)
+        try:
+            self._dirs.files.sync_dir(log_dir.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._dirs.files.rename(directory, future.directory)  # the current log may be needed again
+            raise
         future.move_to(directory)
         self._factory.adopt(future)
         self._dirs.promote(future)
@@ -138,6 +147,6 @@ class Moves:
                 try:
                     self._take_place(future)
                 except OSError as error:
-                    self._dirs.fail(self._dirs.dir_of(future), f"Error while renaming {future.directory}: {error}")
+                    self._dirs.disk_failed(self._dirs.dir_of(future), error, f"renaming {future.directory}")
             elif log is not None and self._dirs.dir_of(log) is self._dirs.dir_of(future):
                 self.cancel(topic_partition, now_ms)

@@ -1,5 +1,7 @@
 """Few descriptors for many partitions: open files and loaded indexes are kept while they are used, oldest out first.
 
+When the process is out of descriptors, a quarter of the files is let go.
+
 A file that falls out is not closed here but let go of: a slice of it may still be on its way to a socket, and the last
 holder's end closes the descriptor (see `barnabas.base.files`).
 """
@@ -7,7 +9,7 @@ holder's end closes the descriptor (see `barnabas.base.files`).
 from collections import OrderedDict
 from typing import Protocol
 
-from barnabas.base.files import File, Files
+from barnabas.base.files import File, Files, is_descriptor_shortage
 
 __all__ = ["HasIndexes", "OpenFiles"]
 
@@ -36,11 +38,21 @@ class OpenFiles:
         if file is not None:
             self._open.move_to_end(path)
             return file
-        file = self.files.open(path, create=True)
+        file = self._open_kept(path)
         self._open[path] = file
         if len(self._open) > self.max_files:
             self._open.popitem(last=False)
         return file
+
+    def _open_kept(self, path: str) -> File:
+        while True:
+            try:
+                return self.files.open(path, create=True, keep=True)
+            except OSError as error:
+                if not is_descriptor_shortage(error) or not self._open:
+                    raise
+            for _ in range(max(1, len(self._open) // 4)):
+                self._open.popitem(last=False)
 
     def forget(self, path: str) -> None:
         """The path is renamed or removed."""

@@ -12,7 +12,7 @@ segment whose index lies is indexed anew from its batches.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from barnabas.base.files import Buffer, File
+from barnabas.base.files import Buffer, File, is_descriptor_shortage
 from barnabas.log.names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, file_name
 from barnabas.log.segment.batches import LOCATOR, Located, MisplacedEntryError, locate, scan_headers
 from barnabas.log.segment.folder import Folder
@@ -155,14 +155,15 @@ class Segment:
         index_interval_bytes: int,
     ) -> None:
         """Write a batch at the end, and an index entry when enough was written since the last. Raises `OSError`."""
+        known = self._max_timestamp
+        if known is None or self._index is None:
+            known = self.max_timestamp  # what has to be read, and may fail, comes before the batch is written
+            self._load_indexes()
         position = self.size
         self._open_files.get(self.path).append((batch,))
         self.size = position + size
         if position == 0:
             self._first_timestamp_ms = max_timestamp_ms
-        known = self._max_timestamp
-        if known is None:
-            known = self.max_timestamp
         if max_timestamp_ms > known.timestamp_ms:
             self._max_timestamp = TimestampedOffset(max_timestamp_ms, last_offset)
         starts = self._starts
@@ -180,10 +181,15 @@ class Segment:
         timestamp_ms, offset = self.max_timestamp
         time_index.append(timestamp_ms, offset - self.base_offset)
         if len(index.offsets) - index.persisted >= _PENDING_ENTRIES:
-            self.write_indexes()
+            try:
+                self.write_indexes()
+            except OSError as error:
+                if not is_descriptor_shortage(error):
+                    raise  # else with the next entry: the batch is written already
 
     def write_indexes(self) -> None:
-        """Bring the index files up to the indexes in memory."""
+        """Bring the index files up to the indexes in memory. Raises `OSError`."""
+        self.transactions.write()
         for suffix, index, entry_bytes in (
             (INDEX, self._index, OFFSET_ENTRY_BYTES),
             (TIME_INDEX, self._time_index, TIME_ENTRY_BYTES),
@@ -225,19 +231,22 @@ class Segment:
                 file.close()
 
     def truncate(self, position: int, offset: int) -> None:
-        """Cut the log at a position; ``offset`` is the first that goes."""
-        index, time_index = self.index, self.time_index
-        self.file.truncate(position)
-        self.size = position
-        self._starts.clear()
+        """Cut the log at a position; ``offset`` is the first that goes. Raises `OSError`.
+
+        What needs a file descriptor comes first: without one nothing is cut, and the indexes are only sparser.
+        """
+        index, time_index, file = self.index, self.time_index, self.file
         index.truncate(max(0, offset - self.base_offset))
         time_index.truncate(max(0, offset - self.base_offset))
         self._cut_index_files()
+        self.transactions.truncate(offset)
+        file.truncate(position)
+        self.size = position
+        self._starts.clear()
         self._max_timestamp = None
         self._bytes_since_entry = 0
         if position == 0:
             self._first_timestamp_ms = None
-        self.transactions.truncate(offset)
         self._max_timestamp = self._find_max_timestamp()
 
     def _cut_index_files(self) -> None:
@@ -285,6 +294,9 @@ class Segment:
             file.close()
 
     def _load_indexes(self) -> None:
+        """Read or make both indexes, unless they are in memory. Raises `OSError`."""
+        if self._index is not None and self._time_index is not None:
+            return
         if not self.size:
             self._index, self._time_index = OffsetIndex(), TimeIndex()
             return

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import is_descriptor_shortage
 from barnabas.log.names import TXN_INDEX, file_name
 from barnabas.log.segment.folder import Folder
 
@@ -45,12 +46,14 @@ def encode_transactions(entries: Iterable[AbortedTransaction]) -> bytes:
 class TransactionIndex:
     """The aborted transactions of one segment, in the order of their markers."""
 
-    __slots__ = ("_base_offset", "_entries", "_folder")
+    __slots__ = ("_base_offset", "_entries", "_folder", "_persisted")
 
     def __init__(self, folder: Folder, base_offset: int) -> None:
         self._folder = folder
         self._base_offset = base_offset
         self._entries: list[AbortedTransaction] | None = None
+        self._persisted = 0
+        """How many entries the file holds."""
 
     @property
     def path(self) -> str:
@@ -71,6 +74,7 @@ class TransactionIndex:
                     raise CorruptDataError(f"{self.path} has an entry out of place: {entry}")
                 last = entry.last_offset
             self._entries = entries
+            self._persisted = len(entries)
         return self._entries
 
     def load(self) -> None:
@@ -83,33 +87,46 @@ class TransactionIndex:
         return bool(self._entries)
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add a transaction whose marker was appended."""
+        """Add a transaction whose marker was appended. Without a free file descriptor, `write` does the rest later."""
         entries = self.entries
         if entries and entry.last_offset <= entries[-1].last_offset:
             return
+        entries.append(entry)
+        try:
+            self.write()
+        except OSError as error:
+            if not is_descriptor_shortage(error):
+                raise
+
+    def write(self) -> None:
+        """Bring the file up to the entries in memory. Raises `OSError`."""
+        entries = self._entries
+        if entries is None or self._persisted == len(entries):
+            return
         file = self._folder.files.open(self.path, create=True)
         try:
-            file.truncate(len(entries) * _ENTRY.size)
-            file.append([_ENTRY.pack(0, *entry)])
+            file.truncate(self._persisted * _ENTRY.size)
+            file.append([_ENTRY.pack(0, *entry) for entry in entries[self._persisted :]])
         finally:
             file.close()
-        entries.append(entry)
+        self._persisted = len(entries)
 
     def truncate(self, offset: int) -> None:
         """Drop the entries whose marker lies at or after an offset; a file that is corrupt loses all of them."""
-        if self._entries is None and not self._folder.files.exists(self.path):
+        if not self._entries and not self._folder.files.exists(self.path):
             return
         try:
             entries = self.entries
         except CorruptDataError:
-            entries = self._entries = []
-        while entries and entries[-1].last_offset >= offset:
-            entries.pop()
+            entries = []
         file = self._folder.files.open(self.path, create=True)
         try:
-            file.truncate(len(entries) * _ENTRY.size)
+            kept = [entry for entry in entries if entry.last_offset < offset]
+            self._persisted = min(self._persisted, len(kept))
+            file.truncate(self._persisted * _ENTRY.size)
         finally:
             file.close()
+        self._entries = kept
 
     def collect(self, from_offset: int, upto_offset: int) -> tuple[list[AbortedTransaction], bool]:
         """The transactions that touch a range (``upto_offset`` exclusive), and whether later segments have none."""

@@ -349,7 +349,8 @@ class SimulatedFiles:
 
     # The Files protocol
 
-    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False, read_only: bool = False, keep: bool = False) -> File:
+        del keep  # the simulated disk does not count descriptors
         self.enter("open", path)
         parent, name = self._parent(path)
         if create and name not in parent.entries:
