@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+# Two modules at a time, each with its own clusters; the longest first (tests/conftest.py).
+BESIDE := -n 2 --dist loadfile --no-loadscope-reorder --durations 25
 
 .PHONY: help install demo test test-unit test-interop test-spark simulate mutants trials check format bench lock clean
 
@@ -24,14 +26,13 @@ demo: install  ## the main job on real data: cluster, topics, groups, a broker l
 
 test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
 	@$(BIN)/pytest tests/unit tests/fuzz tests/simulation -q -n 2
-	@$(BIN)/pytest tests/interop tests/fault -q -n 2 --dist loadfile
-	@$(BIN)/pytest tests/spark -q
+	@$(BIN)/pytest tests/interop tests/fault tests/spark -q $(BESIDE)
 
 test-unit: install  ## the tests that take seconds
 	@$(BIN)/pytest tests/unit tests/fuzz -q
 
 test-interop: install  ## clients, tools and brokers that are not ours
-	@$(BIN)/pytest tests/interop tests/fault -q -n 2 --dist loadfile
+	@$(BIN)/pytest tests/interop tests/fault -q $(BESIDE)
 
 test-spark: install  ## the tests that run Spark
 	@$(BIN)/pytest tests/spark -q

@@ -69,8 +69,9 @@ def read_all(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> list[t
         ends[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1]
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     records: list[tuple[int, int, int]] = []
-    end = time.monotonic() + 60
-    while len(records) < sum(ends.values()) and time.monotonic() < end:
+    end = time.monotonic() + 120
+    while len(records) < sum(ends.values()):
+        assert time.monotonic() < end, f"{topic} could not be read to its end: {len(records)} records of {ends}"
         for message in consumer.consume(5000, 0.5):
             assert message.error() is None, message.error()
             records.append((message.partition(), message.offset(), int(message.value())))
@@ -124,6 +125,7 @@ class Reader:
 def assert_exactly_once_in_order(load: Load, records: list[tuple[int, int, int]]) -> None:
     """Each acknowledged number is there, none twice, those of one key in the order of their sending."""
     numbers = [number for _, _, number in records]
+    assert load.acknowledged
     assert load.acknowledged - set(numbers) == set()
     assert len(numbers) == len(set(numbers))
     by_key: dict[int, int] = {}

@@ -222,5 +222,6 @@ def assert_each_once_in_order(member: Member | JavaMember, expected: list[tuple[
     wanted: dict[int, list[tuple[int, int]]] = {}
     for partition, offset, number in sorted(expected):
         wanted.setdefault(partition, []).append((offset, number))
+    assert wanted
     for partition, records in wanted.items():
         assert by_partition.get(partition, []) == records, f"group {member.group}, partition {partition}"
