@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def main(argv: list[str]) -> int:
-    """Run until SIGINT or SIGTERM; 0 after a clean stop, 1 for what cannot be used or a disk that failed."""
+    """Run until SIGINT or SIGTERM; 0 after a clean stop, 1 for a configuration or a disk that cannot be used."""
     arguments = _parser().parse_args(argv)
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
@@ -41,7 +41,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("config", metavar="zoo.cfg", help="settings as ZooKeeper's zoo.cfg names them")
     parser.add_argument(
-        "--override", action="append", default=[], metavar="key=value", help="a setting in the place of the file's"
+        "--override",
+        action="append",
+        default=[],
+        metavar="key=value",
+        help="a setting that replaces the one in the file",
     )
     return parser
 
@@ -82,7 +86,7 @@ async def _serve(settings: Values) -> int:
         loop.add_signal_handler(number, stop.set)
     server = CoordinationServer(settings)
     await server.start()
-    # The tree's nodes hold no cycles: to walk them all, again and again, would cost pauses and find nothing.
+    # The tree's nodes have no cycles: walking them again and again would cost pauses and find nothing.
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     stopped = asyncio.create_task(stop.wait())

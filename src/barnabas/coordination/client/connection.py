@@ -167,17 +167,17 @@ class CoordinationClient:
         return results
 
     async def get(self, path: str, watch: WatchCallback | None = None) -> tuple[bytes | None, Stat]:
-        """Data and stat. ``watch`` is called once when the data changes or the node goes."""
+        """Data and stat. ``watch`` is called once, when the data changes or the node is deleted."""
         found: tuple[bytes | None, Stat] = await self.submit(get(path, watch))
         return found
 
     async def exists(self, path: str, watch: WatchCallback | None = None) -> Stat | None:
-        """The stat, or None. ``watch`` is called once when the node comes, changes or goes."""
+        """The stat, or None. ``watch`` is called once, when the node is created, changed or deleted."""
         stat: Stat | None = await self.submit(exists(path, watch))
         return stat
 
     async def get_children(self, path: str, watch: WatchCallback | None = None) -> tuple[list[str], Stat]:
-        """Names, in no order, and the stat. ``watch`` is called once when a child comes or goes, or the node goes."""
+        """Names, in no order, and the stat. ``watch`` is called once, when the children change or the node is deleted."""
         found: tuple[list[str], Stat] = await self.submit(get_children(path, watch))
         return found
 
@@ -205,7 +205,7 @@ class CoordinationClient:
         return results
 
     async def sync(self, path: str) -> None:
-        """Return when the server has seen all that was committed before."""
+        """Return when the server has applied everything that was committed before."""
         await self.submit(sync(path))
 
     async def get_acl(self, path: str) -> tuple[list[ACL], Stat]:

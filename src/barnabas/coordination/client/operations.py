@@ -1,4 +1,4 @@
-"""What a coordination client can ask for: each request with the record it sends and the reader of its reply."""
+"""The requests of a coordination client: each with its record and the reader of its reply."""
 
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
@@ -57,7 +57,7 @@ __all__ = [
 
 
 class WatchEvent(NamedTuple):
-    """A watch fired; the path is the one that was asked about."""
+    """A watch has fired; the path is as the client gave it, without the chroot."""
 
     type: EventType
     path: str
@@ -67,7 +67,7 @@ WatchCallback = Callable[[WatchEvent], None]
 
 
 class WatchKind(Enum):
-    """Where the service keeps a watch: by data, by existence of what is absent, by children."""
+    """What a watch waits for: new data, the creation of an absent node, new children."""
 
     DATA = "data"
     EXISTS = "exists"
@@ -75,7 +75,7 @@ class WatchKind(Enum):
 
 
 class MultiError(KeeperError):
-    """A multi of which nothing happened; ``errors`` has a code for each operation, OK for those before the culprit."""
+    """A multi that failed as a whole; ``errors`` has a code for each operation, OK for those before the one that failed."""
 
     def __init__(self, code: ErrorCode, path: str, errors: Sequence[ErrorCode]) -> None:
         super().__init__(code, path)
@@ -132,7 +132,7 @@ class Operation:
         return encode_request(self.xid, self.opcode, self.record(chroot))
 
     def watch_kind(self, err: int) -> WatchKind | None:
-        """Where the watch is now, given the reply's error code."""
+        """The kind of watch that the reply's error code has set, if any."""
         if err == 0:
             return WatchKind.CHILDREN if self.opcode is OpCode.GET_CHILDREN2 else WatchKind.DATA
         if err == ErrorCode.NO_NODE and self.opcode is OpCode.EXISTS:
@@ -144,11 +144,11 @@ class Operation:
 
 
 def _ignore_result(_result: Any, _error: Exception | None) -> None:
-    """An operation that was never submitted."""
+    """Before an operation is submitted."""
 
 
 def under_chroot(chroot: str, path: str) -> str:
-    """The service's name for a client's path."""
+    """A client's path with the chroot before it."""
     return chroot if chroot and path == "/" else chroot + path
 
 
@@ -200,7 +200,7 @@ def get_children(path: str, watch: WatchCallback | None = None) -> Operation:
 
 
 def _made(asked: str, returned: str) -> str:
-    """A created path, which comes back with the chroot before it and the sequence number after it."""
+    """The created path; the reply has the chroot before it and the sequence number after it."""
     return asked + returned[returned.rfind(asked) + len(asked) :]
 
 
@@ -293,7 +293,7 @@ def _code(err: int) -> ErrorCode:
 
 
 def sync(path: str) -> Operation:
-    """-> None, when the server has seen all that was committed before"""
+    """-> None, when the server has applied everything that was committed before"""
     return Operation(OpCode.SYNC, path, lambda root: SyncRequest(under_chroot(root, path)), _nothing)
 
 

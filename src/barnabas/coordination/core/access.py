@@ -1,4 +1,4 @@
-"""Who may do what: access control lists, and the identities that connections prove.
+"""Access control lists, and the identities of connections: ZooKeeper's ACLs and authentication providers.
 
 Schemes: ``world:anyone``; ``auth`` (at creation: the connection's own identities); ``digest:user:base64(sha1(user:
 password))``; ``ip:address[/bits]``. Every connection has its ip identity; a digest one comes with an auth packet.
@@ -104,7 +104,7 @@ def _is_valid_id(scheme: str, name: str) -> bool:
 
 
 def hide_digests(acl: Iterable[ACL]) -> list[ACL]:
-    """The list as those see it who may read a node and not administer it: without password hashes."""
+    """The list without password hashes, for clients that may read a node and not administer it."""
     return [
         ACL(perms, Id("digest", each.id.partition(":")[0] + ":x")) if each.scheme == "digest" else ACL(perms, each)
         for perms, each in acl

@@ -1,7 +1,6 @@
-"""All that a server knows for good: the tree, the sessions with their time-outs, the last zxid.
+"""The committed state of a server: the tree, the sessions with their time-outs, the last zxid. In ZooKeeper: ZKDatabase.
 
-What is in it is committed. A zxid is 64 bits: the epoch of a leader above, a count below; a server alone stays in
-epoch 0. Transactions are applied in the order of their zxids, live (prepared by `Staged`) or from the log.
+A zxid has 64 bits: the epoch of a leader above, a count below; a server alone stays in epoch 0. Transactions are applied in the order of their zxids, live (prepared by `Staged`) or from the log.
 """
 
 from barnabas.base.errors import CorruptDataError
@@ -26,11 +25,11 @@ class Database:
         self.session_timeouts_ms: dict[int, int] = {}
         self.last_zxid = 0
         self.exact_from_zxid = 0
-        """From here on the digests of transactions must be ours; before, a fuzzy snapshot may be ahead."""
+        """From this zxid on, the digests of transactions must match; before it, a fuzzy snapshot may be ahead of them."""
         self.digest_mismatches = 0
 
     def track_session(self, header_type: int, session_id: int, txn: Transaction | None) -> None:
-        """Note a session that a transaction begins or ends."""
+        """Add or remove the session that a transaction creates or closes."""
         if header_type == OpCode.CREATE_SESSION:
             assert isinstance(txn, CreateSessionTxn)
             self.session_timeouts_ms[session_id] = txn.timeout_ms
@@ -38,7 +37,7 @@ class Database:
             self.session_timeouts_ms.pop(session_id, None)
 
     def replay(self, header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None) -> list[Event]:
-        """Apply a transaction of the log, or one that a leader has committed."""
+        """Apply a transaction from the log, or one that a leader has committed."""
         apply = APPLY.get(header.type)
         if apply is None:
             raise CorruptDataError(f"transaction 0x{header.zxid:x} has the unknown type {header.type}")

@@ -1,4 +1,7 @@
-"""The names of nodes: absolute, ``/`` between the parts, no ``.`` or ``..``, no control or private characters."""
+"""The names of nodes: absolute, ``/`` between the parts, no ``.`` or ``..``, no control or private characters.
+
+In ZooKeeper: PathUtils.
+"""
 
 import re
 
@@ -31,7 +34,7 @@ def checked_path(path: str) -> str:
 
 
 def parent_of(path: str) -> str:
-    """The path above; BAD_ARGUMENTS for what has no slash, or a NUL. The rest of the rules is `checked_path`'s."""
+    """The path above; BAD_ARGUMENTS for a path without a slash or with a NUL. `checked_path` checks the other rules."""
     slash = path.rfind("/")
     if slash == -1 or "\0" in path:
         raise KeeperError(ErrorCode.BAD_ARGUMENTS, path)

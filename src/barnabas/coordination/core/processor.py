@@ -1,20 +1,23 @@
-"""The path of a request, from its frame to its reply.
+"""The path of a request, from its frame to its reply: ZooKeeper's PrepRequestProcessor and FinalRequestProcessor.
+
+SyncRequestProcessor, which stands between them in ZooKeeper, is the edge's part (`barnabas.coordination.server.server`).
 
     receive ── write ──> decide and stage ──> unlogged ──(edge: log, sync)──> commit ──> watches ──> reply
        └────── read ───> answered from the committed tree ───────────────────────────────────────> reply
 
-What holds:
+Invariants:
 
-- A write is acknowledged, and seen by anybody, only after its transaction and all before it are on stable storage.
-- Many writes share one sync: the edge takes all that is `unlogged`, logs it, and calls `commit` for as many.
-- Within a session all goes in order: a read waits for the session's own writes before it. Reads of other sessions do
-  not wait, and see the committed tree.
-- A watch's event is sent before the reply of any request that could see the change.
-- A write that is refused takes a zxid too, and goes through the log as an error, as with Apache's servers; so its
-  reply keeps its place.
+- A write is acknowledged, and visible to any client, only after its transaction and all earlier ones are on stable
+  storage.
+- Many writes share one sync: the edge takes all that is `unlogged`, logs it, and calls `commit` with their number.
+- Requests of a session are served in order: a read waits for the session's own earlier writes. Reads of other sessions
+  do not wait, and see the committed tree.
+- A watch's event is sent before the reply to any request that could see the change.
+- A refused write also takes a zxid and goes through the log as an error, as in ZooKeeper; so its reply keeps its
+  place.
 
-Nothing here waits, reads clocks or touches files and sockets. With an ensemble, a leader's proposals take the place
-of `unlogged`, and a follower's commits come from its leader.
+With an ensemble, a leader's proposals will take the place of `unlogged`, and a follower's commits will come from its
+leader.
 """
 
 import logging
@@ -69,14 +72,14 @@ def _refuse(_reading: Reading, _request: object) -> NoReturn:
 
 
 _UNREADABLE = ReadOperation(OpCode.ERROR, None, _refuse)
-"""Takes the place of a multi that cannot be read: an error in its turn. Other writes are refused with a zxid."""
+"""Takes the place of a multi that cannot be read: it is answered with an error in its turn, without a zxid."""
 _MAX_IDENTITIES = 100
 _INTERNAL = frozenset((OpCode.CREATE_SESSION, OpCode.DELETE_CONTAINER))
-"""Writes that no client may ask for."""
+"""Writes that clients may not request."""
 
 
 class Transport(Protocol):
-    """Where a client's replies go."""
+    """The way back to a client."""
 
     def send(self, frame: bytearray) -> None: ...
 
@@ -87,12 +90,12 @@ class Transport(Protocol):
     def release(self) -> None: ...
 
     def close(self) -> None:
-        """Close when all that was sent has left."""
+        """Close when everything has been sent."""
         ...
 
 
 class Limits:
-    """What clients may have and ask for."""
+    """Limits for clients."""
 
     __slots__ = (
         "global_outstanding",
@@ -119,7 +122,7 @@ class Limits:
 
 
 class ClientConnection:
-    """One connection, and the requests of it that are not answered yet."""
+    """One connection, with its requests that are not answered yet: ZooKeeper's ServerCnxn."""
 
     __slots__ = (
         "address",
@@ -153,7 +156,7 @@ class ClientConnection:
         return self.session.id if self.session is not None else 0
 
     def notify(self, event: Event) -> None:
-        """Tell the client of an event on one of its watches, if it may read the node."""
+        """Send an event of one of the client's watches, if the client may read the node."""
         if is_allowed(event.acl, Perms.READ, self.ids):
             self.statistics.sent += 1
             self.transport.send(encode_event(WatcherEvent(event.type, KeeperState.SYNC_CONNECTED, event.path)))
@@ -204,7 +207,7 @@ class _Proposal:
 
 
 class _WaitingRead:
-    """A read behind writes of its session."""
+    """A read that waits for earlier writes of its session."""
 
     __slots__ = ("data", "operation", "since_ms", "xid")
 
@@ -251,7 +254,7 @@ class Processor:
     # From clients
 
     def receive(self, client: ClientConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
-        """Handle one frame. What cannot be read at all closes the connection."""
+        """Handle one frame. A frame that cannot be decoded closes the connection."""
         client.statistics.received += 1
         self.statistics.received += 1
         try:
@@ -283,7 +286,7 @@ class Processor:
         elif opcode == OpCode.AUTH:
             self._authenticate(client, header.xid, decode(AuthPacket, data, offset))
         else:
-            # SASL, and whatever else there may be.
+            # SASL, and unknown operations.
             code = ErrorCode.AUTH_FAILED if opcode == OpCode.SASL else ErrorCode.UNIMPLEMENTED
             self._reply(client, encode_reply(header.xid, self.database.last_zxid, code), now_ms, now_ms)
             client.transport.close()
@@ -308,7 +311,7 @@ class Processor:
         client.transport.send(encode_reply(xid, 0, ErrorCode.OK))
 
     def disconnected(self, client: ClientConnection) -> None:
-        """The connection is gone; its session lives on until it expires or another connection takes it over."""
+        """The connection is closed; its session lives until it expires or moves to another connection."""
         client.is_closed = True
         self._waiting_reads -= sum(isinstance(request, _WaitingRead) for request in client.waiting)
         client.waiting.clear()
@@ -323,7 +326,7 @@ class Processor:
         client.old_protocol = read_only is None
         if request.last_zxid_seen > self.database.last_zxid:
             logger.info(
-                "Refusing %s: it has seen zxid 0x%x, here the last one is 0x%x; it must try another server",
+                "Refusing %s: it has seen zxid 0x%x, and the last one here is 0x%x; it must try another server",
                 client.address,
                 request.last_zxid_seen,
                 self.database.last_zxid,
@@ -349,7 +352,9 @@ class Processor:
             return
         found = self.tracker.live(request.session_id)
         if found is None or request.password != session_password(request.session_id):
-            logger.info("The session 0x%x of %s is gone", request.session_id & (1 << 64) - 1, client.address)
+            logger.info(
+                "Session 0x%x of %s has expired or is unknown", request.session_id & (1 << 64) - 1, client.address
+            )
             client.transport.send(self._connect_response(client, 0, 0, bytes(16)))
             client.transport.close()
             return
@@ -379,7 +384,7 @@ class Processor:
         client.transport.release()
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
-        """End the sessions whose time is over. To be called at least once a tick."""
+        """Expire the sessions whose time is over. To be called at least once a tick."""
         for session in self.tracker.expire(now_ms):
             logger.info(
                 "Expiring session 0x%x, timeout of %dms exceeded", session.id & (1 << 64) - 1, session.timeout_ms
@@ -388,7 +393,10 @@ class Processor:
             self._propose(session.id, None, 0, OpCode.CLOSE_SESSION, close, None, now_ms, wall_ms)
 
     def sweep_containers(self, now_ms: int, wall_ms: int, limit: int) -> None:
-        """Remove container nodes that lost their last child, and TTL nodes whose time is over."""
+        """Delete container nodes that have lost their last child, and TTL nodes whose time is over.
+
+        In ZooKeeper: ContainerManager.
+        """
         tree = self.database.tree
         due: list[str] = []
         for path in tree.containers:
@@ -444,7 +452,7 @@ class Processor:
             self._throttle(client)
 
     def commit(self, count: int, now_ms: int) -> None:
-        """The next ``count`` transactions are on stable storage: make them seen and answer them."""
+        """The next ``count`` transactions are on stable storage: apply them and answer them."""
         database = self.database
         for _ in range(count):
             proposal = self._proposals.popleft()
@@ -495,7 +503,7 @@ class Processor:
             self._read(client, xid, operation, data, now_ms, now_ms)
 
     def _read_on(self, client: ClientConnection, now_ms: int) -> None:
-        """Answer the reads that waited for the write before them."""
+        """Answer the reads that waited for the write before them, and take more from the client."""
         waiting = client.waiting
         while waiting and isinstance(waiting[0], _WaitingRead):
             read = waiting.popleft()

@@ -1,8 +1,8 @@
-"""Counts nodes and bytes below paths that have a quota.
+"""Counts nodes and bytes below paths that have a quota: ZooKeeper's Quotas and StatsTrack.
 
 A quota for ``/a`` is the node ``/zookeeper/quota/a/zookeeper_limits``, made by clients; beside it
 ``zookeeper_stats`` holds what is used, kept by every server for itself: it changes without a transaction, a version or
-a digest. Limits are soft, as ZooKeeper's are unless told otherwise: they are counted, not enforced.
+a digest. Limits are soft, as in ZooKeeper without enforceQuota: usage is counted, and limits are not enforced.
 """
 
 from barnabas.coordination.core.paths import QUOTA_PATH
@@ -15,7 +15,7 @@ _STATS = "zookeeper_stats"
 
 
 def _usage(data: bytes | None) -> tuple[int, int]:
-    """Count and bytes in a stats node; unreadable ones count from zero."""
+    """Count and bytes in a stats node; zero where it cannot be read."""
     fields = dict(part.partition("=")[::2] for part in (data or b"").decode("ascii", "replace").split(","))
     try:
         return int(fields.get("count", "0")), int(fields.get("bytes", "0"))
@@ -33,7 +33,7 @@ def _set_usage(nodes: dict[str, Znode], limited: str, count: int, data_bytes: in
 
 
 class Quotas:
-    """The paths that have limits; false while there are none."""
+    """The paths with limits; false while there are none."""
 
     __slots__ = ("_limited",)
 
@@ -52,7 +52,7 @@ class Quotas:
         return None
 
     def changed(self, nodes: dict[str, Znode], path: str, bytes_more: int, count_more: int) -> None:
-        """A node came, grew or went."""
+        """Count a node that was created, changed or deleted."""
         limited = self._limit_above(path)
         if limited is not None:
             stats = nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}")
@@ -61,7 +61,7 @@ class Quotas:
                 _set_usage(nodes, limited, count + count_more, data_bytes + bytes_more)
 
     def created(self, nodes: dict[str, Znode], children: dict[str, dict[str, None]], parent: str, name: str) -> None:
-        """A node was made below ``/zookeeper/quota``."""
+        """Note a node that was created below ``/zookeeper/quota``."""
         limited = parent[len(QUOTA_PATH) :]
         if name == _LIMITS and limited:
             self._limited.add(limited)
@@ -69,12 +69,12 @@ class Quotas:
             self._count(nodes, children, limited)
 
     def deleted(self, parent: str, name: str) -> None:
-        """A node was removed."""
+        """Note a node that was deleted."""
         if name == _LIMITS and parent.startswith(QUOTA_PATH):
             self._limited.discard(parent[len(QUOTA_PATH) :])
 
     def loaded(self, nodes: dict[str, Znode], children: dict[str, dict[str, None]]) -> None:
-        """A snapshot was read: count anew."""
+        """Count everything again, after a snapshot was read."""
         for limited in self._limited:
             self._count(nodes, children, limited)
 

@@ -1,11 +1,11 @@
-"""Who is connected, or still counts as connected: sessions, their time-outs and passwords.
+"""Sessions, their time-outs and their passwords: ZooKeeper's SessionTrackerImpl and ExpiryQueue.
 
-Expiry goes by buckets of one tick, as in ZooKeeper: a session that was heard of at ``now`` stands in the bucket of the
-first tick at or after ``now + timeout``. Hearing of it moves it; a bucket whose time has come holds those to close. So
-a session never expires early, and at most one tick late, and hearing of it costs next to nothing.
+Sessions expire by buckets of one tick: a session whose client sent something at ``now`` is in the bucket of the first
+tick after ``now + timeout``. Each request moves it to a later bucket; when a bucket's time has come, its sessions
+expire. So a session never expires early, expires at most one tick late, and a request costs next to nothing.
 
-A session's password is derived from its id as Apache's servers do it, so that every server of an ensemble, and of
-either kind on the same data, accepts its clients.
+A session's password is derived from its id as Apache's servers do it. So every server of an ensemble accepts it, and
+so do Apache's server and ours on the same data.
 """
 
 from barnabas.base.errors import BarnabasError
@@ -17,7 +17,7 @@ _LCG_MASK = (1 << 48) - 1
 
 
 def _java_random_bytes(seed: int, count: int) -> bytes:
-    """What ``java.util.Random(seed).nextBytes`` gives: its linear congruential generator, little-endian ints."""
+    """The bytes of ``java.util.Random(seed).nextBytes``: its linear congruential generator, little-endian ints."""
     state = (seed ^ 0x5DEECE66D) & _LCG_MASK
     out = bytearray()
     while len(out) < count:
@@ -27,12 +27,12 @@ def _java_random_bytes(seed: int, count: int) -> bytes:
 
 
 def session_password(session_id: int) -> bytes:
-    """The 16 bytes that prove to be the session's client."""
+    """The 16 bytes by which a client proves that the session is its own."""
     return _java_random_bytes(session_id ^ _SECRET, 16)
 
 
 def first_session_id(server_id: int, wall_ms: int) -> int:
-    """Where a server starts to count sessions: its id in the highest byte, then the time, so that none comes twice."""
+    """Where a server begins to count sessions: its id in the highest byte, then the time, so that ids are unique."""
     if not 0 <= server_id <= 0xFF:
         raise BarnabasError(f"server id {server_id} is not between 0 and 255")
     value = (server_id << 56) | (wall_ms << 24 & (1 << 64) - 1) >> 8
@@ -40,7 +40,7 @@ def first_session_id(server_id: int, wall_ms: int) -> int:
 
 
 class Session:
-    """One session; ``owner`` is the connection that speaks for it, if any."""
+    """One session; ``owner`` is its present connection, if any."""
 
     __slots__ = ("expires_ms", "id", "is_closing", "owner", "timeout_ms")
 
@@ -68,14 +68,14 @@ class SessionTracker:
         return (time_ms // self._tick_ms + 1) * self._tick_ms
 
     def new_id(self) -> int:
-        """An id that no session had before."""
+        """An id that no session has had before."""
         self._next_id += 1
         while self._next_id in self.sessions:
             self._next_id += 1
         return self._next_id
 
     def track(self, session_id: int, timeout_ms: int, now_ms: int) -> Session:
-        """Begin to watch over a session; one that is tracked already gets the time-out."""
+        """Track a session; one that is tracked already gets the time-out."""
         session = self.sessions.get(session_id)
         if session is None:
             session = self.sessions[session_id] = Session(session_id, timeout_ms)
@@ -84,7 +84,7 @@ class SessionTracker:
         return session
 
     def touch(self, session: Session, now_ms: int) -> None:
-        """The session was heard of."""
+        """The session's client has sent something: its time-out begins again."""
         expires_ms = self._bucket(now_ms + session.timeout_ms)
         if expires_ms <= session.expires_ms or session.is_closing:
             return
@@ -95,12 +95,12 @@ class SessionTracker:
         self._buckets.setdefault(expires_ms, set()).add(session)
 
     def live(self, session_id: int) -> Session | None:
-        """The session, unless it is unknown or about to end."""
+        """The session, unless it is unknown or closing."""
         session = self.sessions.get(session_id)
         return None if session is None or session.is_closing else session
 
     def expire(self, now_ms: int) -> list[Session]:
-        """The sessions whose time is over, marked as closing; they are the caller's to close."""
+        """The sessions whose time is over, marked as closing; the caller closes them."""
         expired: list[Session] = []
         if self._next_bucket_ms > now_ms:
             return expired
@@ -112,7 +112,7 @@ class SessionTracker:
         return sorted(expired, key=lambda session: session.id)
 
     def remove(self, session_id: int) -> Session | None:
-        """A session has ended."""
+        """Remove a session that has ended."""
         session = self.sessions.pop(session_id, None)
         if session is not None:
             bucket = self._buckets.get(session.expires_ms)

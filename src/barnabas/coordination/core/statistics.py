@@ -1,4 +1,4 @@
-"""What is counted for the four-letter words: packets and latencies, of a server or a connection."""
+"""Packets and latencies of a server or a connection, for the four-letter words: ZooKeeper's ServerStats."""
 
 __all__ = ["Statistics"]
 
@@ -12,7 +12,7 @@ class Statistics:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Set all counters to zero."""
         self.received = 0
         self.sent = 0
         self.latency_count = 0
@@ -21,7 +21,7 @@ class Statistics:
         self.max_latency_ms = 0
 
     def answered(self, latency_ms: int) -> None:
-        """A reply went out."""
+        """Count a reply."""
         self.sent += 1
         self.latency_count += 1
         self.total_latency_ms += latency_ms

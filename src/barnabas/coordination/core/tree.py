@@ -1,9 +1,10 @@
-"""The tree of nodes, and what is counted beside it.
+"""The tree of nodes with its indexes and counts: ZooKeeper's DataTree.
 
 `View` is what the operations apply transactions to: the `Tree` itself, or `Staged`, the tree with the transactions on
 top that are decided but not committed. Both keep the digest as they go.
 
-Only committed changes reach the `Tree`, one after the other, with rising zxids; whoever reads it sees them all or not.
+Only committed changes reach the `Tree`, one transaction after the other, with rising zxids; a reader sees all changes of a
+transaction or none.
 """
 
 from collections.abc import Iterable
@@ -24,12 +25,12 @@ Change = tuple[str, Znode | None]
 
 
 class Event(NamedTuple):
-    """What a transaction tells to watches: on data watches, child watches, or (deletion) both."""
+    """A change that watches report: data watches, child watches, or (for a deletion) both."""
 
     type: EventType
     path: str
     acl: tuple[ACL, ...]
-    """Who may read the node, and so may be told."""
+    """The node's ACL: only clients that may read the node receive the event."""
 
 
 class View(Protocol):
@@ -42,7 +43,7 @@ class View(Protocol):
     def remove(self, path: str) -> None: ...
 
     def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
-        """The one tuple that stands for equal lists."""
+        """The tuple that all equal lists share."""
         ...
 
     def ephemerals_of(self, session_id: int) -> set[str]:
@@ -92,7 +93,7 @@ class Tree:
         return list(self._acls)
 
     def forget_unused_acls(self) -> None:
-        """Drop access control lists that no node has, so that a client cannot fill memory with them."""
+        """Drop access control lists that no node has, so that clients cannot fill the memory with them."""
         self._acls = {acl: acl for acl in (OPEN_ACL, READ_ACL)}
         for node in self.nodes.values():
             self._acls[node.acl] = node.acl
@@ -159,7 +160,7 @@ class Tree:
             self.quotas.changed(self.nodes, path, -data_bytes, -1)
 
     def install(self, changes: list[Change]) -> None:
-        """Make the changes that a transaction made when it was staged."""
+        """Apply the changes that were staged for a transaction."""
         for path, node in changes:
             if node is not None:
                 self.put(path, node)
@@ -171,14 +172,14 @@ class Tree:
         return list(self.children.get(path or "/", ()))
 
     def count_below(self, path: str) -> int:
-        """How many nodes there are below the path, at all levels."""
+        """The number of nodes below the path, at all levels."""
         if path == "/":
             return len(self.nodes) - 1
         prefix = path + "/"
         return sum(1 for each in self.nodes if each.startswith(prefix))
 
     def replace_all(self, nodes: Iterable[tuple[str, Znode]]) -> None:
-        """Load a snapshot's nodes, parents before children, in the place of what is there."""
+        """Replace all nodes by those of a snapshot, parents before children."""
         self.nodes.clear()
         self.children.clear()
         self.ephemerals.clear()
@@ -200,9 +201,9 @@ _StagedNode = tuple[Znode | None, list[Change]]
 
 
 class Staged:
-    """The tree as it will be when all that is decided is committed.
+    """The tree as it will be when all proposed transactions are committed: ZooKeeper's outstanding change records.
 
-    A change stands here until its own transaction is committed; a later one to the same path outlives it.
+    A change stays here until its transaction is committed; a later change of the same path stays longer.
     """
 
     __slots__ = ("_before", "_changes", "_digest", "_nodes", "_tree")
@@ -221,7 +222,7 @@ class Staged:
         return value - (1 << 64) if value >> 63 else value
 
     def begin(self) -> list[Change]:
-        """Start a transaction; the list that its changes gather in."""
+        """Begin a transaction; its changes are collected in the list."""
         self._changes = []
         self._before = []
         return self._changes

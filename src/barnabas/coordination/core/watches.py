@@ -1,13 +1,12 @@
-"""Who wants to hear of changes to which paths.
+"""Watches by path and by client: ZooKeeper's WatchManager.
 
-There are two kinds of watches, as in ZooKeeper: data watches (set by exists and getData; they hear of creation,
-deletion and new data) and child watches (set by getChildren; they hear of deletion and of children that come and go).
-A watch is gone when it has fired, unless it is persistent (both kinds at once); a recursive one hears of everything
-below its path too, with the exception of NODE_CHILDREN_CHANGED, which the children's own events make redundant.
+There are two kinds: data watches (set by exists and getData) fire when the node is created, deleted or gets new data;
+child watches (set by getChildren) fire when the node is deleted or its children change. A watch is removed when it has
+fired, unless it is persistent (then it is of both kinds). A recursive watch also fires for all nodes below its path,
+except with NODE_CHILDREN_CHANGED, which the children's own events make redundant.
 
-A transaction's event reaches a watcher once, even if several of its watches match. The processor hands events to
-watchers when it commits the transaction, which is before any later reply: so a client hears of a change before it can
-see it.
+A watcher receives an event once, even if several of its watches match. The processor fires watches when it commits the
+transaction, before any later reply: a client receives the event before it can see the change.
 """
 
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ __all__ = ["WatchMode", "Watcher", "Watches"]
 
 
 class Watcher(Protocol):
-    """Who is told of events; a connection."""
+    """The receiver of events: a connection."""
 
     def notify(self, event: Event) -> None: ...
 
@@ -30,7 +29,7 @@ W = TypeVar("W", bound=Watcher)
 
 
 class WatchMode(IntFlag):
-    """How a watch lives; one watcher may have several on a path."""
+    """How long a watch lasts and what it covers; a watcher may have several on a path."""
 
     ONCE = 1
     PERSISTENT = 2
@@ -45,7 +44,7 @@ class _Table(Generic[W]):
     def __init__(self) -> None:
         self.by_path: dict[str, dict[W, WatchMode]] = {}
         self.by_watcher: dict[W, set[str]] = {}
-        self.recursive = 0  # how many there are: without one, no path above needs to be looked at
+        self.recursive = 0  # their number: without one, the paths above need no look
 
     def add(self, path: str, watcher: W, mode: WatchMode) -> None:
         watchers = self.by_path.setdefault(path, {})
@@ -76,13 +75,13 @@ class _Table(Generic[W]):
     def has(self, path: str, watcher: W) -> bool:
         return watcher in self.by_path.get(path, ())
 
-    def fire(self, event_type: EventType, path: str, hearers: dict[W, None]) -> None:
-        """Add those who are to hear of it to ``hearers``; watches for one event end here."""
+    def fire(self, event_type: EventType, path: str, receivers: dict[W, None]) -> None:
+        """Add the watchers of the event to ``receivers``, and remove their watches for one event."""
         watchers = self.by_path.get(path)
         if watchers is not None:
             for watcher, mode in list(watchers.items()):
                 if mode & (WatchMode.ONCE | WatchMode.PERSISTENT) or event_type != EventType.NODE_CHILDREN_CHANGED:
-                    hearers[watcher] = None
+                    receivers[watcher] = None
                 if mode == WatchMode.ONCE:
                     self.remove(path, watcher)
                 elif mode & WatchMode.ONCE:
@@ -93,7 +92,7 @@ class _Table(Generic[W]):
                 above = above[: above.rfind("/")] or "/"
                 for watcher, mode in self.by_path.get(above, {}).items():
                     if mode & WatchMode.RECURSIVE:
-                        hearers[watcher] = None
+                        receivers[watcher] = None
 
 
 class Watches(Generic[W]):
@@ -112,18 +111,18 @@ class Watches(Generic[W]):
         self._children.add(path, watcher, WatchMode.ONCE)
 
     def add_persistent(self, path: str, watcher: W, mode: WatchMode) -> None:
-        """A watch of both kinds that stays."""
+        """Add a persistent watch of both kinds."""
         self._data.add(path, watcher, mode)
         self._children.add(path, watcher, mode)
 
     def remove(self, path: str, watcher: W, kind: WatcherType) -> bool:
-        """Take the watcher's watches of a kind off a path; whether there were any."""
+        """Remove the watcher's watches of a kind from a path; whether there were any."""
         data = kind != WatcherType.CHILDREN and self._data.remove(path, watcher)
         children = kind != WatcherType.DATA and self._children.remove(path, watcher)
         return data or children
 
     def remove_watcher(self, watcher: W) -> None:
-        """A connection is gone, and its watches with it."""
+        """Remove all watches of a closed connection."""
         self._data.remove_watcher(watcher)
         self._children.remove_watcher(watcher)
 
@@ -134,21 +133,21 @@ class Watches(Generic[W]):
         )
 
     def fire(self, events: Iterable[Event]) -> None:
-        """Tell the watchers of what a transaction changed, in order."""
+        """Notify the watchers of a transaction's events, in order."""
         data, children = self._data, self._children
         if not data.by_path and not children.by_path:
             return
         for event in events:
-            hearers: dict[W, None] = {}
+            receivers: dict[W, None] = {}
             if event.type != EventType.NODE_CHILDREN_CHANGED:
-                data.fire(event.type, event.path, hearers)
+                data.fire(event.type, event.path, receivers)
             if event.type in (EventType.NODE_CHILDREN_CHANGED, EventType.NODE_DELETED):
-                children.fire(event.type, event.path, hearers)
-            for watcher in hearers:
+                children.fire(event.type, event.path, receivers)
+            for watcher in receivers:
                 watcher.notify(event)
 
     def counts(self) -> tuple[int, int, int]:
-        """How many watchers, watched paths and watches there are."""
+        """The numbers of watchers, watched paths and watches."""
         watchers = self._data.by_watcher.keys() | self._children.by_watcher.keys()
         paths = self._data.by_path.keys() | self._children.by_path.keys()
         return len(watchers), len(paths), len(self)

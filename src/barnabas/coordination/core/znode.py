@@ -1,10 +1,10 @@
-"""One node of the tree, as a value.
+"""One node of the tree, as a value: ZooKeeper's DataNode.
 
 A change makes a new `Znode` and leaves the old one as it was. So a copy of the tree's dictionary is a snapshot that
-stays true while the tree goes on, and a transaction can be prepared on top of others that are not yet committed.
+stays the same while the tree changes, and a transaction can be prepared on top of others that are not committed yet.
 
 A node's digest is the CRC-32 of its path, data and stat; the sum of all (modulo 2**64) is the tree's digest, which
-stands behind every transaction in the log and in every snapshot, as ZooKeeper 3.6 and later write it.
+follows every transaction in the log and ends every snapshot, as in ZooKeeper since 3.6 (DigestCalculator).
 """
 
 import struct
@@ -24,7 +24,7 @@ _INT_SIGN = 1 << 31
 
 
 def owner_of_ttl(ttl_ms: int) -> int:
-    """The ``ephemeral_owner`` that says: goes when empty and unchanged for this long."""
+    """The ``ephemeral_owner`` of a node that is deleted when it has been empty and unchanged for this long."""
     return _TTL_OWNER | ttl_ms
 
 
@@ -41,7 +41,7 @@ def _as_int(value: int) -> int:
 
 
 class Znode:
-    """Data, access control list, and what a `Stat` is made of. ``cversion`` counts creations below the node."""
+    """Data, access control list, and the fields of a `Stat`. ``cversion`` counts the creations of children."""
 
     __slots__ = (
         "acl",
@@ -91,20 +91,20 @@ class Znode:
 
     @classmethod
     def new(cls, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time_ms: int) -> "Znode":
-        """A node as a creation makes it."""
+        """A node that was just created."""
         node = cls(data, acl, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, zxid, 0, 0)
         node.digest = node.compute_digest(path)
         return node
 
     @classmethod
     def system(cls, path: str, num_children: int, acl: tuple[ACL, ...] = OPEN_ACL, aversion: int = 0) -> "Znode":
-        """A node that every tree has from the start."""
+        """A node that every tree has from the beginning."""
         node = cls(b"", acl, 0, 0, 0, 0, 0, 0, aversion, 0, 0, num_children, 0)
         node.digest = node.compute_digest(path)
         return node
 
     def compute_digest(self, path: str) -> int:
-        """The node's share in the tree's digest; 0 below ``/zookeeper``, where quotas change without transactions."""
+        """The node's part of the tree's digest; 0 below ``/zookeeper``, where quotas change without transactions."""
         if path.startswith("/zookeeper/"):
             return 0
         crc = zlib.crc32(path.encode()) if path != "/" else 0
@@ -124,7 +124,7 @@ class Znode:
         return zlib.crc32(stat, crc)
 
     def copy(self) -> "Znode":
-        """An equal node, to be changed by its maker before anybody else sees it."""
+        """An equal node, which the caller changes before it is used anywhere else."""
         return Znode(
             self.data,
             self.acl,
@@ -160,7 +160,7 @@ class Znode:
         return node
 
     def with_children(self, path: str, cversion: int, pzxid: int, num_children: int) -> "Znode":
-        """The node after a child came or went."""
+        """The node after a child was created or deleted."""
         node = self.copy()
         node.cversion = cversion
         node.pzxid = pzxid
@@ -170,7 +170,7 @@ class Znode:
 
     @property
     def is_ephemeral(self) -> bool:
-        """Whether the node belongs to a session and so can have no children."""
+        """Whether the node belongs to a session, and therefore cannot have children."""
         return self.owner != 0 and self.owner != CONTAINER_OWNER and not _TTL_OWNER <= self.owner < 0
 
     @property
@@ -182,7 +182,7 @@ class Znode:
         return ttl_of_owner(self.owner)
 
     def stat(self) -> Stat:
-        """What clients see: their cversion counts creations and deletions, their owner is a session or 0."""
+        """The stat for clients: its cversion counts creations and deletions, its owner is a session or 0."""
         data = self.data
         return Stat(
             self.czxid,

@@ -1,8 +1,10 @@
 """The edge of the coordination server: connections, timers, and the threads that write files.
 
-One event loop runs the `Processor`. What it decides is logged by a thread, one batch at a time: all that was decided
-while the batch before was being synced goes into the next one, so the load itself makes the batches large. Replies
-gather while the loop works on what has arrived, and leave each connection in one piece.
+One event loop runs the `Processor`. A thread logs its transactions, one batch at a time: those that are decided during
+a sync form the next batch, so batches grow with the load. Replies are collected while the loop works on the requests
+that have arrived, and each connection sends them in one piece.
+
+In ZooKeeper: ZooKeeperServer, NIOServerCnxnFactory and SyncRequestProcessor.
 """
 
 import asyncio
@@ -26,7 +28,7 @@ from barnabas.coordination.storage.storage import Storage
 
 __all__ = ["CoordinationServer"]
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _SERVER_ID = 0  # a server alone has no myid
 _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKeeper's standalone server too
 _CONTAINER_CHECK_MS = 60_000
@@ -35,18 +37,18 @@ _MAX_CONNECT_BYTES = 1024
 _MAX_UNSENT_BYTES = 4 << 20
 _GATHER_BYTES = 256 << 10
 _DRAIN_CHECK_S = 0.01
-_CLOSE_PATIENCE_S = 1.0  # for a peer to read what stands before the end
+_CLOSE_PATIENCE_S = 1.0  # for a peer to read the last replies
 
 
 class _Peer:
-    """One accepted connection: hears frames, sends replies."""
+    """One accepted connection: receives frames and sends replies."""
 
     __slots__ = ("_connection", "_gathered_bytes", "_holds", "_max_frame_bytes", "_outgoing", "_server", "client")
 
     def __init__(self, server: "CoordinationServer", connection: Connection, max_frame_bytes: int, now_ms: int) -> None:
         self._server = server
         self._connection = connection
-        self._max_frame_bytes = max_frame_bytes  # from the session's begin on; before it, the listener's small limit
+        self._max_frame_bytes = max_frame_bytes  # once there is a session; until then the listener's small limit holds
         self._outgoing: list[bytearray] = []
         self._gathered_bytes = 0
         self._holds = 0
@@ -64,7 +66,7 @@ class _Peer:
     def bad_length(self, prefix: bytes) -> None:
         text = self._server._word(prefix) if self.client.session is None else None
         if text is None:
-            _logger.info("Closing the connection of %s: %r is no length of a request", self.client.address, prefix)
+            logger.info("Closing the connection of %s: %r is not the length of a request", self.client.address, prefix)
             self._connection.close()
         else:
             self._connection.send([text])
@@ -72,7 +74,7 @@ class _Peer:
 
     def closed(self, error: Exception | None) -> None:
         if error is not None:
-            _logger.info("The connection of %s failed: %s", self.client.address, error)
+            logger.info("The connection of %s failed: %s", self.client.address, error)
         self._server._closed(self)
 
     # From the processor
@@ -83,7 +85,7 @@ class _Peer:
         self._outgoing.append(frame)
         self._gathered_bytes += len(frame)
         if self._gathered_bytes > _GATHER_BYTES:
-            self.flush()  # so that what it asks for and does not read is noticed before the next request
+            self.flush()  # so that a client that does not read its replies is noticed before its next request
 
     def flush(self) -> None:
         frames, self._outgoing = self._outgoing, []
@@ -91,7 +93,7 @@ class _Peer:
         if frames:
             self._connection.send(frames)
             if self._connection.unsent_bytes > _MAX_UNSENT_BYTES:
-                # It asks and does not listen: take no more requests until it does.
+                # The client does not read its replies: take no more requests until it does.
                 self.hold()
                 self._server._later(_DRAIN_CHECK_S, self._check_drained)
 
@@ -155,7 +157,7 @@ class CoordinationServer:
             sync=settings["forceSync"] == "yes",
         )
         self._listener: Listener | None = None
-        self._peers: dict[_Peer, None] = {}  # a set would be in the order of addresses
+        self._peers: dict[_Peer, None] = {}  # a dict, because the order of a set depends on memory addresses
         self._by_address: Counter[str] = Counter()
         self._flushing: list[_Peer] = []
         self._is_logging = False
@@ -222,7 +224,7 @@ class CoordinationServer:
         self._since_snapshot = replayed
         self._plan_snapshot()
         self._tick()
-        _logger.info(
+        logger.info(
             "Serving on port %d from %s: zxid 0x%x, %d nodes, %d sessions",
             self.port,
             settings["dataDir"],
@@ -241,12 +243,12 @@ class CoordinationServer:
             ) from error
 
     async def wait_failed(self) -> None:
-        """Return never, or raise the error that stopped the server (a disk that failed)."""
+        """Wait for ever, or raise the error that stopped the server (a failed disk)."""
         assert self._failure is not None
         await asyncio.shield(self._failure)
 
     async def close(self) -> None:
-        """Stop: what is decided is logged and answered; sessions outlive the server. A second call does nothing."""
+        """Stop: log and answer what is decided. Sessions outlive the server. A second call does nothing."""
         listener, self._listener = self._listener, None
         if listener is None:
             return
@@ -291,7 +293,7 @@ class CoordinationServer:
         self._peers[peer] = None
         self._by_address[address] += 1
         if limit and self._by_address[address] > limit:
-            _logger.warning("Too many connections from %s - max is %d (maxClientCnxns)", address, limit)
+            logger.warning("Too many connections from %s - max is %d (maxClientCnxns)", address, limit)
             connection.close()
         elif self._is_closing or (limit_all and len(self._peers) > limit_all):
             connection.close()
@@ -336,7 +338,7 @@ class CoordinationServer:
     # The log
 
     def _log(self) -> None:
-        """Give the thread all that is decided."""
+        """Give all unlogged transactions to the thread."""
         self._logging_scheduled = False
         processor = self._processor
         if self._is_logging or not processor.unlogged:
@@ -370,8 +372,8 @@ class CoordinationServer:
             self._snapshotting = self._loop.create_task(self._take_snapshot())
 
     def _fail(self, error: BaseException) -> None:
-        """The disk failed: what is in the log is unknown, so nothing more can be promised."""
-        _logger.critical("The transaction log cannot be written, the server stops: %s", error)
+        """The disk failed: the content of the log is unknown, so the server stops."""
+        logger.critical("Stopping, because the transaction log cannot be written: %s", error)
         self._is_closing = True
         self._logged.set()
         for peer in list(self._peers):
@@ -380,12 +382,12 @@ class CoordinationServer:
         if not self._failure.done():
             failure = BarnabasError(f"the transaction log in {self._storage.logs_dir} cannot be written: {error}")
             self._failure.set_exception(failure)
-            self._failure.exception()  # an embedder may not wait for it
+            self._failure.exception()  # a caller may not wait for it
 
     # Snapshots, timers
 
     def _plan_snapshot(self) -> None:
-        """At a random point, so that the servers of an ensemble do not all take theirs at once."""
+        """Choose a random point, so that the servers of an ensemble do not all take their snapshots at once."""
         half = self._settings["snapCount"] // 2
         self._next_snapshot_after = half + self._rng.randrange(half)
 
@@ -396,13 +398,13 @@ class CoordinationServer:
         if len(tree.known_acls()) > 1000:
             tree.forget_unused_acls()
         writer = self._storage.begin_snapshot(self._processor.database)
-        _logger.info("Writing snapshot %s", writer.path)
+        logger.info("Writing snapshot %s", writer.path)
         try:
             while (part := writer.next_part()) is not None:
                 await self._loop.run_in_executor(self._executor, writer.write, part)
             await self._loop.run_in_executor(self._executor, writer.finish)
         except OSError as error:
-            _logger.error("The snapshot %s cannot be written, the log is kept for longer: %s", writer.path, error)
+            logger.error("The snapshot %s cannot be written, so log files are kept for longer: %s", writer.path, error)
         finally:
             self._snapshotting = None
 
@@ -429,6 +431,6 @@ class CoordinationServer:
     def _purge(self) -> None:
         try:
             for path in self._storage.purge(self._settings["autopurge.snapRetainCount"]):
-                _logger.info("Removed %s", path)
+                logger.info("Removed %s", path)
         except OSError as error:
-            _logger.error("Old snapshots and logs cannot be removed: %s", error)
+            logger.error("Old snapshots and logs cannot be removed: %s", error)

@@ -13,9 +13,9 @@ A file ``snapshot.<zxid in hex>`` holds the state after the transaction of that 
                     the server had not applied a transaction since its start
     Long, "/"       Adler-32 of all that is before, and a mark
 
-Apache's server goes on while it writes, so its snapshots may hold later changes than their name says, and a replay of
-the log sorts it out. Ours are exact: nodes are values, and a copy of the tree's dictionary is a snapshot already. It
-is then encoded in slices, between which the server goes on.
+Apache's server goes on while it writes, so its snapshots may contain later changes than their name says (they are
+fuzzy), and the replay of the log applies these changes again. Ours are exact: nodes are values, and a copy of the tree's dictionary is already a
+snapshot. It is encoded in slices, between which the server goes on.
 
 In ZooKeeper: FileSnap and SerializeUtils.
 """
@@ -81,7 +81,7 @@ def snapshot_name(zxid: int) -> str:
 
 
 def encode_snapshot(database: Database) -> Iterator[bytes]:
-    """The file in slices. The state is the one at the first slice, whatever happens between the others."""
+    """The file in slices. The state is that of the first slice, whatever changes later."""
     tree = database.tree
     nodes = iter(tree.nodes.copy().items())
     numbers = {acl: number for number, acl in enumerate(tree.known_acls(), 1)}
@@ -160,7 +160,7 @@ def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
 
 
 def _read_nodes(data: bytes, offset: int, acls: dict[int, tuple[ACL, ...]]) -> tuple[list[tuple[str, Znode]], int]:
-    """The nodes up to the mark behind them; written out, for there may be millions."""
+    """The nodes up to the mark behind them. Decoded inline, because there may be millions."""
     nodes: list[tuple[str, Znode]] = []
     while True:
         name, offset = _take(data, offset)

@@ -1,7 +1,9 @@
 """A server's two directories: snapshots in ``dataDir/version-2``, transaction logs in ``dataLogDir/version-2``.
 
-At the start the newest valid snapshot is read and the log after it replayed, without a gap in the zxids; where that
-cannot be done, the server does not start. Log files stay as long as a snapshot that is kept needs them.
+At the start the newest valid snapshot is read and the log after it is replayed, without a gap in the zxids; otherwise the
+server does not start. Log files stay as long as a retained snapshot needs them.
+
+In ZooKeeper: FileTxnSnapLog, and PurgeTxnLog for `Storage.purge`.
 """
 
 import contextlib
@@ -39,13 +41,13 @@ class Storage:
         self._lock = contextlib.ExitStack()
 
     def open(self) -> None:
-        """Make the directories and lock them against a second server. Raises BlockingIOError when one is there."""
+        """Make the directories and lock them. Raises BlockingIOError when another server uses them."""
         make_dirs_durably(self._files, self.snapshots_dir)
         make_dirs_durably(self._files, self.logs_dir)
         self._lock.enter_context(self._files.lock(posixpath.join(self._data_dir, ".lock")))
 
     def close(self) -> None:
-        """Close the log and let the directories go."""
+        """Close the log and unlock the directories."""
         self.log.close()
         self._lock.close()
 
@@ -65,7 +67,7 @@ class Storage:
         replayed = self._replay(database, logs_from(names, database.last_zxid))
         if database.digest_mismatches:
             logger.error(
-                "The digests of %d replayed transactions do not match the tree: it differs from the one they were made on",
+                "The digests of %d replayed transactions do not match the tree: it differs from the tree that they were made on",
                 database.digest_mismatches,
             )
         return database, replayed
@@ -120,14 +122,14 @@ class Storage:
 
     def _payloads(self, path: str, first_zxid: int) -> Iterable[bytes]:
         if self._files.size(path) < 16 or self._is_blank(path):
-            # The crash came before the header was on the disk: nothing in it was acknowledged.
+            # The server crashed before the header was on the disk: nothing in this file was acknowledged.
             logger.warning("Removing %s: it ends before its header (zxid 0x%x)", path, first_zxid)
             self._files.remove(path)
             return ()
         return read_log(self._files, path, repair=True)
 
     def _is_blank(self, path: str) -> bool:
-        """Whether there are only zeros: after a loss of power a new file can have its size and none of its bytes."""
+        """Whether all bytes are zeros: after a loss of power a new file can have its size and none of its bytes."""
         file = self._files.open(path, read_only=True)
         try:
             position = 0
@@ -142,7 +144,7 @@ class Storage:
     # Snapshots
 
     def begin_snapshot(self, database: Database) -> "SnapshotWriter":
-        """A writer of the present state; the caller runs it to its end."""
+        """A writer of the present state, which the caller runs to its end."""
         return SnapshotWriter(self._files, self.snapshots_dir, database)
 
     def save_snapshot(self, database: Database) -> None:
@@ -153,11 +155,11 @@ class Storage:
         writer.finish()
 
     def any_snapshot(self) -> bool:
-        """Whether there is a snapshot at all; other servers do not read a log without one."""
+        """Whether there is a snapshot; Apache's server does not read a log without one."""
         return bool(self._snapshots())
 
     def purge(self, retain: int) -> list[str]:
-        """Remove all but the newest snapshots, and the logs that only older ones need; the paths removed."""
+        """Remove all but the newest snapshots, and the log files that only older ones need. Returns the removed paths."""
         snapshots = self._snapshots()
         if len(snapshots) <= retain:
             return []
@@ -191,7 +193,7 @@ class SnapshotWriter:
         return part if part is not None else next(self._parts, None)
 
     def write(self, part: bytes) -> None:
-        """Write a part; fit for another thread."""
+        """Write a part; may run on another thread."""
         if self._file is None:
             temporary = self.path + _TEMPORARY
             if self._files.exists(temporary):
@@ -200,7 +202,7 @@ class SnapshotWriter:
         self._file.append([part])
 
     def finish(self) -> None:
-        """Sync, and give the file its name; fit for another thread."""
+        """Sync the file and give it its name; may run on another thread."""
         assert self._file is not None
         self._file.sync()
         self._file.close()

@@ -151,7 +151,7 @@ class TransactionLog:
     def _open(self, first_zxid: int) -> File:
         path = posixpath.join(self._directory, log_name(first_zxid))
         if self._files.exists(path):
-            # A file without a valid transaction, from a crash in its first moment; its end was checked at the start.
+            # A file without a valid transaction, from a crash in its first moment; its tail was checked at the start.
             self._files.remove(path)
         logger.info("Creating new log file: %s", path)
         file = self._file = self._files.open(path, create=True)
@@ -163,9 +163,9 @@ class TransactionLog:
         return file
 
     def roll(self) -> None:
-        """Let the next transaction begin a new file."""
+        """Begin a new file with the next transaction."""
         if self._file is not None:
-            self._file.truncate(self._position)  # the reserved room goes back
+            self._file.truncate(self._position)  # give the reserved room back
             self._file.close()
             self._file = None
 

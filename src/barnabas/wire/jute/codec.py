@@ -1,5 +1,7 @@
 """Reads and writes jute, ZooKeeper's serialisation, for record classes declared as dataclasses or named tuples.
 
+In ZooKeeper: BinaryInputArchive and BinaryOutputArchive.
+
 A record is its fields one after the other, big-endian, without names or tags:
 
     Int        4 bytes                      Long       8 bytes                   bool   1 byte
@@ -9,8 +11,8 @@ A record is its fields one after the other, big-endian, without names or tags:
 ``str | None``, ``bytes | None`` and ``list[T] | None`` also take the length -1, jute's null.
 
 At a class's first use its declaration is turned into straight-line Python: neighbouring numbers share one struct, and
-nothing is looked up per field. Every length and count is compared with the bytes that are left before it is used, and
-whatever does not fit raises `MalformedRecordError`, so that hostile bytes cost no more memory than they have.
+nothing is looked up per field. Every length and count is compared with the remaining bytes before it is used, and raises
+`MalformedRecordError` if it does not fit; so hostile bytes never cost more memory than their own size.
 """
 
 import struct
@@ -34,7 +36,7 @@ Writer = Callable[[bytearray, R], None]
 
 
 class MalformedRecordError(CorruptDataError):
-    """Bytes that are no such record: too short, a length that cannot be, text that is not UTF-8."""
+    """Bytes that are not such a record: too few, an impossible length, text that is not UTF-8."""
 
 
 _readers: dict[type, Reader[Any]] = {}
@@ -114,7 +116,7 @@ def _fields(record_type: type) -> list[_Field]:
 
 
 def _least_bytes(field: _Field) -> int:
-    """The fewest bytes that such a field can take: what bounds a list's count."""
+    """The fewest bytes that such a field can take; they bound the count of a list."""
     if len(field.kind) == 1:
         return struct.calcsize(">" + field.kind)
     if field.kind == "record":
@@ -126,12 +128,12 @@ def _least_bytes(field: _Field) -> int:
 
 
 def _taken(data: bytes, offset: int, size: int) -> bytes:
-    """Fail for a length that is negative or more than what is left."""
+    """Raise the error for a length that is negative, or above the number of remaining bytes."""
     raise MalformedRecordError(f"a length of {size} at byte {offset - 4}, {len(data) - offset} bytes are left")
 
 
 class _Source:
-    """The text of a function under construction, with the values its names stand for."""
+    """The text of a function under construction, with the values of its names."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -8,7 +8,7 @@ __all__ = ["ErrorCode", "KeeperError"]
 
 
 class ErrorCode(IntEnum):
-    """The ``err`` field of a reply. Codes above `API_ERROR` are trouble of the system, those below of the request."""
+    """The ``err`` field of a reply. Codes above `API_ERROR` are faults of the system, codes below it of the request."""
 
     OK = 0
     SYSTEM_ERROR = -1

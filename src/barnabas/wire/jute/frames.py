@@ -6,7 +6,7 @@
     multi:    (MultiHeader(type, false, -1)  request)*    MultiHeader(-1, true, -1)
     results:  (MultiHeader(type, false, err) response)*   MultiHeader(-1, true, -1)
 
-``read_only`` came with 3.4: old clients send nothing in its place and get nothing.
+``read_only`` came with 3.4: older clients neither send nor receive it.
 """
 
 import struct
@@ -99,7 +99,7 @@ def encode_connect_request(request: ConnectRequest, read_only: bool | None = Fal
 
 
 def decode_connect_request(data: Buffer) -> tuple[ConnectRequest, bool | None]:
-    """The request, and whether a read-only server will do (None: an old client that cannot say)."""
+    """The request, and whether the client accepts a read-only server (None: an old client that does not send this)."""
     request, end = decode_from(ConnectRequest, data)
     return request, bool(data[end]) if end < len(data) else None
 
@@ -114,7 +114,7 @@ def encode_connect_response(response: ConnectResponse, read_only: bool | None = 
 
 
 def decode_connect_response(data: Buffer) -> tuple[ConnectResponse, bool]:
-    """The response, and whether the server only reads."""
+    """The response, and whether the server is read-only."""
     response, end = decode_from(ConnectResponse, data)
     return response, end < len(data) and bool(data[end])
 
@@ -146,7 +146,7 @@ def decode_reply_header(data: Buffer) -> tuple[int, int, int]:
 
 
 def encode_event(event: WatcherEvent) -> bytearray:
-    """A frame that tells of a watch."""
+    """A frame with a watch event."""
     return encode_reply(Xid.WATCHER_EVENT, -1, 0, event)
 
 

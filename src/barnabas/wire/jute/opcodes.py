@@ -18,7 +18,7 @@ __all__ = [
 
 
 class OpCode(IntEnum):
-    """What a request or a transaction asks for."""
+    """The type of a request or a transaction."""
 
     NOTIFICATION = 0
     CREATE = 1
@@ -56,7 +56,7 @@ class OpCode(IntEnum):
 
 
 class Xid(IntEnum):
-    """Request numbers with a meaning of their own; all others are the client's count."""
+    """Request numbers with a special meaning; all others are counted by the client."""
 
     WATCHER_EVENT = -1
     PING = -2
@@ -65,7 +65,7 @@ class Xid(IntEnum):
 
 
 class EventType(IntEnum):
-    """What a watch tells."""
+    """The type of a watch event."""
 
     NONE = -1
     NODE_CREATED = 1
@@ -90,7 +90,7 @@ class KeeperState(IntEnum):
 
 
 class WatcherType(IntEnum):
-    """Which watches checkWatches and removeWatches mean."""
+    """The watches that checkWatches and removeWatches concern."""
 
     CHILDREN = 1
     DATA = 2
@@ -98,7 +98,7 @@ class WatcherType(IntEnum):
 
 
 class AddWatchMode(IntEnum):
-    """The kinds of watches that stay after they fired."""
+    """The kinds of persistent watches."""
 
     PERSISTENT = 0
     PERSISTENT_RECURSIVE = 1
@@ -145,7 +145,7 @@ class Perms(IntFlag):
 PERMS_ALL = 31
 
 ANY_VERSION = -1
-"""In setData, delete, setACL and check: whatever the version is."""
+"""In setData, delete, setACL and check: any version."""
 
 CONTAINER_OWNER = -(1 << 63)
 """The ``ephemeral_owner`` of a container node."""

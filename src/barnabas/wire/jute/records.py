@@ -1,4 +1,4 @@
-"""What clients and servers exchange, field by field as in ZooKeeper's protocol (``zookeeper.jute``)."""
+"""The records that clients and servers exchange, field by field as in ZooKeeper's protocol (``zookeeper.jute``)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -59,7 +59,7 @@ __all__ = [
 
 
 class Id(NamedTuple):
-    """Who an ACL entry is about: ``world:anyone``, ``digest:user:hash``, ``ip:10.0.0.0/8``."""
+    """The identity of an ACL entry: ``world:anyone``, ``digest:user:hash``, ``ip:10.0.0.0/8``."""
 
     scheme: str
     id: str
@@ -109,7 +109,7 @@ class ClientInfo:
 
 @dataclass(slots=True)
 class ConnectRequest:
-    """Opens or re-attaches a session; on the wire ``read_only`` follows since 3.4, see `frames`."""
+    """Opens a session or moves it to this connection; on the wire ``read_only`` follows since 3.4, see `frames`."""
 
     protocol_version: Int
     last_zxid_seen: Long
@@ -120,7 +120,7 @@ class ConnectRequest:
 
 @dataclass(slots=True)
 class ConnectResponse:
-    """Answers `ConnectRequest`; a ``timeout_ms`` of 0 says that the session is gone."""
+    """Answers `ConnectRequest`; a ``timeout_ms`` of 0 means that the session has expired."""
 
     protocol_version: Int
     timeout_ms: Int
@@ -179,7 +179,7 @@ class SetSASLResponse:
 
 @dataclass(slots=True)
 class SetWatches:
-    """Registers a re-attached client's watches anew; those that changed after ``relative_zxid`` fire at once."""
+    """Sets a reconnected client's watches; those whose nodes have changed after ``relative_zxid`` fire at once."""
 
     relative_zxid: Long
     data_watches: list[str]
@@ -415,7 +415,7 @@ class GetAllChildrenNumberRequest:
 
 @dataclass(slots=True)
 class GetAllChildrenNumberResponse:
-    """How many nodes there are below the path."""
+    """The number of nodes below the path."""
 
     total_number: Int
 
@@ -444,7 +444,7 @@ class CheckWatchesRequest:
 
 @dataclass(slots=True)
 class RemoveWatchesRequest:
-    """Takes the connection's watches of the `WatcherType` away."""
+    """Removes the connection's watches of the `WatcherType`."""
 
     path: str
     type: Int
@@ -452,7 +452,7 @@ class RemoveWatchesRequest:
 
 @dataclass(slots=True)
 class AddWatchRequest:
-    """Adds a watch that stays after it fired; ``mode`` is an `AddWatchMode`."""
+    """Adds a persistent watch; ``mode`` is an `AddWatchMode`."""
 
     path: str
     mode: Int

@@ -1,4 +1,4 @@
-"""What the transaction log and the snapshots hold, field by field as in ZooKeeper's files."""
+"""The records of the transaction log and the snapshots, field by field as in ZooKeeper's files (``zookeeper.jute``)."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ class FileHeader:
 
 @dataclass(slots=True)
 class TxnHeader:
-    """Before every transaction: who asked for it and when (ms since the epoch), its zxid and `OpCode`."""
+    """Before every transaction: its session, request number, zxid, time (ms since the epoch) and `OpCode`."""
 
     client_id: Long
     cxid: Int
@@ -53,7 +53,7 @@ class TxnHeader:
 
 @dataclass(slots=True)
 class TxnDigest:
-    """After a transaction: the digest of the tree that has applied it."""
+    """After every transaction: the digest of the tree with the transaction applied."""
 
     version: Int
     tree_digest: Long
@@ -158,14 +158,14 @@ class ErrorTxn:
 
 @dataclass(slots=True)
 class CreateSessionTxn:
-    """A session begun."""
+    """A session begins."""
 
     timeout_ms: Int
 
 
 @dataclass(slots=True)
 class CloseSessionTxn:
-    """A session ended, with the ephemerals that go with it."""
+    """A session ends, and its ephemerals are deleted."""
 
     paths_to_delete: list[str]
 

@@ -1,4 +1,4 @@
-"""One module for each kind of operation; the tables here are what the processor and the log's replay dispatch by."""
+"""One module for each kind of operation; the processor and the replay of the log dispatch by the tables here."""
 
 from barnabas.coordination.core.operations import (
     create,
@@ -21,12 +21,12 @@ WRITES: dict[int, WriteOperation] = {
     for module in (create, delete, set_data, set_acl, multi, reconfig, session)
     for operation in module.OPERATIONS
 }
-"""What takes a zxid and goes through the log, by opcode."""
+"""Operations that take a zxid and go through the log, by opcode."""
 
 READS: dict[int, ReadOperation] = {
     operation.opcode: operation for module in (reads, watching, own) for operation in module.OPERATIONS
 }
-"""What is answered from the committed tree, by opcode."""
+"""Operations that are answered from the committed tree, by opcode."""
 
 APPLY: dict[int, Apply] = {
     txn_type: apply

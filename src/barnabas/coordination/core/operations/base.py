@@ -1,10 +1,10 @@
-"""What an operation is made of.
+"""The parts of an operation.
 
-A write is decided on the staged view (the tree with all that is decided before it): checks, then a transaction, or a
-`KeeperError`. Applying the transaction is a function of its own that also replays the log, so it depends on nothing
-but the view and the transaction, and tolerates what a fuzzy snapshot already holds.
+A write is decided on the staged view (the tree with all earlier proposals applied): checks, then a transaction, or a
+`KeeperError`. A function of its own applies the transaction; it also replays the log, so it depends only on the view
+and the transaction, and tolerates changes that a fuzzy snapshot already contains.
 
-A read looks at the committed tree and may leave watches.
+A read looks at the committed tree and may set watches.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Stamp(NamedTuple):
-    """Who a transaction is of and when it happened: what its header says."""
+    """The header of a transaction: whose it is, and when it happened."""
 
     session_id: int
     zxid: int
@@ -43,18 +43,18 @@ class Stamp(NamedTuple):
 
 
 class Staging(NamedTuple):
-    """What a write is decided with."""
+    """The input of a write's decision."""
 
     view: View
     stamp: Stamp
     ids: list[Id]
-    """The identities of the connection that asks."""
+    """The identities of the client's connection."""
     ttl_nodes: bool
     """Whether TTL nodes are switched on (extendedTypesEnabled)."""
 
 
 class Outcome(NamedTuple):
-    """What applying a transaction gave: what a reply is made of."""
+    """The result of applying a transaction, from which the reply is made."""
 
     type: int
     path: str = ""
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
 
 class Client(Watcher, Protocol):
-    """The connection that reads."""
+    """The client's connection."""
 
     @property
     def session_id(self) -> int: ...
@@ -74,7 +74,7 @@ class Client(Watcher, Protocol):
 
 
 class Reading(NamedTuple):
-    """What a read is answered from."""
+    """The input of a read."""
 
     tree: Tree
     watches: Watches[Any]
@@ -83,7 +83,7 @@ class Reading(NamedTuple):
 
 
 Apply = Callable[[View, Stamp, Any, list[Event]], Outcome]
-"""``apply(view, stamp, transaction, events)``: changes the view, appends what watches are to hear."""
+"""``apply(view, stamp, transaction, events)``: changes the view, and appends the events for watches."""
 
 Stage = Callable[[Staging, Any, list[Event]], tuple[int, Transaction, Outcome]]
 
@@ -128,7 +128,7 @@ def existing(view: View, path: str) -> Znode:
 
 
 def checked_version(current: int, expected: int, path: str) -> int:
-    """The version after ``current``, or BAD_VERSION when another was expected; -1 expects any."""
+    """The version after ``current``; BAD_VERSION if another one was expected. -1 expects any."""
     if expected not in (-1, current):
         raise KeeperError(ErrorCode.BAD_VERSION, path)
     return current + 1 if current != 0x7FFFFFFF else -0x80000000

@@ -1,7 +1,7 @@
 """create, create2, createContainer, createTTL: a new node.
 
-The name of a sequential node ends in ten digits: the number of creations below its parent so far, which never comes
-twice, deletions or not. The parent's cversion and pzxid change with its children.
+The name of a sequential node ends in ten digits: the number of children that its parent has ever had, which is never
+used twice. The parent's cversion and pzxid change with its children.
 """
 
 from collections.abc import Sequence

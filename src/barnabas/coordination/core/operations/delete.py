@@ -1,6 +1,6 @@
-"""delete, and deleteContainer: a node goes.
+"""delete and deleteContainer: remove a node.
 
-deleteContainer is the server's own: it removes container and TTL nodes whose time is over, if they still are empty.
+Only the server itself uses deleteContainer: for container and TTL nodes whose time is over, if they are still empty.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def _decide_container(staging: Staging, request: DeleteRequest) -> tuple[int, De
 
 
 def apply_delete(view: View, stamp: Stamp, txn: DeleteTxn, events: list[Event]) -> Outcome:
-    """Take the node away; the parent notes when, even if the node is gone already."""
+    """Remove the node, and note the zxid in its parent, even if a fuzzy snapshot does not contain the node any more."""
     path = txn.path
     parent_path = parent_of(path)
     parent = existing(view, parent_path)

@@ -1,8 +1,8 @@
-"""multi: several writes that all happen or none does; and check, a part that only compares a version.
+"""multi: several writes that all happen, or none of them; and check, a part that only compares a version.
 
-Each part is decided on what the parts before it have staged. When one fails, all is rolled back; the transaction then
-holds the parts before it as they were decided, its error, and RUNTIME_INCONSISTENCY for those after it. The reply
-gives OK as the "error" of the parts before, and its own header says OK: clients look at the parts.
+Each part is decided on what the parts before it have staged. When one fails, everything is rolled back; the
+transaction then holds the earlier parts as they were decided, its error, and RUNTIME_INCONSISTENCY for the later parts.
+The reply gives OK as the "error" of the earlier parts, and its own header says OK: clients look at the parts.
 """
 
 from collections.abc import Sequence
@@ -111,7 +111,7 @@ def _apply(view: View, stamp: Stamp, txn: MultiTxn, events: list[Event]) -> Outc
         try:
             _APPLY_PARTS[part.type](view, stamp, record, events)
         except KeeperError as error:
-            # Only in a replay over a fuzzy snapshot, which holds some of it already: the other parts count.
+            # Only in a replay over a fuzzy snapshot, which contains some of the parts already: apply the others.
             err = err or error.code
     return Outcome(OpCode.MULTI, err=err)
 

@@ -1,4 +1,4 @@
-"""ping, sync, getEphemerals, whoAmI: about the session itself."""
+"""ping, sync, getEphemerals, whoAmI: reads about the session and the connection."""
 
 from collections.abc import Sequence
 

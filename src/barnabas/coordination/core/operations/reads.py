@@ -34,7 +34,7 @@ def _readable(reading: Reading, path: str, perms: int = Perms.READ) -> Znode:
 
 
 def _exists(reading: Reading, request: ExistsRequest) -> ExistsResponse:
-    """The watch stays for a node that is not there too: it tells of its creation."""
+    """The watch is also set where the node does not exist: it fires at the creation."""
     path = request.path
     if "\0" in path:
         raise KeeperError(ErrorCode.BAD_ARGUMENTS, path)
@@ -56,7 +56,7 @@ def _get_data(reading: Reading, request: GetDataRequest) -> GetDataResponse:
 
 
 def _get_acl(reading: Reading, request: GetACLRequest) -> GetACLResponse:
-    """Who may read but not administer sees no password hashes."""
+    """Password hashes are only for clients that may administer the node."""
     node = _readable(reading, request.path, Perms.READ | Perms.ADMIN)
     administers = is_allowed(node.acl, Perms.ADMIN, reading.client.ids)
     return GetACLResponse(list(node.acl) if administers else hide_digests(node.acl), node.stat())
@@ -82,7 +82,7 @@ def _get_all_children_number(reading: Reading, request: GetAllChildrenNumberRequ
 
 
 def _multi_read(reading: Reading, parts: list[MultiPart]) -> list[MultiPart]:
-    """Each part has its own result or error. The reply is bounded, for a small request could ask for the same large
+    """Each part has its own result or error. The reply is bounded, because a small request could ask for the same large
     node a thousand times."""
     replies: list[MultiPart] = []
     left_bytes = reading.max_reply_bytes

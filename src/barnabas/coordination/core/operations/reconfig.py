@@ -1,4 +1,4 @@
-"""reconfig: another set of servers. A server alone refuses it, as Apache's does where it is not switched on."""
+"""reconfig: change the members of the ensemble. A server alone refuses it, as Apache's does without reconfigEnabled."""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn

@@ -1,6 +1,6 @@
-"""createSession and closeSession: the transactions behind connecting and going.
+"""createSession and closeSession: the transactions that begin and end a session.
 
-closeSession lists the ephemerals that go with the session, those that are still being created included.
+closeSession lists the session's ephemerals, with those whose creation is not committed yet.
 """
 
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ def _decide_close(staging: Staging, _request: None) -> tuple[int, CloseSessionTx
 
 def _apply_close(view: View, stamp: Stamp, txn: CloseSessionTxn | None, events: list[Event]) -> Outcome:
     paths = list(txn.paths_to_delete) if txn is not None else []
-    # What an older log does not list, or a fuzzy snapshot holds beyond it.
+    # Ephemerals that an older log does not list, or that only a fuzzy snapshot contains.
     paths += sorted(view.ephemerals_of(stamp.session_id).difference(paths))
     for path in paths:
         try:
             apply_delete(view, stamp, DeleteTxn(path), events)
         except KeeperError:
-            continue  # gone already, in a replay over a fuzzy snapshot
+            continue  # deleted already, in a replay over a fuzzy snapshot
     return Outcome(OpCode.CLOSE_SESSION)
 
 

@@ -1,4 +1,4 @@
-"""setWatches, setWatches2, addWatch, checkWatches, removeWatches: watches without a read."""
+"""setWatches, setWatches2, addWatch, checkWatches, removeWatches: operations on watches alone."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ _MODES = {AddWatchMode.PERSISTENT: WatchMode.PERSISTENT, AddWatchMode.PERSISTENT
 
 
 def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> None:
-    """A client is back with the watches it had; what changed since it last heard from a server is told at once."""
+    """Set the watches of a client that has reconnected; send events at once for what has changed since its last zxid."""
     tree, watches, client = reading.tree, reading.watches, reading.client
     for path in request.data_watches:
         node = tree.get(path)
