@@ -1,7 +1,8 @@
-"""The APIs of a broker: one module per API key, each ending in ``API = ApiHandler(...)``.
+"""The APIs of a broker: one module per API key, each ending in ``API = ApiHandler(...)`` (Kafka's `KafkaApis`).
 
-`MODULES` lists them once; the dispatch table and the answer of ApiVersions are both made from it, so what is not here
-is neither served nor advertised.
+`MODULES` lists them once; the dispatch table and the response of ApiVersions are both made from it, so an API that is
+not here is neither served nor advertised. Handlers translate: they turn a message into a question to a subsystem, and
+its answer into a response.
 """
 
 from importlib import import_module

@@ -1,5 +1,7 @@
 """The controller: the broker that decides who leads which partition, creates and deletes topics, and tells the others.
 
+In Kafka: `KafkaController`.
+
 `context` is what it knows, `elections` are its choices, `transitions`, `topic_deletion` and `decisions` turn
 events into steps, and `service` performs the steps: znode reads and writes, and requests to brokers.
 

@@ -1,1 +1,4 @@
-"""Transaction log and snapshots, in Apache ZooKeeper's formats."""
+"""Transaction log and snapshots, in Apache ZooKeeper's formats.
+
+In ZooKeeper: `FileTxnLog`, `FileSnap` and `FileTxnSnapLog`.
+"""

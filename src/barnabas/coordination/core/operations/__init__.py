@@ -1,4 +1,7 @@
-"""One module for each kind of operation; the processor and the replay of the log dispatch by the tables here."""
+"""One module for each kind of operation; the processor and the replay of the log dispatch by the tables here.
+
+In ZooKeeper: the cases of `PrepRequestProcessor` and of `FinalRequestProcessor`.
+"""
 
 from barnabas.coordination.core.operations import (
     create,
