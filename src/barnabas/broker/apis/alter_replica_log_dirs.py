@@ -64,7 +64,7 @@ def _alter(services: Services, name: TopicPartition, path: str, logged: set[tupl
 
 
 def fail(message: AlterReplicaLogDirsRequest, _: int, code: ErrorCode) -> AlterReplicaLogDirsResponse:
-    """An error of the whole request, told for each partition."""
+    """An error of the whole request, for each partition."""
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(

@@ -8,15 +8,15 @@ Errors: INVALID_TOPIC_EXCEPTION (an internal topic), OFFSET_OUT_OF_RANGE, POLICY
 compacted), UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT.
 """
 
-from typing import Any
+from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services
-from barnabas.broker.metadata.cache import INTERNAL_TOPICS
+from barnabas.broker.replication.delayed_delete_records import LowWatermark, delete_records
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -28,49 +28,40 @@ from barnabas.wire.kafka.messages.delete_records import (
 def handle(services: Services, request: Request) -> None:
     """Move the log start offsets, then wait for the replicas."""
     message: DeleteRecordsRequest = request.message
-    response = DeleteRecordsResponse(topics=[])
-    pending: dict[TopicPartition, tuple[DeleteRecordsPartitionResult, int]] = {}
+    wanted = [
+        (TopicPartition(topic.name, partition.partition_index), partition.offset)
+        for topic in message.topics
+        for partition in topic.partitions
+    ]
+
+    def respond(outcomes: Mapping[TopicPartition, LowWatermark]) -> None:
+        request.reply(_response(message, outcomes))
+
+    request.waiter = delete_records(
+        services.replicas, services.metadata, services.purgatory, wanted, respond, message.timeout_ms
+    )
+
+
+def _response(message: DeleteRecordsRequest, outcomes: Mapping[TopicPartition, LowWatermark]) -> DeleteRecordsResponse:
+    topics = []
     for topic in message.topics:
         results = []
-        for wanted in topic.partitions:
-            name = TopicPartition(topic.name, wanted.partition_index)
-            result = DeleteRecordsPartitionResult(partition_index=name.partition, low_watermark=-1)
-            try:
-                if name.topic in INTERNAL_TOPICS:
-                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-                pending[name] = result, services.replicas.delete_records(name, wanted.offset)
-            except KafkaError as error:
-                result.error_code = error.code
-            results.append(result)
-        response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-
-    def attempt(_: Any) -> bool:
-        alive = {broker.broker_id for broker in services.metadata.alive_brokers()}
-        for name, (result, offset) in tuple(pending.items()):
-            try:
-                low = services.replicas.partition(name).low_watermark(alive)
-            except KafkaError as error:
-                result.error_code = error.code
-                del pending[name]
-            else:
-                if low >= offset:
-                    result.low_watermark = low
-                    del pending[name]
-        if not pending:
-            request.reply(response)
-        return not pending
-
-    def expire() -> None:
-        for result, _ in pending.values():
-            result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        request.reply(response)
-
-    if not attempt(None):
-        request.waiter = services.purgatory.watch(tuple(pending), attempt, expire, message.timeout_ms)
+        for partition in topic.partitions:
+            outcome = outcomes[TopicPartition(topic.name, partition.partition_index)]
+            is_error = isinstance(outcome, ErrorCode)
+            results.append(
+                DeleteRecordsPartitionResult(
+                    partition_index=partition.partition_index,
+                    low_watermark=-1 if is_error else outcome,
+                    error_code=outcome if is_error else ErrorCode.NONE,
+                )
+            )
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    return DeleteRecordsResponse(topics=topics)
 
 
 def fail(message: DeleteRecordsRequest, _: int, code: ErrorCode) -> DeleteRecordsResponse:
-    """An error of the whole request, told for each partition."""
+    """An error of the whole request, for each partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

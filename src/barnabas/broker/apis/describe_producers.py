@@ -66,7 +66,7 @@ def _describe(services: Services, name: TopicPartition) -> PartitionResponse:
 
 
 def fail(message: DescribeProducersRequest, _: int, code: ErrorCode) -> DescribeProducersResponse:
-    """An error of the whole request, told for each partition."""
+    """An error of the whole request, for each partition."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

@@ -21,22 +21,21 @@ from collections import Counter
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services
-from barnabas.broker.replication.partition import Leader
+from barnabas.broker.replication.list_offsets import offset_for_timestamp
+from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED, Isolation
 from barnabas.broker.requests.request import Request
+from barnabas.log.timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.list_offsets import (
-    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 _SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 _CONSUMER, _DEBUGGING_REPLICA = -1, -2
-_READ_COMMITTED = 1
 _LEADER_EPOCHS_FROM = 4
 _OFFSET_NOT_AVAILABLE_FROM = 5
 
@@ -49,6 +48,7 @@ def handle(services: Services, request: Request) -> None:
         for topic in message.topics
         for partition in topic.partitions
     )
+    isolation = _isolation(message)
     topics = []
     for topic in message.topics:
         answers = []
@@ -60,7 +60,13 @@ def handle(services: Services, request: Request) -> None:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 if partition.timestamp < 0 and request.version < _SINCE_VERSION.get(partition.timestamp, 99):
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-                found = _find(services, name, message, partition)
+                found = offset_for_timestamp(
+                    services.replicas.partition(name),
+                    partition.timestamp,
+                    current_leader_epoch=partition.current_leader_epoch,
+                    isolation=isolation,
+                    only_leader=message.replica_id != _DEBUGGING_REPLICA,
+                )
                 if found is not None:
                     answer.timestamp, answer.offset, epoch = found
                     if request.version >= _LEADER_EPOCHS_FROM:
@@ -75,36 +81,14 @@ def handle(services: Services, request: Request) -> None:
     request.reply(ListOffsetsResponse(topics=topics))
 
 
-def _find(
-    services: Services, name: TopicPartition, message: ListOffsetsRequest, wanted: ListOffsetsPartition
-) -> tuple[int, int, int] | None:
-    """(timestamp, offset, leader epoch), or None when no record fits."""
-    partition = services.replicas.partition(name)
-    log = partition.readable_log(wanted.current_leader_epoch, only_leader=message.replica_id != _DEBUGGING_REPLICA)
-    client = message.replica_id == _CONSUMER
-    if not client:
-        end = log.log_end_offset
-    else:
-        end = log.last_stable_offset if message.isolation_level == _READ_COMMITTED else log.high_watermark
-    role = partition.role
-    lagging = client and isinstance(role, Leader) and role.epoch_start_offset > log.high_watermark
-    timestamp = wanted.timestamp
-    if timestamp == LATEST:
-        if lagging:
-            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return -1, end, partition.leader_epoch
-    if timestamp == LATEST_TIERED:
-        return None
-    found = log.offset_for_timestamp(timestamp)
-    if found is not None and (timestamp in (EARLIEST, EARLIEST_LOCAL) or found.offset < end):
-        return found.timestamp_ms, found.offset, found.leader_epoch
-    if lagging:
-        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-    return None
+def _isolation(message: ListOffsetsRequest) -> Isolation:
+    if message.replica_id != _CONSUMER:
+        return LOG_END
+    return READ_COMMITTED if message.isolation_level == READ_COMMITTED else READ_UNCOMMITTED
 
 
 def fail(message: ListOffsetsRequest, _: int, code: ErrorCode) -> ListOffsetsResponse:
-    """An error of the whole request, told for each partition."""
+    """An error of the whole request, for each partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(

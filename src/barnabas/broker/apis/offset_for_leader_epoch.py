@@ -45,7 +45,7 @@ def handle(services: Services, request: Request) -> None:
 
 
 def fail(message: OffsetForLeaderEpochRequest, _: int, code: ErrorCode) -> OffsetForLeaderEpochResponse:
-    """An error of the whole request, told for each partition."""
+    """An error of the whole request, for each partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

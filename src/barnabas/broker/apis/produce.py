@@ -20,8 +20,7 @@ NOT_ENOUGH_REPLICAS_AFTER_APPEND, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches, which no coordinator here could end.
 """
 
-import struct
-from typing import Any
+from collections.abc import Mapping
 
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import TopicPartition
@@ -29,6 +28,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.metadata.leader_hints import LeaderHints
+from barnabas.broker.replication.delayed_produce import acknowledgement, wait_for_acknowledgements
 from barnabas.broker.requests.request import Request
 from barnabas.log.conversion import RejectedRecordsError
 from barnabas.wire.kafka.api import ApiKey
@@ -42,16 +42,15 @@ from barnabas.wire.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, TRANSACTIONAL
+from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.schema import Records
 
 _TOPIC_IDS = 13
 _LEADER_HINTS = 10
 _ZSTD = 7
-_ZSTD_CODEC = 4
-_TRANSACTIONAL = 0x10
-_HEADER_BYTES = 61
-_MAGIC = 2
-_BATCH = struct.Struct(">i4xb4xh")  # batch length, magic, attributes; from byte 8 of a batch
+_ATTRIBUTES = 22
+"""Where the low byte of a batch's attributes is; see `barnabas.wire.kafka.records.batch_header`."""
 _ADMIN_CLIENT = "__admin_client"
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -89,15 +88,12 @@ def handle(services: Services, request: Request) -> None:
             answer.base_offset = info.first_offset
             answer.log_append_time_ms = info.log_append_time_ms
             answer.log_start_offset = info.log_start_offset
-            if acks == -1:
-                code = services.replicas.commit_error(partition, info.last_offset)
-                if code is None:
-                    waiting.append((partition, answer, info.last_offset))
-                elif code is not ErrorCode.NONE:
-                    _refuse(answer, KafkaError(code))
-                    failed = True
-            elif acks == 1 and services.replicas.awaits_sync(partition, info.last_offset):
+            code = acknowledgement(services.replicas, partition, info.last_offset, acks)
+            if code is None:
                 waiting.append((partition, answer, info.last_offset))
+            elif code is not ErrorCode.NONE:
+                _refuse(answer, KafkaError(code))
+                failed = True
         topics.append(
             TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id, partition_responses=partitions)
         )
@@ -108,7 +104,7 @@ def handle(services: Services, request: Request) -> None:
         else:
             request.no_reply()
     elif waiting:
-        _wait(services, request, response, waiting)
+        _wait(services, request, response, waiting, failed)
     else:
         _reply(services, request, response, failed)
 
@@ -120,33 +116,16 @@ def _checked(request: Request, topic: str, acks: int, records: Records) -> Buffe
     if topic in INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
     if records is None or isinstance(records, FileSlice):
-        records = b""
-    size = len(records)
-    if size < _HEADER_BYTES:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {request.version} must have at least one record batch per partition",
-        )
-    batch_bytes, magic, attributes = _BATCH.unpack_from(records, 8)
-    if magic != _MAGIC:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {request.version} are only allowed to contain record batches with magic "
-            f"version {_MAGIC}",
-        )
-    if batch_bytes + 12 < size:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {request.version} are only allowed to contain exactly one record batch "
-            f"per partition",
-        )
-    if attributes & _TRANSACTIONAL:
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if attributes & 7 == _ZSTD_CODEC and request.version < _ZSTD:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {request.version} are not allowed to use ZStandard compression",
-        )
+        return b""
+    if len(records) > _ATTRIBUTES:
+        attributes = records[_ATTRIBUTES]
+        if attributes & TRANSACTIONAL:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if request.version < _ZSTD and attributes & COMPRESSION_MASK == CompressionType.ZSTD:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                f"Produce requests with version {request.version} are not allowed to use ZStandard compression",
+            )
     return records
 
 
@@ -186,37 +165,28 @@ def _wait(
     request: Request,
     response: ProduceResponse,
     waiting: list[tuple[TopicPartition, PartitionProduceResponse, int]],
+    failed: bool,
 ) -> None:
-    """Answer when every partition's records are committed, or will not be."""
-    error_of = services.replicas.commit_error if request.message.acks == -1 else services.replicas.sync_error
-    pending = {partition: (answer, last_offset) for partition, answer, last_offset in waiting}
-    failed = False
+    """Reply when every partition's records are acknowledged, or will not be."""
+    answers = {partition: answer for partition, answer, _ in waiting}
 
-    def attempt(key: Any) -> bool:
-        nonlocal failed
-        found = pending.get(key)
-        if found is not None:
-            answer, last_offset = found
-            code = error_of(key, last_offset)
-            if code is not None:
-                del pending[key]
-                if code is not ErrorCode.NONE:
-                    _refuse(answer, KafkaError(code))
-                    failed = True
-        if not pending:
-            _reply(services, request, response, failed)
-        return not pending
+    def respond(errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        for partition, code in errors.items():
+            _refuse(answers[partition], KafkaError(code))
+        _reply(services, request, response, failed or bool(errors))
 
-    def expire() -> None:
-        for answer, _ in pending.values():
-            _refuse(answer, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
-        _reply(services, request, response, failed)
-
-    request.waiter = services.purgatory.watch(pending.keys(), attempt, expire, request.message.timeout_ms)
+    request.waiter = wait_for_acknowledgements(
+        services.replicas,
+        services.purgatory,
+        {partition: last_offset for partition, _, last_offset in waiting},
+        request.message.acks,
+        respond,
+        request.message.timeout_ms,
+    )
 
 
 def fail(message: ProduceRequest, _: int, code: ErrorCode) -> ProduceResponse | None:
-    """An error of the whole request, told for each partition; nothing for acks 0."""
+    """An error of the whole request, for each partition; nothing for acks 0."""
     if message.acks == 0:
         return None
     return ProduceResponse(

@@ -1,0 +1,60 @@
+"""When an append may be acknowledged, and the wait until then (Kafka's `DelayedProduce`).
+
+acks -1 waits until all in-sync replicas have the records, acks 1 for this broker's own disk where the topic's settings
+ask for a sync, acks 0 for nothing.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
+from barnabas.wire.kafka.errors import ErrorCode
+
+__all__ = ["ALL_IN_SYNC", "acknowledgement", "wait_for_acknowledgements"]
+
+ALL_IN_SYNC = -1
+"""acks of a producer that waits for all in-sync replicas."""
+
+
+def acknowledgement(
+    replicas: ReplicaManager, topic_partition: TopicPartition, last_offset: int, acks: int
+) -> ErrorCode | None:
+    """NONE when an append may be acknowledged now, None when that must wait, otherwise why it never will be."""
+    if acks == ALL_IN_SYNC:
+        return replicas.commit_error(topic_partition, last_offset)
+    if acks == 1 and replicas.awaits_sync(topic_partition, last_offset):
+        return None
+    return ErrorCode.NONE
+
+
+def wait_for_acknowledgements(
+    replicas: ReplicaManager,
+    purgatory: Purgatory,
+    last_offsets: dict[TopicPartition, int],
+    acks: int,
+    respond: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+    timeout_ms: int,
+) -> DelayedOperation:
+    """Call ``respond`` with the errors by partition, when every append is acknowledged or failed, or at the time-out."""
+    error_of = replicas.commit_error if acks == ALL_IN_SYNC else replicas.sync_error
+    errors: dict[TopicPartition, ErrorCode] = {}
+
+    def try_complete(key: Hashable) -> bool:
+        assert isinstance(key, TopicPartition)
+        last_offset = last_offsets.get(key)
+        if last_offset is not None:
+            code = error_of(key, last_offset)
+            if code is not None:
+                del last_offsets[key]
+                if code is not ErrorCode.NONE:
+                    errors[key] = code
+        if not last_offsets:
+            respond(errors)
+        return not last_offsets
+
+    def on_expiration() -> None:
+        errors.update(dict.fromkeys(last_offsets, ErrorCode.REQUEST_TIMED_OUT))
+        respond(errors)
+
+    return purgatory.watch(last_offsets, try_complete, on_expiration, timeout_ms)
