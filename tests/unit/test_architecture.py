@@ -115,6 +115,7 @@ OVERSIZED_SO_FAR: dict[str, set[str]] = {
     "coordination/client/connection.py": {"CoordinationClient"},
     "coordination/core/processor.py": {"_Proposal()"},
     "coordination/core/znode.py": {"Znode()"},
+    "log/dirs/log_dirs.py": {"LogDirs"},
     "log/partition_log.py": {"PartitionLog"},
     "log/segment/segment.py": {"Segment"},
 }
