@@ -29,6 +29,8 @@ ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
 SETTINGS = {
     "zookeeper.session.timeout.ms": "36000",  # a paused broker must not be given up during a test
     "auto.leader.rebalance.enable": "false",
+    # A throttle lets one fetch pass in each of its windows of 11 s, however large: small fetches make it exact.
+    "replica.fetch.max.bytes": "50000",
 }
 
 
@@ -53,7 +55,8 @@ def create(cluster: MixedCluster, topic: str, assignment: str, records: int = 0,
 
 
 def produce(cluster: MixedCluster, topic: str, partitions: int, numbers: range, size: int = 500) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    settings = {"enable.idempotence": True, "batch.size": 20_000}  # a fetch takes a batch whole, whatever its size
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
     for number in numbers:
         producer.produce(topic, f"{number}".ljust(size), partition=number % partitions)
     assert producer.flush(LIMIT_S) == 0

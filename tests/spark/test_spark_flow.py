@@ -9,14 +9,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]  # five drivers in one test, each with a JVM of its own
 
 _TIMEOUT_S = 300
+_STARTED: "list[subprocess.Popen[str]]" = []
 
 FLOW = """\
 name = "{name}"
@@ -83,7 +85,20 @@ def write_flow(folder: Path, *parts: str, **fields: Any) -> Path:
 
 def start(path: Path, *options: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "barnabas", "pipeline", "run", str(path), "--output", "json", *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    _STARTED.append(
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    )
+    return _STARTED[-1]
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on() -> Iterator[None]:
+    """Flows of a test that failed end with it."""
+    yield
+    while _STARTED:
+        process = _STARTED.pop()
+        if process.poll() is None:
+            kill_session(process)
 
 
 def run(path: Path, *options: str) -> dict[str, Any]:
