@@ -118,6 +118,14 @@ def placed(text: str) -> None:
     assert len(re.findall(r"Topic: unsafe.*Leader: none", text)) == 6  # in two reports
 
 
+def lost_and_copied_again(text: str) -> None:
+    states = re.findall(r'"leader":(-?\d),.*"isr":\[([\d,]+)\]', text)
+    assert [leader for leader, _ in states][1] == "-1"
+    assert "0" not in states[1][1].split(",")
+    assert isr_after(text, "4.") == {"0", "1", "2"}
+    assert "2000 of 2000 acknowledged records" in text
+
+
 FINDINGS: dict[str, Callable[[str], None]] = {
     "replicas_on_disk": disk,
     "stop_a_broker": stopped,
@@ -127,6 +135,7 @@ FINDINGS: dict[str, Callable[[str], None]] = {
     "rejoin": rejoined,
     "backup_or_majority": majority,
     "lost_by_acks": lost,
+    "lost_records": lost_and_copied_again,
     "racks": placed,
 }
 

@@ -111,6 +111,7 @@ class Member:
             OsFiles(),
             SystemClock(),
             log_dirs=list,
+            lost_data=dict,
             controller=lambda: self.controller,
             is_closing=lambda: False,
             spawn=lambda work: work.close(),

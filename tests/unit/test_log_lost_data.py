@@ -217,3 +217,25 @@ def test_a_replica_that_moves_between_dirs_takes_its_loss_along(tmp_path: Path) 
     assert dirs.promote(TP, NOW).lost_data == log.lost_data is not None
     dirs.close(clean=True)
     assert loaded(open_dirs(first, second)).lost_data == log.lost_data
+
+
+def test_log_dirs_list_the_partitions_that_lost_records_and_those_whose_folder_is_gone(tmp_path: Path) -> None:
+    """A broker needs to know them before it registers, and before it makes their logs again."""
+    dirs = open_dirs(tmp_path)
+    log = fill(dirs)
+    dirs.checkpoint_high_watermarks()
+    dirs.close(clean=True)
+    assert open_and_list(tmp_path) == {}
+    cut(log, log.active.size // 2)
+    assert open_and_list(tmp_path) == {TP: (1, BATCHES)}
+    shutil.rmtree(tmp_path / str(TP))
+    dirs = open_dirs(tmp_path)
+    assert [lost.expected_offset > 0 for lost in dirs.lost_data().values()] == [True]
+    dirs.close(clean=False)
+
+
+def open_and_list(directory: Path) -> dict[TopicPartition, tuple[int, int]]:
+    dirs = open_dirs(directory)
+    lost = {partition: (found.end_offset, found.expected_offset) for partition, found in dirs.lost_data().items()}
+    dirs.close(clean=True)
+    return lost

@@ -21,6 +21,7 @@ from barnabas.broker.replication.partition_fetch_state import (
     PartitionFetchStates,
 )
 from barnabas.broker.replication.truncation import Truncation, truncation_for
+from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -192,6 +193,40 @@ def test_a_corrupt_batch_is_not_appended_and_asked_for_again(pair: Pair) -> None
     pair.fetcher.answered(response, VERSION, 0, START_MS)
     assert pair.follower_log().log_end_offset == 0
     assert pair.fetcher.state_of(T0) is FetchState.DELAYED
+
+
+# What was lost
+
+
+def test_a_replica_that_lost_records_forgets_it_when_it_has_them_all_again(pair: Pair) -> None:
+    """Not while the leader's high watermark alone, which may lag after an election, is reached."""
+    leader = pair.lead(0)
+    write(leader, 0, b"a", b"b")
+    write(leader, 0, b"c")
+    follower = pair.follower_log()
+    follower.note_lost_data(LostData("cut", 0, 3))
+    pair.limits = replace(LIMITS, partition_bytes=1)
+    pair.fetcher = pair.another_fetcher()
+    pair.follow(0)
+    pair.turn()
+    assert follower.log_end_offset == 2
+    assert follower.lost_data is not None
+    pair.turn()
+    assert follower.log_end_offset == 3
+    assert follower.lost_data is None
+
+
+def test_a_replica_forgets_what_it_lost_when_its_leader_has_no_more_either(pair: Pair) -> None:
+    """After an unclean election the records are gone everywhere: its length of before is never reached."""
+    write(pair.lead(0), 0, b"a")
+    follower = pair.follower_log()
+    follower.note_lost_data(LostData("cut", 0, 9))
+    pair.follow(0)
+    pair.turn()
+    assert follower.lost_data is not None
+    pair.turn()
+    assert follower.high_watermark == follower.log_end_offset == 1
+    assert follower.lost_data is None
 
 
 # What is behind goes its own way

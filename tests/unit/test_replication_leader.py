@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.replication.partition import FollowerProgress, Leader, Partition
+from barnabas.log.lost_data import LostData
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_partition import (
@@ -231,3 +232,15 @@ def test_a_parked_produce_is_answered_when_the_followers_have_it_and_not_before(
         fetched(broker, replica, 1)
         broker.purgatory.try_complete_actions()
     assert codes == [ErrorCode.NONE]
+
+
+def test_a_replica_that_lost_records_and_must_lead_says_so_and_forgets_it(
+    broker: DataPath, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was alone in the in-sync set, or was elected uncleanly: its log is the partition from now on."""
+    log = lead(broker).log
+    broker.lead("t", replicas=(0, 1, 2), leader=1, epoch=1)
+    log.note_lost_data(LostData("the log was cut", 0, 5))
+    lead(broker, isr=(0,), epoch=2)
+    assert log.lost_data is None
+    assert "Leading t-0 from offset 0 on, although its log has lost records: the log was cut" in caplog.text

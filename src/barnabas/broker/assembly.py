@@ -236,6 +236,7 @@ def make_parts(environment: Environment) -> Parts:
         environment.files,
         clock,
         log_dirs=lambda: log_dirs.online,
+        lost_data=log_dirs.lost_data,
         controller=lambda: controller,
         is_closing=environment.is_closing,
         spawn=environment.spawn,

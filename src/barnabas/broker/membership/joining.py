@@ -18,12 +18,15 @@ In Kafka: the registration in `KafkaServer.startup`, and `BrokerLifecycleManager
 """
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
+from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.znodes import BrokerInfo
+from barnabas.broker.membership.lost_data import LeaveStep, leave_in_sync_sets
 from barnabas.broker.membership.registration import Removal, SessionZnodes, replace_predecessor
+from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.opcodes import EventType
 
 __all__ = [
@@ -81,27 +84,39 @@ class Pause(NamedTuple):
     ms: int
 
 
-JoinStep = IsRegistered | Create | ReadSession | Remove | SetEpoch | NoteBoot | Pause
+JoinStep = IsRegistered | Create | ReadSession | Remove | SetEpoch | NoteBoot | Pause | LeaveStep
 
 
-def join(info: BrokerInfo, *, has_kept_its_pages: bool) -> Generator[JoinStep, Any, int]:
-    """Register; returns the broker epoch. Raises `BrokerIdTakenError`."""
+def join(
+    info: BrokerInfo, *, has_kept_its_pages: bool, lost: Mapping[TopicPartition, LostData] | None = None
+) -> Generator[JoinStep, Any, int]:
+    """Register; returns the broker epoch. Raises `BrokerIdTakenError`.
+
+    ``lost`` are the partitions whose logs are known to have lost records: see `lost_data`.
+    """
     if not has_kept_its_pages:
         # The controller still sends requests to the earlier life. No such request may reach this one.
         yield SetEpoch(_MAX_BROKER_EPOCH)
         yield from _await_end_of_predecessor()
         yield SetEpoch(_NO_EPOCH)
+    if lost:
+        yield from _replace_predecessor(info)
+        yield from leave_in_sync_sets(info.id, lost)
     while (epoch := (yield Create())) is None:
-        found: SessionZnodes = yield ReadSession()
-        removals = replace_predecessor(info, found)
-        if removals:
-            logger.info("Replacing the registration of an earlier life of broker %d", info.id)
-            yield Remove(removals)
+        yield from _replace_predecessor(info)
     yield SetEpoch(epoch)
     logger.info("Broker %d is registered with epoch %d", info.id, epoch)
     if not has_kept_its_pages:
         yield NoteBoot()
     return int(epoch)
+
+
+def _replace_predecessor(info: BrokerInfo) -> Generator[JoinStep, Any, None]:
+    found: SessionZnodes = yield ReadSession()
+    removals = replace_predecessor(info, found)
+    if removals:
+        logger.info("Replacing the registration of an earlier life of broker %d", info.id)
+        yield Remove(removals)
 
 
 def _await_end_of_predecessor() -> Generator[JoinStep, Any, None]:

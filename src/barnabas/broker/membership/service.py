@@ -8,14 +8,14 @@ death this one must notice.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files
-from barnabas.base.ids import uuid_text
+from barnabas.base.ids import TopicPartition, uuid_text
 from barnabas.base.network import Connection, Network
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.broker.cluster.channels import Channels
@@ -23,6 +23,7 @@ from barnabas.broker.cluster.znodes import (
     BROKER_SEQUENCE,
     CLUSTER_ID,
     CONTROLLER,
+    CONTROLLER_EPOCH,
     LOG_DIR_EVENTS,
     TOP_LEVEL_PATHS,
     BrokerInfo,
@@ -31,10 +32,11 @@ from barnabas.broker.cluster.znodes import (
     encode_broker,
     encode_cluster_id,
     encode_log_dir_event,
+    partition_state_path,
 )
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.controller.service import Controller
-from barnabas.broker.membership import controlled_shutdown, death_watch, joining
+from barnabas.broker.membership import controlled_shutdown, death_watch, joining, lost_data
 from barnabas.broker.membership.boot import has_kept_its_pages, note_boot
 from barnabas.broker.membership.controlled_shutdown import Answer, KnownControllers, ShutdownOptions, ShutdownSteps
 from barnabas.broker.membership.death_watch import ConnectOutcome
@@ -42,10 +44,12 @@ from barnabas.broker.membership.joining import OnChange
 from barnabas.broker.membership.registration import EphemeralZnode, Removal, SessionZnodes
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client.operations import WatchEvent, create, delete, get, multi
+from barnabas.coordination.client.operations import WatchEvent, check, create, delete, get, multi, set_data
+from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import CreateMode
+from barnabas.wire.jute.records import Stat
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownRequest
 
@@ -138,6 +142,36 @@ async def _remove(client: CoordinationClient, removals: Sequence[Removal], *, re
         raise result
 
 
+async def _read_states(client: CoordinationClient, partitions: Sequence[TopicPartition]) -> lost_data.States:
+    """The states of partitions, after /controller_epoch and /controller. Raises `KeeperError`."""
+    found: list[tuple[bytes | None, Stat] | None] = []
+    paths = [CONTROLLER_EPOCH, CONTROLLER, *map(partition_state_path, partitions)]
+    for znode in await client.batch([get(path) for path in paths], retry=True):
+        if isinstance(znode, KeeperError):
+            if znode.code is not KeeperCode.NO_NODE:
+                raise znode
+            found.append(None)
+        else:
+            found.append(znode)
+    epoch, controller, *states = found
+    return lost_data.States(
+        None if epoch is None else epoch[1].version,
+        controller is not None,
+        [None if state is None else lost_data.StateZnode(state[0], state[1].version) for state in states],
+    )
+
+
+async def _write_states(
+    client: CoordinationClient, controller_epoch_version: int | None, writes: Sequence[tuple[str, bytes, int]]
+) -> None:
+    """All or none; a znode that changed meanwhile is no error. Raises `KeeperError`."""
+    checks = [] if controller_epoch_version is None else [check(CONTROLLER_EPOCH, controller_epoch_version)]
+    sets = [set_data(path, data, version) for path, data, version in writes]
+    (result,) = await client.batch([multi([*checks, *sets])], retry=True)
+    if isinstance(result, KeeperError) and result.code not in (KeeperCode.NO_NODE, KeeperCode.BAD_VERSION):
+        raise result
+
+
 class BrokerLifecycle:
     """One broker's way into its cluster and out of it. Made on the loop."""
 
@@ -153,12 +187,14 @@ class BrokerLifecycle:
         clock: Clock,
         *,
         log_dirs: Callable[[], Sequence[str]],
+        lost_data: Callable[[], Mapping[TopicPartition, LostData]],
         controller: Callable[[], Controller],
         is_closing: Callable[[], bool],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         set_epoch: Callable[[int], None],
     ) -> None:
-        """``info`` is what gets registered; it is asked when the listeners are open, ``log_dirs`` when logs are loaded.
+        """``info`` is what gets registered; it is asked when the listeners are open, ``log_dirs`` and ``lost_data`` (what
+        logs have lost) when logs are loaded.
 
         Once ``is_closing()``, a lost registration is not made again. ``set_epoch`` is called when `broker_epoch` changes.
         """
@@ -171,11 +207,13 @@ class BrokerLifecycle:
         self._files = files
         self._clock = clock
         self._log_dirs = log_dirs
+        self._lost_data = lost_data
         self._controller = controller
         self._is_closing = is_closing
         self._spawn = spawn
         self._set_epoch = set_epoch
         self._has_kept_its_pages: bool | None = None
+        self._has_registered = False
         self._is_known = asyncio.Event()
         self._metadata_changed = asyncio.Event()
         self.broker_epoch = -1
@@ -187,7 +225,9 @@ class BrokerLifecycle:
         """Make the broker's znode (again) and watch it; returns the broker epoch. Raises `BrokerIdTakenError`."""
         if self._has_kept_its_pages is None:
             self._has_kept_its_pages = has_kept_its_pages(self._files, self._log_dirs())
-        steps = joining.join(self._info(), has_kept_its_pages=self._has_kept_its_pages)
+        # What is lost was lost before the start: a broker that registers again has been a follower meanwhile.
+        lost = {} if self._has_registered else self._lost_data()
+        steps = joining.join(self._info(), has_kept_its_pages=self._has_kept_its_pages, lost=lost)
         result: Any = None
         while True:
             try:
@@ -196,6 +236,7 @@ class BrokerLifecycle:
                 epoch: int = end.value
                 break
             result = await self._perform(step)
+        self._has_registered = True
         await self._watch_registration()
         return epoch
 
@@ -216,7 +257,11 @@ class BrokerLifecycle:
             case joining.NoteBoot():
                 self._has_kept_its_pages = True
                 return note_boot(self._files, self._log_dirs())
-            case joining.Pause(ms):
+            case lost_data.ReadStates(partitions):
+                return await _read_states(client, partitions)
+            case lost_data.WriteStates(version, writes):
+                return await _write_states(client, version, writes)
+            case joining.Pause(ms) | lost_data.Pause(ms):
                 return await asyncio.sleep(ms / 1000)
 
     async def _create(self) -> int | None:

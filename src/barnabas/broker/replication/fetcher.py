@@ -386,6 +386,9 @@ class Fetcher:
                 self._session.change(topic_partition)  # DeleteRecords waits for our log start offset
             if before != (log.high_watermark, log.log_start_offset):
                 self._changed(topic_partition)
+            if log.lost_data is not None and _has_all(log, data):
+                logger.info("Partition %s has copied again what it had lost", topic_partition)
+                log.forget_lost_data()
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._log_failed(fetched, error)
@@ -528,3 +531,15 @@ def _append(partition: Partition, records: Buffer, wall_ms: int) -> int:
     if info.last_offset < info.first_offset or info.first_offset < 0:
         return log.latest_epoch
     return info.leader_epoch
+
+
+def _has_all(log: PartitionLog, data: PartitionData) -> bool:
+    """Whether a log that had lost records has everything again that its leader has committed.
+
+    A leader that was elected just now may not know its high watermark yet. So the log must be as long as it once was, or
+    the leader must have no more records.
+    """
+    end = log.log_end_offset
+    if log.lost_data is not None and end >= max(data.high_watermark, log.lost_data.expected_offset):
+        return True
+    return end == data.high_watermark and not data.records

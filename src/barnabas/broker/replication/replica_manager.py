@@ -408,6 +408,7 @@ class ReplicaManager:
         if change.leader == self.broker_id:
             if partition.lead(change, now_ms):
                 outcome.gained.append(partition)
+            _accept_loss(partition)
             self._sync_role(partition)
             self._advance(partition, now_ms)
         elif partition.follow(change):
@@ -457,3 +458,16 @@ class ReplicaManager:
         if outcome.gained or outcome.lost:
             for callback in self._on_leadership:
                 callback(outcome.gained, outcome.lost)
+
+
+def _accept_loss(partition: Partition) -> None:
+    """A leader's log is the partition: what it has lost is lost, unless an operator restores it from elsewhere."""
+    log = partition.log
+    if log.lost_data is not None:
+        logger.error(
+            "Leading %s from offset %d on, although its log has lost records: %s",
+            partition.name,
+            log.log_end_offset,
+            log.lost_data.reason,
+        )
+        log.forget_lost_data()

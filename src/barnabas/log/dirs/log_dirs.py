@@ -30,6 +30,7 @@ from barnabas.log.dirs.log_factory import LogFactory
 from barnabas.log.dirs.missing_logs import MissingLogs
 from barnabas.log.dirs.moves import Moves
 from barnabas.log.flushing import FlushTask
+from barnabas.log.lost_data import LostData
 from barnabas.log.names import partition_folder
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment.open_files import OpenFiles
@@ -274,6 +275,12 @@ class LogDirs:
             except KafkaError:
                 continue  # its dir went offline, which the owner has heard
         self._deleted_folders.purge(now_ms)
+
+    def lost_data(self) -> dict[TopicPartition, LostData]:
+        """The partitions that have lost records, those whose folder is gone included."""
+        logs = self.logs().items()
+        lost = {topic_partition: log.lost_data for topic_partition, log in logs if log.lost_data is not None}
+        return self._missing.lost_data() | lost
 
     def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Drop records from an offset on, of several partitions, and checkpoint their recovery points.

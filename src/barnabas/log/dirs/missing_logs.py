@@ -45,15 +45,24 @@ class MissingLogs:
                 if topic_partition not in deleted and offset > 0:
                     self._lost[topic_partition] = max(offset, self._lost.get(topic_partition, 0))
 
+    def lost_data(self) -> dict[TopicPartition, LostData]:
+        """The partitions whose folders are gone though nothing deleted them."""
+        lost = self._lost.items()
+        return {missing: _folder_is_gone(offset) for missing, offset in lost if missing not in self._dirs.logs}
+
     def replace(self, log: PartitionLog, *, is_new: bool) -> None:
         """A new log was made, of a replica that ``is_new`` or had records. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         expected_offset = self._lost.pop(log.topic_partition, None)
         if expected_offset is not None and not is_new:
-            reason = f"its folder is gone, which had all records below offset {expected_offset}"
-            logger.error("%s has lost records: %s", log.directory, reason)
-            log.note_lost_data(LostData(reason, 0, expected_offset))
+            lost = _folder_is_gone(expected_offset)
+            logger.error("%s has lost records: %s", log.directory, lost.reason)
+            log.note_lost_data(lost)
         for path, stale in self._stale.items():
             if log.topic_partition in stale:
                 stale.clear()
                 self._dirs.write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.recovery_point)
                 self._dirs.write_checkpoint(self._dirs[path], HIGH_WATERMARKS, lambda log: log.high_watermark)
+
+
+def _folder_is_gone(expected_offset: int) -> LostData:
+    return LostData(f"its folder is gone, which had all records below offset {expected_offset}", 0, expected_offset)

@@ -1,0 +1,152 @@
+"""A broker whose logs have lost records leaves the in-sync sets before it registers.
+
+The controller takes a registered broker at its word: who is in a partition's in-sync set may lead, and the followers of a
+leader truncate to it. A replica that knows that it lost records (`barnabas.log.lost_data`) must therefore not be in the set
+while another member may return. It cannot ask the controller, who may not be there yet, or may be Apache Kafka's. It uses
+what Kafka's protocol has: the znodes.
+
+- As long as this broker is not registered, no controller elects it. A running controller removes it from every in-sync set
+  that has another member, as it does with every broker that is gone. So while there is a controller, wait for that.
+- Without a controller (all brokers were killed), write the state znode as the controller would: the set without this
+  broker, no leader if this broker led, the next leader epoch. One transaction checks the version of /controller_epoch and
+  of the state: a controller that is elected meanwhile makes it fail, and the broker waits for that controller instead.
+  A controller that is elected later reads the new state.
+- The last member of a set stays in it, for no other replica could lead. It leads with what it has, and logs an error.
+
+Then the broker registers and follows. Another member leads when it returns, and this replica truncates and copies. If none
+returns, ``unclean.leader.election.enable`` or an operator (`leader-election --election-type unclean`) may let it lead.
+Apache Kafka 3.9 has no counterpart.
+
+`leave_in_sync_sets` decides. It yields steps to the edge and gets their results:
+
+    yield ReadStates(partitions) -> States      read in one batch, /controller_epoch before /controller
+    yield WriteStates(...)       -> None        one transaction; what comes of it shows in the next read
+    yield Pause(ms)              -> None
+"""
+
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.znodes import (
+    NO_LEADER,
+    LeaderIsrAndControllerEpoch,
+    decode_partition_state,
+    encode_partition_state,
+    partition_state_path,
+)
+from barnabas.log.lost_data import LostData
+
+__all__ = ["LeaveStep", "Pause", "ReadStates", "StateZnode", "States", "WriteStates", "leave_in_sync_sets"]
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_MS = 200
+_REPORT_EVERY_MS = 10_000
+_MAX_WRITES = 500  # in one transaction, which must fit into jute.maxbuffer
+
+
+class StateZnode(NamedTuple):
+    """A partition's state as it is stored."""
+
+    data: bytes | None
+    version: int
+
+
+class States(NamedTuple):
+    """The cluster at one moment."""
+
+    controller_epoch_version: int | None
+    """The version of /controller_epoch; None while no controller was ever elected."""
+    has_controller: bool
+    states: Sequence[StateZnode | None]
+
+
+class ReadStates(NamedTuple):
+    """Read the states of partitions, and whether there is a controller."""
+
+    partitions: Sequence[TopicPartition]
+
+
+class WriteStates(NamedTuple):
+    """Write states, all or none: each at its version, and /controller_epoch being at its version."""
+
+    controller_epoch_version: int | None
+    writes: Sequence[tuple[str, bytes, int]]
+
+
+class Pause(NamedTuple):
+    """Let time pass."""
+
+    ms: int
+
+
+LeaveStep = ReadStates | WriteStates | Pause
+
+
+def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) -> Generator[LeaveStep, Any, None]:
+    """Return when this broker, which is not registered, is in none of the in-sync sets, or alone in them."""
+    pending = list(lost)
+    waited_ms = 0
+    while pending:
+        found: States = yield ReadStates(pending)
+        memberships = _memberships(broker_id, lost, dict(zip(pending, found.states, strict=True)))
+        pending = list(memberships)
+        if not pending:
+            return
+        if not found.has_controller:
+            writes = [_without(broker_id, *item, lost) for item in list(memberships.items())[:_MAX_WRITES]]
+            yield WriteStates(found.controller_epoch_version, writes)
+            continue
+        if waited_ms % _REPORT_EVERY_MS == 0:
+            logger.warning(
+                "Waiting until the controller removes broker %d, which has lost records, from the in-sync sets of %s",
+                broker_id,
+                ", ".join(map(str, pending)),
+            )
+        yield Pause(_PAUSE_MS)
+        waited_ms += _PAUSE_MS
+
+
+def _memberships(
+    broker_id: int, lost: Mapping[TopicPartition, LostData], states: Mapping[TopicPartition, StateZnode | None]
+) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+    """The partitions whose in-sync set has this broker and another one."""
+    memberships = {}
+    for partition, znode in states.items():
+        if znode is None:
+            continue  # the topic is deleted
+        state = decode_partition_state(partition_state_path(partition), znode.data, znode.version)
+        isr = state.leader_and_isr.isr
+        if isr == (broker_id,):
+            logger.error(
+                "Partition %s has lost records, and there is no other in-sync replica: broker %d is to lead with what it "
+                "has. %s",
+                partition,
+                broker_id,
+                lost[partition].reason,
+            )
+        elif broker_id in isr:
+            memberships[partition] = state
+    return memberships
+
+
+def _without(
+    broker_id: int,
+    partition: TopicPartition,
+    state: LeaderIsrAndControllerEpoch,
+    lost: Mapping[TopicPartition, LostData],
+) -> tuple[str, bytes, int]:
+    before = state.leader_and_isr
+    isr = [member for member in before.isr if member != broker_id]
+    after = before.with_leader(NO_LEADER if before.leader == broker_id else before.leader, isr)
+    logger.error(
+        "Partition %s has lost records: broker %d leaves its in-sync set %s, and waits for one of %s to lead. %s",
+        partition,
+        broker_id,
+        list(before.isr),
+        isr,
+        lost[partition].reason,
+    )
+    return partition_state_path(partition), encode_partition_state(after, state.controller_epoch), before.version
