@@ -44,6 +44,7 @@ def body(lab: Lab) -> None:
     lab.say(lines[0])
     lab.until(lambda: said(lab, "leaves its in-sync set"), "broker 0 out of the in-sync set")
     lab.until(lambda: said(lab, "started"), "broker 0 in service")
+    lab.until(lambda: lab.state("orders")["leader"] == -1, "the end of the other brokers' sessions")
     state = lab.state("orders", show=True)
     members = state["isr"]
     lab.check("it is not in the in-sync set any more", holds=DAMAGED not in members, otherwise=members)  # type: ignore[operator]  # a list

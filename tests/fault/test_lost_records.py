@@ -110,7 +110,7 @@ def test_nothing_is_lost_though_the_damaged_broker_starts_first(cluster: Process
     assert "Leading alone-0" in log_of(cluster, DAMAGED)
     assert 0 < len(read(cluster, "alone")) < RECORDS
     orders = describe(cluster, "orders")
-    assert orders.leader is None
+    assert orders.leader != DAMAGED
     assert DAMAGED not in orders.isr
     for broker in (1, 2):
         cluster.start_broker(broker)
@@ -126,8 +126,7 @@ def test_an_operator_may_let_the_damaged_broker_lead(cluster: ProcessCluster) ->
     """No other broker returns: an unclean election on demand gives up what is missing."""
     cluster.start_broker(DAMAGED)
     eventually(lambda: leader(cluster, "alone") == DAMAGED, timeout_s=60, what="broker 0 in service")
-    missing = "no replica in sync on a live broker"  # the registrations of the other brokers are gone
-    eventually(lambda: missing in log_of(cluster, DAMAGED), what="the controller knows that no other broker lives")
+    eventually(lambda: describe(cluster, "orders").offline == [1, 2], what="the registrations of the others are gone")
     assert describe(cluster, "orders").leader is None
     options = ["--topic", "orders", "--partition", "0", "--election-type", "unclean"]
     done = barnabas("leader-election", "--bootstrap-server", cluster.bootstrap_servers, *options)
