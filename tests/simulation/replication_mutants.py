@@ -52,7 +52,7 @@ def drop_from_the_isr_without_the_znode() -> None:
     from barnabas.broker.replication.replica_manager import ReplicaManager
 
     rewrite(
-        ReplicaManager, "shrink_isrs", "self.isr_changes.ask(partition, role.isr - lagging)",
+        ReplicaManager, "shrink_isrs", "self.alter_partition.submit(partition, role.isr - lagging)",
         "role.isr -= lagging; self._advance(partition, now_ms)",
     )  # fmt: skip
 
@@ -76,9 +76,9 @@ def truncate_to_the_watermark() -> None:
 
 def append_without_truncation() -> None:
     """The leader does not say where a follower's log left its own, and the follower goes on behind it."""
-    from barnabas.broker.replication import replica_manager as manager
+    from barnabas.broker.replication import reads
 
-    patch(manager, "_divergence", lambda *_: None)
+    patch(reads, "_divergence", lambda *_: None)
 
 
 def ignore_the_leader_epoch_of_a_fetch() -> None:

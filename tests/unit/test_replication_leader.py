@@ -40,7 +40,7 @@ def fetched(broker: DataPath, replica: int, offset: int) -> None:
 
 def answer(broker: DataPath, error: ErrorCode = ErrorCode.NONE, isr: tuple[int, ...] = (), partition_epoch: int = 1):
     """Take the request that is to be sent, and answer it."""
-    changes = broker.node.replicas.isr_changes
+    changes = broker.node.replicas.alter_partition
     assert changes.request(VERSION, 5) is not None
     partition = AlterPartitionResponsePartitionData(
         partition_index=0, error_code=error, leader_id=0, leader_epoch=0, isr=list(isr), partition_epoch=partition_epoch
@@ -83,7 +83,7 @@ def test_the_request_names_the_set_in_the_order_of_the_assignment_with_broker_ep
     """As of version 3 (KIP-903); our own epoch is the one of our registration."""
     lead(broker, isr=(0,))
     fetched(broker, 1, 0)
-    request = broker.node.replicas.isr_changes.request(3, 5)
+    request = broker.node.replicas.alter_partition.request(3, 5)
     (entry,) = request.topics[0].partitions
     assert [(member.broker_id, member.broker_epoch) for member in entry.new_isr_with_epochs] == [(0, 5), (1, 71)]
     assert (entry.leader_epoch, entry.partition_epoch, request.broker_epoch) == (0, 0, 5)
@@ -127,7 +127,7 @@ def test_an_error_for_a_partition_ends_the_change_or_repeats_it(
     fetched(broker, 1, 0)
     answer(broker, error)
     assert partition.role.pending_isr == pending
-    assert broker.node.replicas.isr_changes.waiting is again
+    assert broker.node.replicas.alter_partition.waiting is again
 
 
 def test_a_follower_that_is_refused_and_goes_silent_holds_no_producer_up(broker: DataPath) -> None:
@@ -163,7 +163,7 @@ def test_a_request_that_failed_as_a_whole_is_asked_again_with_what_came_meanwhil
     """NOT_CONTROLLER, a lost connection: nothing is known, so all of it is asked anew."""
     lead(broker, isr=(0,))
     fetched(broker, 1, 0)
-    changes = broker.node.replicas.isr_changes
+    changes = broker.node.replicas.alter_partition
     first = changes.request(VERSION, 5)
     assert not broker.node.replicas.isr_answered(
         AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER), VERSION, broker.clock.wall_ms()
@@ -176,7 +176,7 @@ def test_a_change_that_the_controller_overtook_is_not_sent(broker: DataPath) -> 
     lead(broker, isr=(0,))
     fetched(broker, 1, 0)
     lead(broker, isr=(0, 1, 2), epoch=1)
-    assert broker.node.replicas.isr_changes.request(VERSION, 5) is None
+    assert broker.node.replicas.alter_partition.request(VERSION, 5) is None
 
 
 def test_a_dead_follower_neither_joins_nor_holds_up_the_watermark(tmp_path: Path) -> None:

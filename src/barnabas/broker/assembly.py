@@ -28,13 +28,12 @@ from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.membership.service import BrokerLifecycle, DeathWatch
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.replication.alter_partition_manager import IsrReports
 from barnabas.broker.replication.delayed_fetch import Fetches
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.quotas import ReplicationQuotas
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.replication.selection import PreferredReadReplica, replica_selector
-from barnabas.broker.replication.service import ReplicaFetchers
+from barnabas.broker.replication.service import AlterPartitionSender, FetcherParts, ReplicaFetcherManager
 from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
@@ -93,8 +92,8 @@ class Parts:
     replicas: ReplicaManager
     replication_quotas: ReplicationQuotas
     fetch_sessions: FetchSessions
-    fetchers: ReplicaFetchers
-    isr_reports: IsrReports
+    fetchers: ReplicaFetcherManager
+    alter_partition_sender: AlterPartitionSender
     channels: Channels
     controller: Controller
     lifecycle: BrokerLifecycle
@@ -151,7 +150,7 @@ class Parts:
         replicas.on_roles(self.fetchers.roles_changed)
         replicas.on_roles(self.storage.roles_changed)
         replicas.on_leadership(self.groups.leadership_changed)
-        replicas.isr_changes.on_asked = self.isr_reports.changes_waiting
+        replicas.alter_partition.on_pending = self.alter_partition_sender.changes_waiting
 
         self.controller.on_progress(self.topics.controller_progressed)
 
@@ -220,11 +219,28 @@ def make_parts(environment: Environment) -> Parts:
         if selector is None
         else PreferredReadReplica(environment.broker_id, config["broker.rack"], selector, metadata.alive_broker),
     )
-    fetchers = ReplicaFetchers(node, environment.fetch_network, environment.inter_broker_listener, syncs.when_durable)
-    isr_reports = IsrReports(node)
+    fetchers = ReplicaFetcherManager(
+        FetcherParts(
+            broker_id=environment.broker_id,
+            broker_epoch=lambda: node.broker_epoch,
+            config=config,
+            clock=clock,
+            call_later=call_later,
+            network=environment.fetch_network,
+            listener=environment.inter_broker_listener,
+            metadata=metadata,
+            when_durable=syncs.when_durable,
+            quota=replication_quotas.follower,
+            truncate=lambda topic_partition, offset: log_dirs.truncate({topic_partition: offset}),
+            changed=purgatory.check_and_complete,
+        )
+    )
 
     channels = node.channels = Channels(
         environment.broker_id, environment.network, request_timeout_ms=config["request.timeout.ms"]
+    )
+    alter_partition_sender = AlterPartitionSender(
+        replicas, metadata, channels, lambda: node.broker_epoch, config, clock, call_later, environment.spawn
     )
     lifecycle = BrokerLifecycle(
         environment.broker_id,
@@ -326,7 +342,7 @@ def make_parts(environment: Environment) -> Parts:
         replication_quotas=replication_quotas,
         fetch_sessions=fetch_sessions,
         fetchers=fetchers,
-        isr_reports=isr_reports,
+        alter_partition_sender=alter_partition_sender,
         channels=channels,
         controller=controller,
         lifecycle=lifecycle,

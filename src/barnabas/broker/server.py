@@ -147,7 +147,7 @@ class BrokerServer:
         await parts.controller.start()
         await parts.lifecycle.await_metadata(self._inter_broker_listener)
         parts.storage.start()
-        parts.isr_reports.start()
+        parts.alter_partition_sender.start()
         self._is_started = True
         logger.info("[KafkaServer id=%d] started", self.broker_id)
 

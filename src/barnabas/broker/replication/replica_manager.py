@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.broker.replication.isr import IsrChanges
+from barnabas.broker.replication.alter_partition_manager import AlterPartitionManager
 from barnabas.broker.replication.partition import NO_EPOCH, Leader, Partition, Presence, StateChange, anyone
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
@@ -53,11 +53,11 @@ class ReplicaManager:
         lag_time_max_ms: int,
         lag_max_messages: int | None = None,
         is_alive: Callable[[int], bool] = anyone,
-        isr_changes: IsrChanges | None = None,
+        alter_partition: AlterPartitionManager | None = None,
         sync: Callable[[PartitionLog], None] = PartitionLog.flush,
     ) -> None:
         """``log_config`` gives a topic's log configuration, asked for when a replica's log is made; ``is_known`` whether
-        the metadata has a partition, ``is_alive`` whether it has a broker. ``isr_changes`` takes the in-sync sets that
+        the metadata has a partition, ``is_alive`` whether it has a broker. ``alter_partition`` takes the in-sync sets that
         we ask for. ``sync`` has a log brought to stable storage, now or soon; `synced` is called when that is done."""
         self.broker_id = broker_id
         self.controller_epoch = -1
@@ -72,7 +72,7 @@ class ReplicaManager:
         self._on_roles: list[Callable[[LeadershipOutcome], None]] = []
         self._is_alive = is_alive
         self._sync = sync
-        self.isr_changes = isr_changes or IsrChanges(broker_id)
+        self.alter_partition = alter_partition or AlterPartitionManager(broker_id)
 
     # Looking up
 
@@ -283,7 +283,7 @@ class ReplicaManager:
         follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms, presence)
         role = partition.role
         if role.can_join(replica_id, log.high_watermark) and self._is_alive(replica_id):
-            self.isr_changes.ask(partition, role.isr | {replica_id})
+            self.alter_partition.submit(partition, role.isr | {replica_id})
         if self._advance(partition, now_ms) or news:
             self._purgatory.check_and_complete(name)
 
@@ -320,17 +320,17 @@ class ReplicaManager:
                         sorted(role.isr),
                         sorted(role.isr - lagging),
                     )
-                    self.isr_changes.ask(partition, role.isr - lagging)
+                    self.alter_partition.submit(partition, role.isr - lagging)
 
     def isr_answered(self, response: AlterPartitionResponse, version: int, now_ms: int) -> bool:
-        """The controller answered what `isr_changes` asked; False when it must be asked again after a pause."""
-        settled = self.isr_changes.answered(response, version)
+        """The controller answered what `alter_partition` asked; False when it must be asked again after a pause."""
+        settled = self.alter_partition.answered(response, version)
         if settled is None:
             return False
         for partition in settled:
             self._advance(partition, now_ms)
             self._purgatory.check_and_complete(partition.name)
-        return not self.isr_changes.must_pause
+        return not self.alter_partition.must_pause
 
     def delete_records(self, name: TopicPartition, offset: int) -> int:
         """Let a partition begin at ``offset`` (-1: the high watermark); the offset that was meant.

@@ -1,66 +1,95 @@
-"""The network half of following: one loop for each broker that leads partitions of ours.
+"""The network half of replication: fetching from leaders, and asking the controller for in-sync sets.
 
-A loop has a connection of its own (a fetch that is parked at the leader would hold up other requests) and one fetch
-under way, for all partitions that are led there. What to ask and what to make of the answer is `replication.fetcher`'s.
+There is one loop for each broker that leads partitions of ours (Kafka's ReplicaFetcherThread; ReplicaFetcherManager has
+them). It has a connection of its own (a fetch that waits at the leader would hold up other requests) and one fetch under
+way, for all partitions that are led there. What to ask and what to make of the answer is decided in `fetcher`.
 
 Producers with acks -1 wait for replicas in sync, and must not wait for one that copies gigabytes. So partitions that are
 behind what is committed have a loop and a connection of their own, which asks for little at a time. A partition that
 falls behind goes there at once; one that has caught up comes back before the next request of the loop for those in sync.
 
-When partitions come to a loop whose fetch is parked, the connection is broken and the next fetch has them all:
+When partitions come to a loop whose fetch waits at the leader, the connection is broken and the next fetch has them all:
 otherwise the first record of a new topic, and every election, would wait for replica.fetch.wait.max.ms.
+
+`AlterPartitionSender` sends what `alter_partition_manager` wants sent, and has the in-sync sets checked from time to time.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
+from barnabas.base.clock import CallLater, Clock
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Network
 from barnabas.broker.cluster.channels import BrokenConnectionError, ChannelError, Channels
+from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.fetcher import EARLIEST, LATEST, TOPIC_IDS_VERSION, Fetcher, FetchLimits
 from barnabas.broker.replication.partition import Partition
-from barnabas.broker.replication.replica_manager import LeadershipOutcome
-from barnabas.broker.requests.request import Node
+from barnabas.broker.replication.quotas import ReplicationQuota
+from barnabas.broker.replication.replica_manager import LeadershipOutcome, ReplicaManager
 from barnabas.log.group_sync import WhenDurable
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["ReplicaFetchers"]
+__all__ = ["AlterPartitionSender", "FetcherParts", "ReplicaFetcherManager"]
 
 logger = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_S = 0.02
 _LEAST_WAIT_MS = 5
-_DOUBT_MS = 1000
+_LOST_MS = 1000
 _CATCH_UP_BYTES = 1 << 20
 _INTERRUPT_EVERY_S = 0.05
 _LIST_OFFSETS_VERSION = 7
 _EPOCHS_VERSION = 4
+_FIRST_PAUSE_MS = 20
+_MAX_PAUSE_MS = 1000
+_LEAST_CHECK_MS = 50
+_LAG_MESSAGES_CHECK_MS = 1000
 
 
-class ReplicaFetchers:
-    """All that this broker copies. Made and closed by the server."""
+@dataclass(frozen=True, slots=True)
+class FetcherParts:
+    """What the loops that copy from leaders use."""
 
-    def __init__(self, node: Node, network: Network, listener: str, when_durable: WhenDurable) -> None:
-        """``listener`` is the name of the listener that brokers use among themselves."""
-        self._node = node
-        self._listener = listener
-        self._when_durable = when_durable
-        settings = node.settings
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    config: BrokerConfig
+    clock: Clock
+    call_later: CallLater
+    network: Network
+    listener: str
+    """The name of the listener that brokers use among themselves."""
+    metadata: MetadataCache
+    when_durable: WhenDurable
+    quota: ReplicationQuota
+    truncate: Callable[[TopicPartition, int], None]
+    """Truncates a log and records that on disk."""
+    changed: Callable[[TopicPartition], None]
+    """Wakes requests that wait for a partition."""
+
+
+class ReplicaFetcherManager:
+    """All that this broker copies."""
+
+    def __init__(self, parts: FetcherParts) -> None:
+        self._parts = parts
+        config = parts.config
         self._limits = FetchLimits(
-            partition_bytes=settings["replica.fetch.max.bytes"],
-            response_bytes=settings["replica.fetch.response.max.bytes"],
-            min_bytes=settings["replica.fetch.min.bytes"],
-            wait_ms=settings["replica.fetch.wait.max.ms"],
-            backoff_ms=settings["replica.fetch.backoff.ms"],
+            partition_bytes=config["replica.fetch.max.bytes"],
+            response_bytes=config["replica.fetch.response.max.bytes"],
+            min_bytes=config["replica.fetch.min.bytes"],
+            wait_ms=config["replica.fetch.wait.max.ms"],
+            backoff_ms=config["replica.fetch.backoff.ms"],
         )
-        timeout_ms = max(settings["replica.socket.timeout.ms"], self._limits.wait_ms + 1000)
+        timeout_ms = max(config["replica.socket.timeout.ms"], self._limits.wait_ms + 1000)
         self._channels = {
-            for_in_sync: Channels(node.broker_id, network, request_timeout_ms=timeout_ms)
+            for_in_sync: Channels(parts.broker_id, parts.network, request_timeout_ms=timeout_ms)
             for for_in_sync in (True, False)
         }
         self._lanes: dict[int, _Lanes] = {}
@@ -75,7 +104,7 @@ class ReplicaFetchers:
             self._leave(name)
         for partition in outcome.gained:
             self._leave(partition.name)
-        touched: dict[_SourceLoop, None] = {}  # in order: a simulated run must not depend on addresses
+        touched: dict[_ReplicaFetcherLoop, None] = {}  # in order: a simulated run must not depend on addresses
         for partition in outcome.following:
             name, source = partition.name, partition.leader_id
             if self._sources.get(name, source) != source:
@@ -96,20 +125,12 @@ class ReplicaFetchers:
         if source is not None:
             self._lanes[source].unfollow(name)
 
-    def _make_loop(self, source: int, for_in_sync: bool, lanes: "_Lanes") -> "_SourceLoop":
-        node = self._node
-        limits = self._limits
+    def _make_loop(self, source: int, for_in_sync: bool, lanes: "_Lanes") -> "_ReplicaFetcherLoop":
+        parts, limits = self._parts, self._limits
         if not for_in_sync:
             limits = replace(limits, response_bytes=min(limits.response_bytes, _CATCH_UP_BYTES))
-        fetcher = Fetcher(
-            node.broker_id,
-            limits,
-            lambda name, offset: node.log_dirs.truncate({name: offset}),
-            node.purgatory.check_and_complete,
-            node.replication_quotas.follower,
-            for_in_sync=for_in_sync,
-        )
-        return _SourceLoop(node, source, self._channels[for_in_sync], fetcher, self._when_durable, lanes.exchange)
+        fetcher = Fetcher(parts.broker_id, limits, parts.truncate, parts.changed, parts.quota, for_in_sync=for_in_sync)
+        return _ReplicaFetcherLoop(parts, source, self._channels[for_in_sync], fetcher, lanes.exchange)
 
     def brokers_changed(self, *_: object) -> None:
         """Connect to brokers where they are now."""
@@ -117,8 +138,8 @@ class ReplicaFetchers:
             return
         brokers = {
             broker.broker_id: (endpoint.host, endpoint.port)
-            for broker in self._node.metadata.alive_brokers()
-            if (endpoint := broker.endpoint(self._listener)) is not None
+            for broker in self._parts.metadata.alive_brokers()
+            if (endpoint := broker.endpoint(self._parts.listener)) is not None
         }
         for channels in self._channels.values():
             channels.set_brokers(brokers)
@@ -139,18 +160,18 @@ class ReplicaFetchers:
 class _Lanes:
     """The loop for what is in sync with one source, and, once there is any, the loop for what is behind."""
 
-    def __init__(self, make: "Callable[[bool, _Lanes], _SourceLoop]") -> None:
+    def __init__(self, make: "Callable[[bool, _Lanes], _ReplicaFetcherLoop]") -> None:
         """``make(for_in_sync, lanes)`` makes a loop."""
         self._make = make
         self._in_sync = make(True, self)
-        self._behind: _SourceLoop | None = None
+        self._behind: _ReplicaFetcherLoop | None = None
 
     @property
-    def loops(self) -> "list[_SourceLoop]":
+    def loops(self) -> "list[_ReplicaFetcherLoop]":
         return [self._in_sync] if self._behind is None else [self._in_sync, self._behind]
 
-    def follow(self, partition: Partition) -> "_SourceLoop":
-        """Copy a partition; the first answer tells whether it is behind."""
+    def follow(self, partition: Partition) -> "_ReplicaFetcherLoop":
+        """Copy a partition; the first answer shows whether it is behind."""
         self.unfollow(partition.name)
         self._in_sync.fetcher.follow(partition)
         return self._in_sync
@@ -159,8 +180,8 @@ class _Lanes:
         for loop in self.loops:
             loop.fetcher.unfollow(name)
 
-    def exchange(self, loop: "_SourceLoop") -> None:
-        """A loop is between two fetches: hand over what belongs to the other one."""
+    def exchange(self, loop: "_ReplicaFetcherLoop") -> None:
+        """A loop is between two fetches: move what belongs to the other one."""
         in_sync, behind = self._in_sync, self._behind
         if loop is in_sync:
             fallen = in_sync.fetcher.leaving()
@@ -174,41 +195,39 @@ class _Lanes:
             for name in fallen:
                 behind.fetcher.take_over(in_sync.fetcher, name)
             if fallen:
-                behind.tell(interrupt=waits_for_news)
+                behind.add_work(interrupt=waits_for_news)
         elif loop.fetcher.leaving():
-            in_sync.tell(interrupt=False)
+            in_sync.add_work(interrupt=False)
 
 
-class _SourceLoop:
-    """Asks one broker, again and again."""
+class _ReplicaFetcherLoop:
+    """Fetches from one broker, again and again (Kafka's ReplicaFetcherThread)."""
 
     def __init__(
         self,
-        node: Node,
+        parts: FetcherParts,
         source: int,
         channels: Channels,
         fetcher: Fetcher,
-        when_durable: WhenDurable,
-        exchange: "Callable[[_SourceLoop], None]",
+        exchange: "Callable[[_ReplicaFetcherLoop], None]",
     ) -> None:
         """``exchange`` is called between two fetches."""
         self._exchange = exchange
         self.fetcher = fetcher
-        self._node = node
+        self._parts = parts
         self._source = source
         self._channels = channels
-        self._when_durable = when_durable
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._backoff_s = 0.0
         self._is_fetching = False
         self._was_interrupted = False
-        self._has_doubts = False
+        self._is_unreachable = False
         self._last_interrupt_s = 0.0
         self._interrupt_timer: asyncio.TimerHandle | None = None
         self._task = self._loop.create_task(self._run())
 
-    def tell(self, *, interrupt: bool) -> None:
+    def add_work(self, *, interrupt: bool) -> None:
         """There is something new to ask for, now or with the next request."""
         if interrupt:
             self.interrupt()
@@ -243,7 +262,7 @@ class _SourceLoop:
             await self._task
 
     async def _run(self) -> None:
-        fetcher, clock = self.fetcher, self._node.clock
+        fetcher, clock = self.fetcher, self._parts.clock
         while True:
             self._news.clear()
             self._exchange(self)
@@ -259,7 +278,7 @@ class _SourceLoop:
             except (ChannelError, KafkaError) as error:
                 await self._failed(error)
             except Exception:
-                logger.exception("Copying from broker %d failed and begins anew", self._source)
+                logger.exception("Copying from broker %d failed and starts again", self._source)
                 await self._failed(None)
 
     async def _failed(self, error: Exception | None) -> None:
@@ -268,26 +287,26 @@ class _SourceLoop:
             self._was_interrupted = False
             return
         if isinstance(error, BrokenConnectionError):
-            self._doubt()
+            self._source_is_lost()
         logger.log(
             logging.INFO if not self._backoff_s else logging.DEBUG,
             "Cannot copy from broker %d: %s",
             self._source,
             error,
         )
-        most_s = max(self._node.settings["replica.fetch.backoff.ms"] / 1000, _FIRST_BACKOFF_S)
+        most_s = max(self._parts.config["replica.fetch.backoff.ms"] / 1000, _FIRST_BACKOFF_S)
         self._backoff_s = min(max(2 * self._backoff_s, _FIRST_BACKOFF_S), most_s)
         await self._wait(self._backoff_s)
 
-    def _doubt(self) -> None:
-        """Our source seems to be gone: clients are told so, but not for long, in case it is only we who miss it."""
-        if not self._has_doubts:
-            self._has_doubts = True
-            self._node.metadata.doubt(self._source)
-            self._node.call_later(_DOUBT_MS, self._trust)
+    def _source_is_lost(self) -> None:
+        """Our source seems to be gone: let metadata say so, but not for long, in case only our connection failed."""
+        if not self._is_unreachable:
+            self._is_unreachable = True
+            self._parts.metadata.doubt(self._source)
+            self._parts.call_later(_LOST_MS, self._source_is_back)
 
-    def _trust(self) -> None:
-        self._node.metadata.trust(self._source)
+    def _source_is_back(self) -> None:
+        self._parts.metadata.trust(self._source)
 
     async def _wait(self, timeout_s: float | None) -> None:
         with contextlib.suppress(TimeoutError):
@@ -295,11 +314,11 @@ class _SourceLoop:
                 await self._news.wait()
 
     async def _fetch(self, due_ms: int | None) -> None:
-        node, fetcher = self._node, self.fetcher
+        parts, fetcher = self._parts, self.fetcher
         version = await self._channels.version(self._source, ApiKey.FETCH)
-        if self._has_doubts:
-            self._has_doubts = False
-            self._trust()
+        if self._is_unreachable:
+            self._is_unreachable = False
+            self._source_is_back()
         if version >= TOPIC_IDS_VERSION and not fetcher.has_topic_ids:
             version = TOPIC_IDS_VERSION - 1
         await self._sync()
@@ -310,14 +329,14 @@ class _SourceLoop:
         if not fetcher.wants_fetch:
             return
         wait_ms = 1 << 30 if due_ms is None else max(due_ms, _LEAST_WAIT_MS)
-        request = fetcher.request(version, node.broker_epoch, wait_ms)
+        request = fetcher.request(version, parts.broker_epoch(), wait_ms)
         self._is_fetching = True
         self._was_interrupted = False
         try:
             response = await self._channels.send(self._source, request, version=version)
         finally:
             self._is_fetching = False
-        clock = node.clock
+        clock = parts.clock
         if not fetcher.answered(response, version, clock.monotonic_ms(), clock.wall_ms()):
             logger.debug("Broker %d knows our fetch session no longer", self._source)
 
@@ -327,14 +346,14 @@ class _SourceLoop:
             waits = []
             for log in logs:
                 synced = self._loop.create_future()
-                self._when_durable(log, log.log_end_offset, partial(_set, synced))
+                self._parts.when_durable(log, log.log_end_offset, partial(_set, synced))
                 waits.append(synced)
             for wait in waits:
                 await wait
 
     async def _align(self) -> None:
         """Have logs agree with those of a source that cannot tell in its fetches where they part."""
-        fetcher, clock = self.fetcher, self._node.clock
+        fetcher, clock = self.fetcher, self._parts.clock
         version = min(await self._channels.version(self._source, ApiKey.OFFSET_FOR_LEADER_EPOCH), _EPOCHS_VERSION)
         try:
             while fetcher.wants_epochs:
@@ -345,7 +364,7 @@ class _SourceLoop:
             raise
 
     async def _locate(self) -> None:
-        fetcher, clock = self.fetcher, self._node.clock
+        fetcher, clock = self.fetcher, self._parts.clock
         version = min(await self._channels.version(self._source, ApiKey.LIST_OFFSETS), _LIST_OFFSETS_VERSION)
         try:
             for timestamp in (EARLIEST, LATEST):
@@ -360,3 +379,74 @@ class _SourceLoop:
 def _set(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
+
+
+class AlterPartitionSender:
+    """Sends one AlterPartition at a time, again after a pause until the controller answers.
+
+    It also has followers that lag looked for every half of replica.lag.time.max.ms (Kafka's task isr-expiration).
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        channels: Channels,
+        broker_epoch: Callable[[], int],
+        config: BrokerConfig,
+        clock: Clock,
+        call_later: CallLater,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._replicas = replicas
+        self._manager = replicas.alter_partition
+        self._metadata = metadata
+        self._channels = channels
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._call_later = call_later
+        self._spawn = spawn
+        self._is_sending = False
+        self._pause_ms = 0
+        self._check_ms = max(config["replica.lag.time.max.ms"] // 2, _LEAST_CHECK_MS)
+        if config["replica.lag.max.messages"] is not None:
+            self._check_ms = min(self._check_ms, _LAG_MESSAGES_CHECK_MS)
+
+    def start(self) -> None:
+        """Begin to look for followers that lag."""
+        self._call_later(self._check_ms, self._check)
+
+    def _check(self) -> None:
+        try:
+            self._replicas.shrink_isrs(self._clock.wall_ms())
+        finally:
+            self._call_later(self._check_ms, self._check)
+
+    def changes_waiting(self) -> None:
+        """Send the changes that wait, if none are under way."""
+        if not self._is_sending:
+            self._is_sending = True
+            # In the next turn, so that all partitions of one fetch travel in one request.
+            self._call_later(0, lambda: self._spawn(self._send()))
+
+    async def _send(self) -> None:
+        is_done = False
+        try:
+            controller = self._metadata.controller_id
+            version = await self._channels.version(controller, ApiKey.ALTER_PARTITION)
+            request = self._manager.request(version, self._broker_epoch())
+            if request is None:
+                is_done = True
+                return
+            response = await self._channels.send(controller, request, version=version)
+            if response.error_code:
+                logger.info("The controller %d refused: %s", controller, ErrorCode(response.error_code).name)
+            is_done = self._replicas.isr_answered(response, version, self._clock.wall_ms())
+        except (ChannelError, KafkaError) as error:
+            logger.info("The controller could not be asked to change in-sync sets: %s", error)
+            self._manager.failed()
+        finally:
+            self._is_sending = False
+            self._pause_ms = 0 if is_done else min(max(2 * self._pause_ms, _FIRST_PAUSE_MS), _MAX_PAUSE_MS)
+            if self._manager.waiting:
+                self._call_later(self._pause_ms, self.changes_waiting)
