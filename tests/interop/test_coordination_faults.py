@@ -64,7 +64,7 @@ class Writer(threading.Thread):
 
 
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path, record_property) -> None:
-    """kill -9 under load, again and again: every acknowledged node and version is there after the restart."""
+    """kill -9 under load, repeatedly: every acknowledged node and version is there after the restart."""
     rng = random.Random(SEED)
     acknowledged = 0
     with coordination_server(tmp_path, snapCount=500, preAllocSize=64) as server:
@@ -101,7 +101,7 @@ def check(client: RawClient, writer: Writer) -> int:
 
 @needs("strace")
 def test_a_failed_sync_stops_the_server_without_an_acknowledgement(tmp_path: Path) -> None:
-    """EIO from fdatasync: no reply, the process ends with 1 and says why; what was acknowledged is there."""
+    """EIO from fdatasync: no reply, the process ends with 1 and says why; acknowledged writes are there."""
     with coordination_server(tmp_path, start=False) as server:
         plain = list(server.command)
         server.command = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"]
@@ -139,8 +139,8 @@ def assert_closed(server: CoordinationProcess, connection: socket.socket, what: 
         read_to_the_end(connection)
 
 
-def test_frames_that_cannot_be_are_answered_with_a_closed_connection(tmp_path: Path) -> None:
-    """Sizes below zero and beyond the limit, before and after the session is there; others are served on."""
+def test_frames_of_an_impossible_size_close_the_connection(tmp_path: Path) -> None:
+    """Sizes below zero and above the limit, before and after the session; other clients are served."""
     with coordination_server(tmp_path) as server:
         healthy = RawClient(server.port)
         healthy.call(OpCode.CREATE, CreateRequest("/a", b"x", OPEN, 0))
@@ -184,7 +184,7 @@ def test_lengths_inside_of_requests_cost_no_memory(tmp_path: Path) -> None:
 
 
 def test_connections_of_one_address_are_limited_and_silent_ones_closed(tmp_path: Path) -> None:
-    """maxClientCnxns, and the time a connection has to ask for a session."""
+    """maxClientCnxns and nio.sessionlessCnxnTimeout."""
     with coordination_server(tmp_path, maxClientCnxns=20, **{"nio.sessionlessCnxnTimeout": 1500}) as server:
         silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
         with socket.create_connection(("127.0.0.1", server.port)) as extra:
@@ -196,7 +196,7 @@ def test_connections_of_one_address_are_limited_and_silent_ones_closed(tmp_path:
         eventually(lambda: four_letter_word(server.port, b"ruok") == b"imok")
 
 
-def test_a_client_that_asks_and_does_not_listen_costs_bounded_memory(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_its_replies_costs_bounded_memory(tmp_path: Path) -> None:
     """A megabyte per reply, a thousand requests, nothing read."""
     with coordination_server(tmp_path) as server:
         client = RawClient(server.port)
@@ -211,7 +211,7 @@ def test_a_client_that_asks_and_does_not_listen_costs_bounded_memory(tmp_path: P
         client.close()
 
 
-def test_a_deep_tree_is_made_and_removed(tmp_path: Path) -> None:
+def test_a_deep_tree_is_created_and_deleted(tmp_path: Path) -> None:
     """Five hundred levels; nothing recurses."""
     with coordination_server(tmp_path) as server:
         client = RawClient(server.port)
@@ -239,7 +239,7 @@ def test_a_deep_tree_is_made_and_removed(tmp_path: Path) -> None:
     ],
     ids=["ensemble", "number", "port", "directory", "bounds"],
 )
-def test_a_configuration_that_cannot_be_used_is_explained(tmp_path: Path, change: dict[str, str], said: str) -> None:
+def test_an_unusable_configuration_is_explained(tmp_path: Path, change: dict[str, str], said: str) -> None:
     """Exit code 1 and one line that names the setting, no traceback."""
     with coordination_server(tmp_path, start=False, **change) as server:
         done = subprocess.run(server.command, capture_output=True, text=True, timeout=20, check=False)

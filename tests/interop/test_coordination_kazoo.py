@@ -83,7 +83,7 @@ def read_then_write(client: KazooClient) -> None:
     client.set("/counter", b"%d" % (value + 1))
 
 
-def test_a_lock_keeps_updates_of_three_clients_apart(clients: list[KazooClient]) -> None:
+def test_a_lock_separates_the_updates_of_three_clients(clients: list[KazooClient]) -> None:
     """Each reads and writes a counter in two steps, ten times under the lock: no update is lost."""
     clients[0].create("/counter", b"0")
 
@@ -96,7 +96,7 @@ def test_a_lock_keeps_updates_of_three_clients_apart(clients: list[KazooClient])
     assert clients[0].get("/counter")[0] == b"30"
 
 
-def test_an_election_goes_to_the_next_when_the_leader_goes(clients: list[KazooClient]) -> None:
+def test_an_election_passes_to_the_next_client_when_the_leader_leaves(clients: list[KazooClient]) -> None:
     """Each leads once; while it does, it alone changes the counter."""
     clients[0].create("/counter", b"0")
     led: list[KazooClient] = []
@@ -113,7 +113,7 @@ def test_an_election_goes_to_the_next_when_the_leader_goes(clients: list[KazooCl
 
 
 def test_a_double_barrier_lets_three_in_and_out_together(clients: list[KazooClient]) -> None:
-    """The first is inside when the last has come, and outside when the last has done its work."""
+    """The first enters when the last has arrived, and leaves when the last has finished."""
     come: list[KazooClient] = []
     done: list[KazooClient] = []
     seen: list[tuple[int, int]] = []
@@ -198,7 +198,7 @@ def test_a_session_and_its_watches_outlive_a_killed_server(
     eventually(lambda: seen[-1] == b"new")
 
 
-def test_a_client_that_was_away_for_too_long_loses_its_session(
+def test_a_client_that_is_away_for_too_long_loses_its_session(
     server: CoordinationProcess, clients: list[KazooClient]
 ) -> None:
     """Its ephemerals go, watches of others fire, and the server refuses its old session."""

@@ -34,7 +34,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_a_list_of_servers_is_taken_apart() -> None:
+def test_a_connect_string_is_parsed() -> None:
     """Several hosts, default ports, IPv6, and a chroot."""
     assert ConnectString.parse("a:1, b:2/kafka/") == ((("a", 1), ("b", 2)), "/kafka")
     assert ConnectString.parse("a") == ((("a", 2181),), "")
@@ -42,14 +42,14 @@ def test_a_list_of_servers_is_taken_apart() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a:b", "a:0", "a:1,,b:2"])
-def test_a_bad_list_of_servers_is_refused(text: str) -> None:
-    """With the form that is expected."""
+def test_a_bad_connect_string_is_refused(text: str) -> None:
+    """The error shows the expected form."""
     with pytest.raises(ConfigError, match="host:port"):
         ConnectString.parse(text)
 
 
 def test_operations_give_data_stats_and_errors(tmp_path: Path) -> None:
-    """Each operation once, and the errors that callers branch upon."""
+    """Each operation once, and the errors that callers distinguish."""
 
     async def run() -> None:
         async with running_server(tmp_path) as server, session(f"127.0.0.1:{server.port}") as client:
@@ -78,8 +78,8 @@ def test_operations_give_data_stats_and_errors(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_multi_happens_wholly_or_not_at_all(tmp_path: Path) -> None:
-    """Its error names the culprit, and the operations before it as undone."""
+def test_a_multi_is_applied_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Its error names the operation that failed; the operations before it are undone."""
 
     async def run() -> None:
         async with running_server(tmp_path) as server, session(f"127.0.0.1:{server.port}") as client:
@@ -95,8 +95,8 @@ def test_a_multi_happens_wholly_or_not_at_all(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_thousands_of_requests_travel_together_and_come_back_in_order(tmp_path: Path) -> None:
-    """More than the service takes at once; a failure stands in its own place."""
+def test_thousands_of_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
+    """More than may be in flight at once; a failure is in its own place of the results."""
 
     async def run() -> None:
         async with running_server(tmp_path) as server, session(f"127.0.0.1:{server.port}") as client:
@@ -108,16 +108,16 @@ def test_thousands_of_requests_travel_together_and_come_back_in_order(tmp_path: 
     asyncio.run(run())
 
 
-def test_a_watch_fires_once_and_before_its_client_sees_the_new_data(tmp_path: Path) -> None:
-    """The same callback asked for twice is called once."""
+def test_a_watch_fires_once_and_before_the_client_sees_the_new_data(tmp_path: Path) -> None:
+    """A callback that was registered twice is called once."""
 
     async def run() -> None:
         async with running_server(tmp_path) as server, session(f"127.0.0.1:{server.port}") as client:
-            heard: list[WatchEvent] = []
-            await client.exists("/a", heard.append)
-            await client.exists("/a", heard.append)
+            events_seen: list[WatchEvent] = []
+            await client.exists("/a", events_seen.append)
+            await client.exists("/a", events_seen.append)
             await client.create("/a")
-            assert heard == [WatchEvent(EventType.NODE_CREATED, "/a")]
+            assert events_seen == [WatchEvent(EventType.NODE_CREATED, "/a")]
             seen: list[int] = []
             await client.get("/a", lambda _: seen.append(len(reads)))
             reads: list[bytes | None] = []
@@ -131,16 +131,16 @@ def test_a_watch_fires_once_and_before_its_client_sees_the_new_data(tmp_path: Pa
     asyncio.run(run())
 
 
-def test_a_chroot_is_before_every_path_and_in_none_that_comes_back(tmp_path: Path) -> None:
-    """Sequential names and watches included."""
+def test_a_chroot_precedes_every_path_and_is_removed_from_replies(tmp_path: Path) -> None:
+    """Also for sequential names and watches."""
 
     async def run() -> None:
         async with running_server(tmp_path) as server, session(f"127.0.0.1:{server.port}/k/c") as client:
             await client.ensure_chroot()
-            heard: list[WatchEvent] = []
-            await client.get_children("/", heard.append)
+            events_seen: list[WatchEvent] = []
+            await client.get_children("/", events_seen.append)
             assert (await client.create("/s-", None, CreateMode.EPHEMERAL_SEQUENTIAL))[0] == "/s-0000000000"
-            assert heard == [WatchEvent(EventType.NODE_CHILDREN_CHANGED, "/")]
+            assert events_seen == [WatchEvent(EventType.NODE_CHILDREN_CHANGED, "/")]
             async with session(f"127.0.0.1:{server.port}") as whole:
                 assert (await whole.get_children("/k/c"))[0] == ["s-0000000000"]
 
@@ -148,7 +148,7 @@ def test_a_chroot_is_before_every_path_and_in_none_that_comes_back(tmp_path: Pat
 
 
 def test_a_session_outlives_a_restart_of_the_server_with_its_watches(tmp_path: Path) -> None:
-    """Reads wait for the connection; ephemerals and watches are still there, and a change meanwhile is told."""
+    """Reads wait for the connection; ephemerals and watches are still there."""
 
     async def run() -> None:
         server = await start_server(tmp_path)
@@ -156,9 +156,9 @@ def test_a_session_outlives_a_restart_of_the_server_with_its_watches(tmp_path: P
         async with session(f"127.0.0.1:{port}") as client:
             events: list[SessionEvent] = []
             client.on_session(events.append)
-            heard: list[WatchEvent] = []
+            events_seen: list[WatchEvent] = []
             await client.create("/mine", None, CreateMode.EPHEMERAL)
-            await client.get("/mine", heard.append)
+            await client.get("/mine", events_seen.append)
             session_id = client.session_id
             await server.close()
             await until(lambda: SessionEvent.DISCONNECTED in events)
@@ -169,14 +169,14 @@ def test_a_session_outlives_a_restart_of_the_server_with_its_watches(tmp_path: P
             assert stat.ephemeral_owner == client.session_id == session_id
             assert events == [SessionEvent.DISCONNECTED, SessionEvent.REATTACHED]
             await client.set_data("/mine", b"x")
-            assert [event.type for event in heard] == [EventType.NODE_DATA_CHANGED]
+            assert [event.type for event in events_seen] == [EventType.NODE_DATA_CHANGED]
         await server.close()
 
     asyncio.run(run())
 
 
-def test_a_write_whose_fate_is_unknown_is_told_so_and_retried_only_on_demand(tmp_path: Path) -> None:
-    """A connection that breaks after the request left: CONNECTION_LOSS, or the retry's own outcome."""
+def test_a_write_with_an_unknown_outcome_fails_and_is_retried_only_on_demand(tmp_path: Path) -> None:
+    """The connection breaks after the request was sent: CONNECTION_LOSS, or the outcome of the retry."""
 
     async def run() -> None:
         async with running_server(tmp_path) as server, session(f"127.0.0.1:{server.port}") as client:
@@ -222,7 +222,7 @@ def test_after_an_expired_session_a_new_one_begins(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_another_clients_ephemeral_is_not_taken(tmp_path: Path) -> None:
+def test_another_clients_ephemeral_is_not_replaced(tmp_path: Path) -> None:
     """Only a node of this client's own sessions is replaced."""
 
     async def run() -> None:
@@ -238,7 +238,7 @@ def test_another_clients_ephemeral_is_not_taken(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_client_without_a_server_says_so_in_time() -> None:
+def test_a_client_without_a_server_fails_in_time() -> None:
     """The error names the addresses that were tried."""
 
     async def run() -> None:
@@ -250,8 +250,8 @@ def test_a_client_without_a_server_says_so_in_time() -> None:
     asyncio.run(run())
 
 
-def test_hostile_servers_cost_the_connection_only() -> None:
-    """Frames that cannot be are answered by another attempt, never by an exception in the loop."""
+def test_a_hostile_server_costs_only_the_connection() -> None:
+    """Impossible frames lead to another attempt, never to an exception in the loop."""
     answers = [b"", b"\0", b"\0" * 15, b"\xff" * 64, b"\0" * 4 + b"\x7f" * 60]
 
     async def run() -> None:
@@ -277,7 +277,7 @@ def test_hostile_servers_cost_the_connection_only() -> None:
 
 
 def test_a_blocking_client_serves_a_thread_without_a_loop(tmp_path: Path) -> None:
-    """The same operations, waited for."""
+    """The same operations; each call waits for its result."""
 
     async def run() -> None:
         async with running_server(tmp_path) as server:

@@ -127,7 +127,7 @@ def test_every_state_but_the_last_has_a_way_to_the_last() -> None:
 
 
 def test_a_session_comes_to_its_server_in_three_steps() -> None:
-    """Open a connection, send the connect request, hear that the session is granted."""
+    """Open a connection, send the connect request, receive the session."""
     scene = Scene()
     states = [scene.session.state]
     scene.session.start()
@@ -185,7 +185,7 @@ def test_a_server_that_does_not_answer_the_connect_request_is_left_for_the_next(
 
 
 def test_the_session_moves_to_another_server_with_its_id_password_and_last_zxid() -> None:
-    """That server can tell whether it is behind what the client has seen."""
+    """That server sees whether it is behind the client."""
     scene = started()
     scene.connect(7)
     scene.submit(create("/a"))
@@ -265,11 +265,11 @@ def test_a_frame_that_makes_no_sense_raises_and_the_session_goes_on_elsewhere(fr
 
 
 def test_an_expired_session_fails_all_operations_and_begins_a_new_one_without_watches() -> None:
-    """Sent or not, reads or writes; watches belong to the session that is gone."""
+    """Sent or not, reads or writes; watches belong to the expired session."""
     scene = started()
     scene.connect(7)
-    heard: list[WatchEvent] = []
-    scene.submit(exists("/w", heard.append))
+    fired: list[WatchEvent] = []
+    scene.submit(exists("/w", fired.append))
     scene.frames()
     scene.reply(1, err=ErrorCode.NO_NODE)
     scene.lose()
@@ -284,7 +284,7 @@ def test_an_expired_session_fails_all_operations_and_begins_a_new_one_without_wa
     scene.accept(8)
     assert scene.frames() == []
     assert scene.events[-2:] == [SessionEvent.EXPIRED, SessionEvent.CREATED]
-    assert heard == []
+    assert fired == []
 
 
 # Watches and identities
@@ -334,17 +334,17 @@ def test_many_watches_are_registered_in_requests_of_bounded_size() -> None:
 
 
 def test_a_watch_fires_once_for_each_callback() -> None:
-    """A callback that was registered twice is called once; a second event calls nobody."""
+    """A callback that was registered twice is called once; a second event calls none."""
     scene = started()
     scene.connect()
-    heard: list[WatchEvent] = []
+    fired: list[WatchEvent] = []
     for xid in (1, 2):
-        scene.submit(exists("/a", heard.append))
+        scene.submit(exists("/a", fired.append))
         scene.frames()
         scene.reply(xid, err=ErrorCode.NO_NODE)
     scene.event(EventType.NODE_CREATED, "/a")
     scene.event(EventType.NODE_DATA_CHANGED, "/a")
-    assert heard == [WatchEvent(EventType.NODE_CREATED, "/a")]
+    assert fired == [WatchEvent(EventType.NODE_CREATED, "/a")]
 
 
 def test_a_refused_identity_is_an_event() -> None:
@@ -560,15 +560,15 @@ def test_counted_writes_and_reads_survive_any_pattern_of_broken_connections(seed
 def test_a_change_during_a_broken_connection_fires_the_watch_after_it() -> None:
     """The server compares the watch's zxid with the node's."""
     scene = BackToBack()
-    heard: list[WatchEvent] = []
+    fired: list[WatchEvent] = []
     made = scene.submit(create("/n", b"", CreateMode.PERSISTENT))
-    scene.submit(get("/n", heard.append))
+    scene.submit(get("/n", fired.append))
     scene.settle(lambda: made and not scene.session.wants_to_send and not (scene.wire and scene.wire.to_client))
     scene.cut()
     other = BackToBack()
     other.processor = scene.processor
     changed = other.submit(set_data("/n", b"x"))
     other.settle(lambda: changed)
-    assert heard == []
-    scene.settle(lambda: heard)
-    assert heard == [WatchEvent(EventType.NODE_DATA_CHANGED, "/n")]
+    assert fired == []
+    scene.settle(lambda: fired)
+    assert fired == [WatchEvent(EventType.NODE_DATA_CHANGED, "/n")]

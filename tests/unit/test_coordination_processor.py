@@ -163,7 +163,7 @@ def state(database: Database) -> dict[str, str]:
 # Durability and order
 
 
-def test_a_write_is_neither_seen_nor_answered_before_it_is_logged(harness: Harness) -> None:
+def test_a_write_is_neither_visible_nor_answered_before_it_is_logged(harness: Harness) -> None:
     """Another session's read gets the old state until the commit."""
     writer, reader = harness.connect(), harness.connect()
     writer.send(OpCode.CREATE, CreateRequest("/a", b"x", OPEN, 0))
@@ -175,8 +175,8 @@ def test_a_write_is_neither_seen_nor_answered_before_it_is_logged(harness: Harne
     assert reader.call(OpCode.GET_DATA, GetDataRequest("/a", False))[0] == 0
 
 
-def test_reads_wait_for_the_sessions_own_writes_before_them(harness: Harness) -> None:
-    """Replies come in the order of the requests, and each read sees the writes before it and none after."""
+def test_reads_wait_for_earlier_writes_of_their_session(harness: Harness) -> None:
+    """Replies come in the order of the requests, and each read sees the writes before it and none after it."""
     client = harness.connect()
     client.call(OpCode.CREATE, CreateRequest("/a", b"0", OPEN, 0))
     for number in range(1, 4):
@@ -192,7 +192,7 @@ def test_reads_wait_for_the_sessions_own_writes_before_them(harness: Harness) ->
     assert replies[-1][0] == client.xid
 
 
-def test_writes_are_decided_on_what_is_decided_before_them(harness: Harness) -> None:
+def test_writes_are_decided_on_earlier_uncommitted_writes(harness: Harness) -> None:
     """Versions, existence and emptiness count, even if nothing is committed yet."""
     client = harness.connect()
     client.send(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
@@ -207,7 +207,7 @@ def test_writes_are_decided_on_what_is_decided_before_them(harness: Harness) -> 
     assert errors == [0, 0, ErrorCode.NOT_EMPTY, 0, ErrorCode.BAD_VERSION, 0, 0]
 
 
-def test_sequence_numbers_never_come_twice(harness: Harness) -> None:
+def test_sequence_numbers_are_never_reused(harness: Harness) -> None:
     """Not after a deletion, not within one batch."""
     client = harness.connect()
     client.call(OpCode.CREATE, CreateRequest("/q", b"", OPEN, 0))
@@ -223,8 +223,8 @@ def test_sequence_numbers_never_come_twice(harness: Harness) -> None:
     assert names == [f"/q/n-{number:010d}" for number in range(9)]
 
 
-def test_a_multi_happens_whole_or_not_at_all(harness: Harness) -> None:
-    """A failing part undoes the parts before it, also for what is decided later in the same batch."""
+def test_a_multi_is_applied_as_a_whole_or_not_at_all(harness: Harness) -> None:
+    """A failing part undoes the parts before it, also for later decisions in the same batch."""
     client = harness.connect()
     client.send(
         OpCode.MULTI,
@@ -276,7 +276,7 @@ def writes(draw: st.DrawFn) -> tuple[int, object]:
     )
 )
 def test_any_grouping_of_commits_gives_the_tree_that_the_log_gives(steps: list[object]) -> None:
-    """Staged changes, committed in pieces, equal a plain replay: nodes, digests, children, ephemerals."""
+    """Staged changes that are committed in pieces equal a plain replay: nodes, digests, children, ephemerals."""
     harness = Harness()
     client = harness.connect()
     for step in steps:
@@ -307,8 +307,8 @@ def sum_of_digests(database: Database) -> int:
 # Watches
 
 
-def test_a_watch_fires_once_and_before_the_reply_of_a_later_read(harness: Harness) -> None:
-    """The event stands before whatever shows the change."""
+def test_a_watch_fires_once_and_before_the_reply_to_a_later_read(harness: Harness) -> None:
+    """The event precedes every reply that shows the change."""
     watcher, writer = harness.connect(), harness.connect()
     writer.call(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
     watcher.call(OpCode.GET_DATA, GetDataRequest("/a", True))
@@ -319,7 +319,7 @@ def test_a_watch_fires_once_and_before_the_reply_of_a_later_read(harness: Harnes
 
 
 def test_the_writers_own_watch_fires_before_its_reply(harness: Harness) -> None:
-    """Also for the one who made the change."""
+    """The client that makes the change receives its event first."""
     client = harness.connect()
     client.call(OpCode.EXISTS, ExistsRequest("/a", True))
     client.send(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
@@ -327,7 +327,7 @@ def test_the_writers_own_watch_fires_before_its_reply(harness: Harness) -> None:
     assert [xid for xid, _, _ in client.take()] == [Xid.WATCHER_EVENT, 2]
 
 
-def test_a_deletion_tells_a_watcher_once(harness: Harness) -> None:
+def test_a_deletion_notifies_a_watcher_once(harness: Harness) -> None:
     """Data, child and persistent watches on one node: one event."""
     client = harness.connect()
     client.call(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
@@ -339,7 +339,7 @@ def test_a_deletion_tells_a_watcher_once(harness: Harness) -> None:
     assert client.events() == [(EventType.NODE_DELETED, "/a")]
 
 
-def test_a_recursive_watch_hears_of_all_below_and_stays(harness: Harness) -> None:
+def test_a_recursive_watch_fires_for_all_nodes_below_and_stays(harness: Harness) -> None:
     """Creations, data and deletions, without events about children."""
     watcher, writer = harness.connect(), harness.connect()
     watcher.call(OpCode.ADD_WATCH, AddWatchRequest("/", 1))
@@ -355,8 +355,8 @@ def test_a_recursive_watch_hears_of_all_below_and_stays(harness: Harness) -> Non
     ]
 
 
-def test_an_event_does_not_tell_of_a_node_that_may_not_be_read(harness: Harness) -> None:
-    """A recursive watch is no way around the access control list."""
+def test_an_event_of_an_unreadable_node_is_not_sent(harness: Harness) -> None:
+    """A recursive watch does not bypass the access control list."""
     watcher, writer = harness.connect(), harness.connect()
     watcher.call(OpCode.ADD_WATCH, AddWatchRequest("/", 1))
     writer.receive(bytes(encode_request(-4, OpCode.AUTH, AuthPacket(0, "digest", b"bob:pw")))[4:])
@@ -368,8 +368,8 @@ def test_an_event_does_not_tell_of_a_node_that_may_not_be_read(harness: Harness)
     assert decode(GetACLResponse, writer.call(OpCode.GET_ACL, GetACLRequest("/secret"))[1]).acl[0].id.scheme == "digest"
 
 
-def test_watches_are_set_again_relative_to_what_the_client_saw(harness: Harness) -> None:
-    """What changed while it was away is told at once, what did not is watched."""
+def test_watches_are_set_again_relative_to_the_clients_last_zxid(harness: Harness) -> None:
+    """Nodes that have changed since then fire at once, the others are watched."""
     client = harness.connect()
     for path in ("/a", "/b"):
         client.call(OpCode.CREATE, CreateRequest(path, b"", OPEN, 0))
@@ -392,8 +392,8 @@ def test_watches_are_set_again_relative_to_what_the_client_saw(harness: Harness)
     ]
 
 
-def test_watches_go_with_their_connection(harness: Harness) -> None:
-    """Nothing is kept for a client that is gone."""
+def test_watches_end_with_their_connection(harness: Harness) -> None:
+    """Nothing is kept for a closed connection."""
     client = harness.connect()
     client.call(OpCode.EXISTS, ExistsRequest("/a", True))
     client.call(OpCode.ADD_WATCH, AddWatchRequest("/a", 1))
@@ -405,7 +405,7 @@ def test_watches_go_with_their_connection(harness: Harness) -> None:
 
 
 def test_ephemerals_live_as_long_as_their_session(harness: Harness) -> None:
-    """A session that is heard of stays; one that is not goes a tick after its time-out, with its nodes."""
+    """A session with requests stays; a silent one expires a tick after its time-out, with its nodes."""
     silent, lively = harness.connect(), harness.connect()
     silent.call(OpCode.CREATE, CreateRequest("/silent", b"", OPEN, 1))
     lively.call(OpCode.CREATE, CreateRequest("/lively", b"", OPEN, 1))
@@ -424,7 +424,7 @@ def test_ephemerals_live_as_long_as_their_session(harness: Harness) -> None:
     assert state(harness.replayed()) == state(harness.processor.database)
 
 
-def test_closing_a_session_takes_ephemerals_that_are_not_committed_yet(harness: Harness) -> None:
+def test_closing_a_session_deletes_ephemerals_that_are_not_committed_yet(harness: Harness) -> None:
     """Create and close in one batch leave nothing."""
     client = harness.connect()
     client.send(OpCode.CREATE, CreateRequest("/e", b"", OPEN, 1))
@@ -454,7 +454,7 @@ def test_a_session_moves_to_the_connection_that_knows_its_password(harness: Harn
 
 
 def test_sessions_survive_a_restart_of_the_server(harness: Harness) -> None:
-    """A client attaches again to the state from the log, with its password."""
+    """A client reconnects with its password to a server that has read the log."""
     before = harness.connect()
     before.call(OpCode.CREATE, CreateRequest("/e", b"", OPEN, 1))
     after = Harness(harness.replayed())
@@ -465,15 +465,15 @@ def test_sessions_survive_a_restart_of_the_server(harness: Harness) -> None:
     assert "/e" not in after.processor.database.tree.nodes
 
 
-def test_a_client_that_saw_more_than_the_server_is_turned_away(harness: Harness) -> None:
-    """It must not go back in time."""
+def test_a_client_that_has_seen_a_later_zxid_is_refused(harness: Harness) -> None:
+    """Its session must not go back in time."""
     client = Client(harness, last_zxid=99)
     assert client.recorder.is_closed
     assert client.recorder.frames == []
 
 
 def test_time_outs_are_negotiated_within_bounds(harness: Harness) -> None:
-    """Two to twenty ticks, unless told otherwise."""
+    """Two to twenty ticks by default."""
     assert harness.connect().response.timeout_ms == 10_000
     for asked, given_ms in ((1, 2000), (10**6, 20_000), (-5, 2000)):
         recorder = Recorder()
@@ -488,7 +488,7 @@ def test_time_outs_are_negotiated_within_bounds(harness: Harness) -> None:
 # The rest
 
 
-def test_containers_and_ttl_nodes_go_when_their_time_is_over() -> None:
+def test_containers_and_ttl_nodes_are_deleted_when_their_time_is_over() -> None:
     """A container after its last child; a TTL node when it is empty and unchanged for long enough."""
     harness = Harness(ttl_nodes=True)
     client = harness.connect()
@@ -528,7 +528,7 @@ def test_a_client_is_held_while_all_clients_together_have_more_requests_than_the
 
 
 def test_under_overload_every_client_has_one_request_at_a_time() -> None:
-    """The limit is not shared out by who came first: a client that waits for nothing is taken from."""
+    """A client without outstanding requests can always send one, however many the others have."""
     harness = Harness(global_outstanding=10)
     busy, other = harness.connect(), harness.connect()
     for number in range(20):
@@ -542,8 +542,8 @@ def test_under_overload_every_client_has_one_request_at_a_time() -> None:
     assert (busy.recorder.holds, other.recorder.holds) == (1, 0)
 
 
-def test_requests_of_a_client_that_is_gone_do_not_count_against_the_others() -> None:
-    """Its waiting reads go at once, its writes when they are committed."""
+def test_requests_of_a_disconnected_client_do_not_count_against_the_others() -> None:
+    """Its waiting reads are dropped at once, its writes when they are committed."""
     harness = Harness(global_outstanding=10)
     client = harness.connect()
     client.send(OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0))
@@ -569,8 +569,8 @@ def test_a_write_that_cannot_be_read_is_refused_in_its_turn(harness: Harness) ->
 
 
 @pytest.mark.parametrize("opcode", [OpCode.SASL, OpCode.CREATE_SESSION, 999, -7])
-def test_what_no_client_may_ask_for_closes_the_connection(harness: Harness, opcode: int) -> None:
-    """An error first."""
+def test_an_operation_that_clients_may_not_use_closes_the_connection(harness: Harness, opcode: int) -> None:
+    """The client receives an error first."""
     client = harness.connect()
     client.receive(bytes(encode_request(5, opcode, None))[4:])
     ((_, err, _),) = client.take()
@@ -589,7 +589,7 @@ def test_a_reply_larger_than_allowed_is_refused() -> None:
 
 
 def test_a_connection_that_collects_identities_is_closed(harness: Harness) -> None:
-    """A hundred are enough for anyone; the one after them is refused, so no client fills the memory with them."""
+    """The identity after the hundredth is refused, so that no client fills the memory with them."""
     client = harness.connect()
 
     def prove(number: int) -> None:
@@ -605,7 +605,7 @@ def test_a_connection_that_collects_identities_is_closed(harness: Harness) -> No
 
 
 def test_random_bytes_never_break_the_processor(harness: Harness) -> None:
-    """Frames of noise, and real frames with flipped bytes."""
+    """Random frames, and real frames with flipped bytes."""
     rng = random.Random(5)
     frames = [
         bytes(encode_request(1, OpCode.CREATE, CreateRequest("/a", b"x", OPEN, 0)))[4:],

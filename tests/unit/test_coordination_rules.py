@@ -32,7 +32,7 @@ def is_valid_by_the_book(path: str) -> bool:
 
 
 @given(st.text(st.sampled_from("/./..ab \0\x1f\x7f\x9f\xa0\ud800\uf8ff\uf900\uffef\ufff0\uffff\U0001f600"), max_size=8))
-def test_paths_are_valid_by_the_book(path: str) -> None:
+def test_paths_are_valid_by_zookeepers_rules(path: str) -> None:
     """The pattern and the plain rules agree."""
     assert is_valid_path("/" + path) == is_valid_by_the_book("/" + path)
     assert is_valid_path(path) == is_valid_by_the_book(path)
@@ -42,7 +42,7 @@ BOB = Id("digest", "bob:" + b64encode(hashlib.sha1(b"bob:pw").digest()).decode()
 
 
 def test_identities_are_proven_and_matched() -> None:
-    """digest by its hash, ip by its network, world by being there."""
+    """digest by its hash, ip by its network, world always."""
     assert authenticate("digest", b"bob:pw") == BOB
     assert authenticate("ip", b"") is None
     with pytest.raises(KeeperError):
@@ -59,7 +59,7 @@ def test_identities_are_proven_and_matched() -> None:
 
 
 def test_lists_are_checked_and_auth_is_replaced() -> None:
-    """Without doubles; auth stands for what the connection has proven."""
+    """Duplicates are removed; auth stands for the identities of the connection."""
     auth = ACL(7, Id("auth", ""))
     assert checked_acl([auth, auth], [ip_id("::1"), BOB], "/a") == [ACL(7, BOB)]
     for bad in (None, [], [auth], [ACL(1, Id("digest", "x"))], [ACL(1, Id("ip", "x"))], [ACL(1, Id("world", "x"))]):
@@ -70,29 +70,29 @@ def test_lists_are_checked_and_auth_is_replaced() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 900)), max_size=60))
 def test_sessions_expire_at_most_a_tick_late_and_never_early(steps: list[tuple[int, int]]) -> None:
-    """Against remembering when each was last heard of."""
+    """The tracker agrees with a list of the times of the last requests."""
     tick_ms, now_ms = 300, 10_000
     tracker = SessionTracker(tick_ms, 0, now_ms)
     timeouts = [600, 700, 1000, 2500]
-    heard = {}
+    last_request_ms = {}
     for session_id, timeout_ms in enumerate(timeouts):
         tracker.track(session_id, timeout_ms, now_ms)
-        heard[session_id] = now_ms
+        last_request_ms[session_id] = now_ms
     for session_id, elapsed_ms in steps:
         now_ms += elapsed_ms
         for expired in tracker.expire(now_ms):
-            assert now_ms - heard.pop(expired.id) >= expired.timeout_ms, "too early"
+            assert now_ms - last_request_ms.pop(expired.id) >= expired.timeout_ms, "too early"
             tracker.remove(expired.id)
-        for live, when_ms in heard.items():
+        for live, when_ms in last_request_ms.items():
             assert now_ms - when_ms < timeouts[live] + tick_ms, "too late"
         session = tracker.live(session_id)
         if session is not None:
             tracker.touch(session, now_ms)
-            heard[session_id] = now_ms
-    assert tracker.sessions.keys() == heard.keys()
+            last_request_ms[session_id] = now_ms
+    assert tracker.sessions.keys() == last_request_ms.keys()
 
 
-def test_a_session_ends_with_its_tick_and_not_a_moment_sooner() -> None:
+def test_a_session_expires_with_its_tick_and_not_earlier() -> None:
     """A time-out of 150 ms that began at 0 ends with the tick at 200 ms."""
     tracker = SessionTracker(tick_ms=100, first_id=0, now_ms=0)
     session = tracker.track(1, 150, now_ms=0)
@@ -100,14 +100,14 @@ def test_a_session_ends_with_its_tick_and_not_a_moment_sooner() -> None:
     assert tracker.expire(200) == [session]
 
 
-def test_a_new_session_never_gets_the_id_of_one_that_lives() -> None:
-    """Sessions that were read from the log keep their ids for themselves."""
+def test_a_new_session_never_gets_the_id_of_a_live_one() -> None:
+    """Ids of sessions from the log are not given out again."""
     tracker = SessionTracker(tick_ms=100, first_id=7, now_ms=0)
     tracker.track(8, 1000, now_ms=0)
     assert tracker.new_id() == 9
 
 
-def test_a_version_past_the_largest_int_goes_on_below_zero() -> None:
+def test_a_version_above_the_largest_int_wraps_to_negative() -> None:
     """Versions are Java's ints, and -1 expects any."""
     assert checked_version(4, 4, "/a") == checked_version(4, -1, "/a") == 5
     assert checked_version(2**31 - 1, -1, "/a") == -(2**31)
@@ -116,7 +116,7 @@ def test_a_version_past_the_largest_int_goes_on_below_zero() -> None:
 
 
 def test_session_ids_of_servers_and_starts_differ() -> None:
-    """The server in the highest byte, the time below."""
+    """The server's id is in the highest byte, the time below."""
     assert first_session_id(1, 1_700_000_000_000) >> 56 == 1
     assert first_session_id(1, 1_700_000_000_001) - first_session_id(1, 1_700_000_000_000) == 1 << 16
     assert first_session_id(200, 5) < 0, "a Java long"

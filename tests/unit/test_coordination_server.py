@@ -49,7 +49,7 @@ def serve(texts: dict[str, str], use: Callable[[int], None]) -> None:
 
 
 def test_a_server_takes_a_free_port_and_keeps_its_data_over_a_restart(tmp_path: Path) -> None:
-    """Port 0, in somebody's own process; sessions and nodes are there the next time; no thread is left."""
+    """With port 0, in the caller's process; sessions and nodes survive, and no thread is left."""
     threads = threading.active_count()
 
     def create(port: int) -> None:
@@ -69,7 +69,7 @@ def test_a_server_takes_a_free_port_and_keeps_its_data_over_a_restart(tmp_path: 
 
 
 def test_closing_the_server_closes_its_connections_and_port(tmp_path: Path) -> None:
-    """Clients see the end at once, also those that never read."""
+    """Clients see the end at once, even if they never read."""
     held: list[RawClient] = []
     ports: list[int] = []
 
@@ -85,7 +85,7 @@ def test_closing_the_server_closes_its_connections_and_port(tmp_path: Path) -> N
 
 
 def test_every_four_letter_word_answers_and_the_whitelist_holds(tmp_path: Path) -> None:
-    """Text for each; refusal in words for what is not allowed; nothing for what is no word."""
+    """Text for each word; a refusal in words outside the whitelist; no answer to other bytes."""
 
     def ask_all(port: int) -> None:
         client = RawClient(port)

@@ -67,7 +67,7 @@ def data_of(database: Database) -> bytes | None:
 
 
 def test_what_was_appended_is_there_after_a_crash(tmp_path: Path, storage: Storage) -> None:
-    """The file is not closed, its reserved room is zeros; all transactions are replayed."""
+    """The file is not closed, and its reserved room is zeros; all transactions are replayed."""
     write(storage, 1, 5)
     write(storage, 6, 9)
     assert log_of(tmp_path).stat().st_size == 64 * 1024
@@ -77,7 +77,7 @@ def test_what_was_appended_is_there_after_a_crash(tmp_path: Path, storage: Stora
 
 
 def test_a_tail_cut_at_any_byte_leaves_the_longest_valid_prefix(tmp_path: Path, storage: Storage) -> None:
-    """Every length of the file gives the transactions that are whole in it."""
+    """Every length of the file gives the transactions that are complete in it."""
     write(storage, 1, 4)
     storage.log.close()
     whole = log_of(tmp_path).read_bytes()
@@ -94,7 +94,7 @@ def test_a_tail_cut_at_any_byte_leaves_the_longest_valid_prefix(tmp_path: Path, 
 
 
 def test_a_log_shorter_than_its_header_is_removed(tmp_path: Path, storage: Storage) -> None:
-    """The crash came as the file was made; nothing in it was acknowledged."""
+    """The server crashed while it created the file; nothing in it was acknowledged."""
     write(storage, 1, 3)
     storage.log.close()
     log_of(tmp_path, 4).write_bytes(b"ZKLG\0")
@@ -104,7 +104,7 @@ def test_a_log_shorter_than_its_header_is_removed(tmp_path: Path, storage: Stora
 
 
 def test_every_flipped_byte_before_the_last_transaction_is_refused(tmp_path: Path, storage: Storage) -> None:
-    """Damage with valid transactions behind it: the server must not start and forget them."""
+    """Valid transactions stand behind the damage: the server must not start without them."""
     write(storage, 1, 4)
     storage.log.close()
     whole = bytearray(log_of(tmp_path).read_bytes())
@@ -118,7 +118,7 @@ def test_every_flipped_byte_before_the_last_transaction_is_refused(tmp_path: Pat
 
 
 def test_a_zeroed_block_in_the_middle_is_refused(tmp_path: Path, storage: Storage) -> None:
-    """Zeros are the reserved room only when nothing follows."""
+    """Zeros are reserved room only at the end of the file."""
     write(storage, 1, 2)
     storage.log.append(3, [transaction(zxid) for zxid in range(3, 60)])
     storage.log.close()
@@ -211,15 +211,15 @@ def test_a_missing_log_file_is_refused(tmp_path: Path, storage: Storage) -> None
         storage.load()
 
 
-def test_a_file_that_is_no_log_is_refused(tmp_path: Path, storage: Storage) -> None:
-    """Its name says log, its first bytes do not."""
+def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path, storage: Storage) -> None:
+    """It has the name of a log, but not the header."""
     log_of(tmp_path).write_bytes(b"something else entirely")
     with pytest.raises(CorruptDataError, match="not a transaction log"):
         storage.load()
 
 
 def test_an_entry_larger_than_a_chunk_is_read(tmp_path: Path, storage: Storage) -> None:
-    """A node's data may exceed what is read at once."""
+    """A node's data may be larger than one read."""
     write(storage, 1, 2)
     big = SetDataTxn("/a", b"x" * 3_000_000, 1)
     storage.log.append(3, [encode_transaction(TxnHeader(7, 3, 3, 5, OpCode.SET_DATA), big, None), transaction(4)])
@@ -265,7 +265,7 @@ def filled() -> Database:
 
 
 def test_a_snapshot_holds_the_state_of_its_first_slice() -> None:
-    """What changes while it is written is not in it."""
+    """Later changes are not in it."""
     database = filled()
     slices = encode_snapshot(database)
     data = next(slices)
@@ -286,7 +286,7 @@ def test_a_snapshot_holds_the_state_of_its_first_slice() -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_damaged_snapshot_is_refused(data: st.DataObject) -> None:
-    """A flipped bit or a cut anywhere is noticed."""
+    """A flipped bit or a cut is detected everywhere."""
     whole = b"".join(encode_snapshot(filled()))
     if data.draw(st.booleans()):
         position = data.draw(st.integers(0, len(whole) - 1))
@@ -316,7 +316,7 @@ def test_an_older_snapshot_serves_when_the_newest_is_damaged_and_the_log_is_whol
 
 
 def test_a_damaged_snapshot_without_the_log_before_it_is_refused(tmp_path: Path, storage: Storage) -> None:
-    """The state before the log is known to nobody."""
+    """The state before the log is unknown."""
     write(storage, 1, 5)
     storage.save_snapshot(storage.load()[0])
     storage.log.roll()
@@ -329,7 +329,7 @@ def test_a_damaged_snapshot_without_the_log_before_it_is_refused(tmp_path: Path,
 
 
 def test_purging_keeps_what_the_kept_snapshots_need(tmp_path: Path, storage: Storage) -> None:
-    """Logs go when no snapshot that is left needs them."""
+    """Log files are removed when no remaining snapshot needs them."""
     for start in range(1, 50, 10):
         write(storage, start, start + 9)
         storage.save_snapshot(storage.load()[0])
@@ -346,7 +346,7 @@ def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path, storag
         open_storage(tmp_path)
 
 
-def test_an_unfinished_snapshot_is_forgotten(tmp_path: Path, storage: Storage) -> None:
+def test_an_unfinished_snapshot_is_removed(tmp_path: Path, storage: Storage) -> None:
     """A crash while it was written leaves a temporary file."""
     storage.save_snapshot(Database())
     half = tmp_path / "version-2" / "snapshot.9.barnabas-tmp"
@@ -355,8 +355,8 @@ def test_an_unfinished_snapshot_is_forgotten(tmp_path: Path, storage: Storage) -
     assert not half.exists()
 
 
-def test_a_compressed_snapshot_is_refused_and_not_overlooked(tmp_path: Path, storage: Storage) -> None:
-    """To start without it would be to start empty."""
+def test_a_compressed_snapshot_is_refused_and_not_ignored(tmp_path: Path, storage: Storage) -> None:
+    """Without it the server would start empty."""
     (tmp_path / "version-2" / "snapshot.5.gz").write_bytes(b"gz")
     with pytest.raises(CorruptDataError, match="compressed"):
         storage.load()

@@ -9,48 +9,48 @@ CHILDREN_CHANGED = Event(EventType.NODE_CHILDREN_CHANGED, "/a", OPEN_ACL)
 DATA_CHANGED = Event(EventType.NODE_DATA_CHANGED, "/a", OPEN_ACL)
 
 
-class Hearer:
-    """A connection that remembers what it was told."""
+class Receiver:
+    """A connection that keeps its events."""
 
     def __init__(self) -> None:
-        self.heard: list[Event] = []
+        self.events: list[Event] = []
 
     def notify(self, event: Event) -> None:
-        self.heard.append(event)
+        self.events.append(event)
 
 
 def test_a_child_watch_beside_a_recursive_one_fires_once() -> None:
-    """A recursive watch hears nothing of changed children, so when the child watch has fired there is silence."""
-    watches, hearer = Watches[Hearer](), Hearer()
-    watches.add_persistent("/a", hearer, WatchMode.RECURSIVE)
-    watches.add_children("/a", hearer)
+    """A recursive watch does not report changed children, so nothing follows after the child watch has fired."""
+    watches, receiver = Watches[Receiver](), Receiver()
+    watches.add_persistent("/a", receiver, WatchMode.RECURSIVE)
+    watches.add_children("/a", receiver)
     watches.fire([CHILDREN_CHANGED])
     watches.fire([CHILDREN_CHANGED])
-    assert hearer.heard == [CHILDREN_CHANGED]
+    assert receiver.events == [CHILDREN_CHANGED]
 
 
 def test_a_data_watch_beside_a_persistent_one_adds_no_second_event() -> None:
     """One event for one change, and the persistent watch stays."""
-    watches, hearer = Watches[Hearer](), Hearer()
-    watches.add_persistent("/a", hearer, WatchMode.PERSISTENT)
-    watches.add_data("/a", hearer)
+    watches, receiver = Watches[Receiver](), Receiver()
+    watches.add_persistent("/a", receiver, WatchMode.PERSISTENT)
+    watches.add_data("/a", receiver)
     watches.fire([DATA_CHANGED])
-    assert hearer.heard == [DATA_CHANGED]
+    assert receiver.events == [DATA_CHANGED]
     watches.fire([DATA_CHANGED])
-    assert hearer.heard == [DATA_CHANGED, DATA_CHANGED]
+    assert receiver.events == [DATA_CHANGED, DATA_CHANGED]
 
 
-def test_a_watcher_that_left_is_told_nothing_and_leaves_no_trace() -> None:
-    """All watches of a closed connection go, of both kinds."""
-    watches, gone, stays = Watches[Hearer](), Hearer(), Hearer()
-    for watcher in (gone, stays):
+def test_a_removed_watcher_receives_nothing_and_leaves_no_trace() -> None:
+    """All watches of a closed connection are removed, of both kinds."""
+    watches, removed, stays = Watches[Receiver](), Receiver(), Receiver()
+    for watcher in (removed, stays):
         watches.add_data("/a", watcher)
         watches.add_children("/a", watcher)
         watches.add_persistent("/", watcher, WatchMode.RECURSIVE)
-    watches.remove_watcher(gone)
+    watches.remove_watcher(removed)
     watches.fire([DATA_CHANGED, CHILDREN_CHANGED])
-    assert gone.heard == []
-    assert stays.heard == [DATA_CHANGED, CHILDREN_CHANGED]
+    assert removed.events == []
+    assert stays.events == [DATA_CHANGED, CHILDREN_CHANGED]
     watches.remove_watcher(stays)
     assert len(watches) == 0
     assert watches.counts() == (0, 0, 0)

@@ -63,7 +63,7 @@ def records_of(record_type: type) -> st.SearchStrategy[object]:
 
 @pytest.mark.parametrize("record_type", RECORD_TYPES, ids=lambda each: each.__name__)
 def test_every_record_comes_back_as_it_was(record_type: type) -> None:
-    """Encode, decode: the same record, and all bytes used."""
+    """Decoding gives the encoded record and uses all bytes."""
 
     @settings(max_examples=20, deadline=None)
     @given(records_of(record_type))
@@ -76,7 +76,7 @@ def test_every_record_comes_back_as_it_was(record_type: type) -> None:
 
 
 @pytest.mark.parametrize("record_type", RECORD_TYPES, ids=lambda each: each.__name__)
-def test_bytes_that_are_cut_or_lie_raise_one_error(record_type: type) -> None:
+def test_truncated_or_arbitrary_bytes_raise_one_error(record_type: type) -> None:
     """Any prefix of a record, and any bytes at all, decode or raise MalformedRecordError."""
 
     @settings(max_examples=20, deadline=None)
@@ -98,7 +98,7 @@ def test_bytes_that_are_cut_or_lie_raise_one_error(record_type: type) -> None:
 
 @pytest.mark.parametrize("size", [-(1 << 31), -2, -1, 5, 1 << 20, 20_000_000, (1 << 31) - 1])
 def test_a_length_beyond_the_bytes_is_refused_before_it_is_used(size: int) -> None:
-    """Texts, buffers and lists with counts that nothing backs."""
+    """Texts, buffers and lists with counts beyond the remaining bytes."""
     lie = size.to_bytes(4, "big", signed=True) + b"\0\0"
     with pytest.raises(MalformedRecordError):
         decode(records.GetACLRequest, lie)
@@ -113,13 +113,13 @@ def test_a_length_beyond_the_bytes_is_refused_before_it_is_used(size: int) -> No
 
 
 def test_text_that_is_not_utf8_is_refused() -> None:
-    """A path is text."""
+    """Paths are text."""
     with pytest.raises(MalformedRecordError):
         decode(records.GetACLRequest, b"\0\0\0\x02\xff\xfe")
 
 
 def test_null_stands_for_no_data_and_no_list() -> None:
-    """The length -1 is null where there may be one, and an error where there may not."""
+    """The length -1 is null in nullable fields, and an error in others."""
     request = records.CreateRequest("/a", None, None, 0)
     data = bytes(encode(request))
     assert data.count(b"\xff\xff\xff\xff") == 2
@@ -158,8 +158,8 @@ def test_requests_are_the_bytes_that_kazoo_sends(theirs: object, opcode: OpCode,
     assert decode(type(ours), bytes(theirs.serialize())) == ours
 
 
-def test_responses_are_what_kazoo_reads() -> None:
-    """Kazoo takes our responses apart as they were meant."""
+def test_kazoo_reads_our_responses() -> None:
+    """Kazoo decodes our responses to the same values."""
     assert tuple(kazoo.Exists.deserialize(bytes(encode(records.ExistsResponse(STAT))), 0)) == KAZOO_STAT
     data, stat = kazoo.GetData.deserialize(bytes(encode(records.GetDataResponse(b"x", STAT))), 0)
     assert (data, tuple(stat)) == (b"x", KAZOO_STAT)
@@ -172,8 +172,8 @@ def test_responses_are_what_kazoo_reads() -> None:
     assert (event.type, event.state, event.path) == (3, 3, "/a")
 
 
-def test_multi_is_what_kazoo_sends_and_reads() -> None:
-    """A transaction of kazoo's decodes to parts; results encode to what it reads."""
+def test_kazoos_multi_is_read_and_answered() -> None:
+    """A transaction of kazoo's decodes to parts, and kazoo reads the encoded results."""
     theirs = kazoo.Transaction(
         [kazoo.Create("/a", b"", [OPEN], 0), kazoo.CheckVersion("/b", 1), kazoo.Delete("/c", -1)]
     )
@@ -231,12 +231,12 @@ def test_frames_begin_with_their_length() -> None:
     ids=["empty", "half a header", "unknown operation", "a lie in a part"],
 )
 def test_a_multi_that_cannot_be_read_is_refused(body: bytes) -> None:
-    """No end, no such operation, bad parts."""
+    """Without an end, with an unknown operation, with bad parts."""
     with pytest.raises(MalformedRecordError):
         decode_multi_request(body)
 
 
 def test_acl_and_id_are_values() -> None:
-    """Equal lists are one key, which is what keeps them once in memory."""
+    """Equal lists are one key, so that they are kept in memory once."""
     assert {(ACL(1, Id("world", "anyone")),): 1}[(ACL(1, Id("world", "anyone")),)] == 1
     assert dataclasses.is_dataclass(records.Stat)

@@ -255,9 +255,9 @@ class CoordinationClient:
                 return found
             if found.ephemeral_owner not in self._session.past_ids:
                 raise KeeperError(ErrorCode.NODE_EXISTS, path)
-            (gone,) = await self.batch([delete(path, found.version)], retry=True)
-            if gone is not None and gone.code is not ErrorCode.NO_NODE:
-                raise gone
+            (failure,) = await self.batch([delete(path, found.version)], retry=True)
+            if failure is not None and failure.code is not ErrorCode.NO_NODE:
+                raise failure
 
     # The session's inputs and effects
 

@@ -12,7 +12,7 @@ Requests are pipelined: each is sent at once, and replies come in the order of t
 - a write that was sent fails with CONNECTION_LOSS, because it is unknown whether it happened.
 
 The servers of the connect string are tried in turn. A connection to any of them carries on the same session as long as
-one of them hears from the client within the time-out: the client presents the session's id, its password and the last
+one of them receives something from the client within the time-out: the client presents the session's id, its password and the last
 zxid that it has seen (a server that is behind refuses it), repeats its identities, and registers its watches again.
 When a server answers that the session has expired, all waiting operations fail with SESSION_EXPIRED, the watches are
 dropped, and a new session begins with the next connection.
@@ -106,7 +106,7 @@ TRANSITIONS: dict[tuple[State, Input], State] = {
 
 
 class SessionEvent(Enum):
-    """What a session's listeners hear of."""
+    """What a session reports to its listeners."""
 
     CREATED = "created"
     REATTACHED = "reattached"
@@ -261,7 +261,7 @@ class ClientSession:
         self._set_deadline(now_ms + self._connect_timeout_ms)
 
     def connection_lost(self, now_ms: int) -> None:
-        """The connection could not be opened, or is gone. Also called where the peer's bytes make no sense."""
+        """The connection could not be opened, or is closed. Also called where the peer's bytes make no sense."""
         if self.state in (State.CONNECTING, State.ASSOCIATING, State.CONNECTED, State.CLOSING):
             self._lose(now_ms)
 
@@ -332,7 +332,7 @@ class ClientSession:
 
     def _try_again(self, now_ms: int) -> None:
         if self.state is not State.NOT_CONNECTED:
-            return  # closed by what heard of the loss
+            return  # a listener has closed the session
         if self._next_server < len(self._servers):
             self._attempt()
             return

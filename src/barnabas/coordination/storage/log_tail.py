@@ -15,7 +15,7 @@ been acknowledged, and the server must not start as if they had never been:
     zeros in the place of its first sector                              torn
 
 ZooKeeper's FileTxnLog refuses to start on a wrong checksum too. It takes a wrong end byte, and a wrong size that leads
-to no end byte, for the end of the log, and forgets what follows. The one case that cannot be decided is a whole entry
+to no end byte, for the end of the log, and drops what follows. The one case that cannot be decided is a whole entry
 whose data has a sector of zeros of its own, and which is damaged elsewhere: it counts as torn.
 """
 

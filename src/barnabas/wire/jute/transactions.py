@@ -108,7 +108,7 @@ class CreateTTLTxn:
 
 @dataclass(slots=True)
 class CreateContainerTxn:
-    """A node made that goes when its last child has gone."""
+    """A container node is created; the server deletes it after its last child."""
 
     path: str
     data: bytes | None
