@@ -4,7 +4,6 @@ import contextlib
 import resource
 import socket
 import struct
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,24 +121,3 @@ def test_one_address_gets_two_thousand_connections_and_other_addresses_are_serve
                 other.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
                 assert other.recv(8, socket.MSG_WAITALL)[4:] == struct.pack(">i", 7)
         assert broker_log(cluster).count("Rejected connection") < 20
-
-
-@pytest.mark.parametrize(
-    "setting", ["authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:a"]
-)
-def test_a_broker_that_is_to_be_protected_does_not_start_unprotected(tmp_path: Path, setting: str) -> None:
-    """The start ends with an error that names the property and says what to do, before anything is opened."""
-    properties = tmp_path / "server.properties"
-    properties.write_text(f"broker.id=0\nzookeeper.connect=127.0.0.1:1\nlog.dirs={tmp_path / 'logs'}\n{setting}\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "barnabas", "server-start", str(properties)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    name = setting.partition("=")[0]
-    assert done.returncode == 1
-    assert f"configuration {name}: clients are not authorized in this version. Remove {name}" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "logs").exists()

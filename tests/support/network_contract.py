@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 
 
 class Recorder:
-    """A handler that keeps what it hears."""
+    """A handler that keeps all calls."""
 
     def __init__(self, connection: Connection, *, echo: bool = False) -> None:
         self.connection = connection
@@ -152,7 +152,7 @@ class NetworkContract:
         self.run(run)
 
     def test_a_file_range_that_ends_early_breaks_the_connection(self) -> None:
-        """What was promised in the length cannot be sent: the sender hears an error, and no frame arrives."""
+        """What was promised in the length cannot be sent: the sender gets an error, and no frame arrives."""
 
         async def run(network: Network) -> None:
             async with Pair(network) as pair:
@@ -174,7 +174,7 @@ class NetworkContract:
                 for _ in range(40):
                     pair.connection.send([framed(payload)])
                 server = pair.servers
-                while not server or server[0].connection.unsent_bytes <= 1_000_000:  # noqa: ASYNC110  # nobody tells
+                while not server or server[0].connection.unsent_bytes <= 1_000_000:  # noqa: ASYNC110  # no event says so
                     await asyncio.sleep(0)
                 for _ in range(200):
                     await asyncio.sleep(0)

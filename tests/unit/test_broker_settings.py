@@ -11,8 +11,14 @@ import barnabas
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
 from barnabas.broker.configuration import definitions as settings
-from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES, ListenerAddress
+from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES
 from barnabas.broker.configuration.inert import INERT
+from barnabas.broker.configuration.listeners import (
+    ListenerAddress,
+    advertised_listeners,
+    inter_broker_listener,
+    listeners,
+)
 from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE, asks_for_protection
 from barnabas.broker.configuration.service import validate_broker_config
 
@@ -21,14 +27,14 @@ def values(**texts: str) -> Values:
     return DEFINITIONS.parse({"zookeeper.connect": "z:2181", **{k.replace("_", "."): v for k, v in texts.items()}})
 
 
-def told(found: Values) -> list[str]:
-    return [str(end) for end in settings.advertised_listeners(found, settings.listeners(found), lambda: "me.example")]
+def advertised(found: Values) -> list[str]:
+    return [str(end) for end in advertised_listeners(found, listeners(found), lambda: "me.example")]
 
 
 def test_kafkas_default_listener_is_advertised_under_this_hosts_name() -> None:
-    """An address of all interfaces cannot be told to clients."""
-    assert settings.listeners(values()) == [ListenerAddress("PLAINTEXT", "PLAINTEXT", "", 9092)]
-    assert told(values()) == ["PLAINTEXT://me.example:9092"]
+    """An address of all interfaces is of no use to clients."""
+    assert listeners(values()) == [ListenerAddress("PLAINTEXT", "PLAINTEXT", "", 9092)]
+    assert advertised(values()) == ["PLAINTEXT://me.example:9092"]
 
 
 def test_several_listeners_have_names_and_one_of_them_is_for_brokers() -> None:
@@ -39,16 +45,16 @@ def test_several_listeners_have_names_and_one_of_them_is_for_brokers() -> None:
         inter_broker_listener_name="in",
         advertised_listeners="OUT://out.example:9,IN://in.example:8",
     )
-    assert [str(end) for end in settings.listeners(found)] == ["IN://127.0.0.1:1", "OUT://[::1]:2"]
-    assert settings.inter_broker_listener(found) == "IN"
-    assert told(found) == ["OUT://out.example:9", "IN://in.example:8"]
+    assert [str(end) for end in listeners(found)] == ["IN://127.0.0.1:1", "OUT://[::1]:2"]
+    assert inter_broker_listener(found) == "IN"
+    assert advertised(found) == ["OUT://out.example:9", "IN://in.example:8"]
 
 
 def test_port_0_is_advertised_as_the_real_one() -> None:
     """Any free port is fine for tests."""
     found = values(listeners="PLAINTEXT://127.0.0.1:0")
     bound = [ListenerAddress("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 4711)]
-    assert [end.port for end in settings.advertised_listeners(found, bound, lambda: "x")] == [4711]
+    assert [end.port for end in advertised_listeners(found, bound, lambda: "x")] == [4711]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +67,7 @@ def test_port_0_is_advertised_as_the_real_one() -> None:
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "a name of its own"),
         ({"listeners": ""}, "names no listener"),
         ({"listeners": "PLAINTEXT://0.0.0.0:1"}, "set advertised.listeners"),
-        ({"advertised_listeners": "PLAINTEXT://0.0.0.0:1"}, "nobody can connect"),
+        ({"advertised_listeners": "PLAINTEXT://0.0.0.0:1"}, "clients cannot connect"),
         ({"security_inter_broker_protocol": "SSL"}, "neither encrypted nor authenticated"),
         ({"inter_broker_listener_name": "SSL"}, "no listener SSL"),
         ({"log_dirs": " , "}, "At least one log directory"),
@@ -69,12 +75,12 @@ def test_port_0_is_advertised_as_the_real_one() -> None:
     ],
 )
 def test_a_mistake_is_named_with_its_property(texts: dict[str, str], words: str) -> None:
-    """Whoever reads the message knows what to change."""
+    """The message says what to change."""
 
     def use() -> None:
         found = values(**texts)
-        told(found)
-        settings.inter_broker_listener(found)
+        advertised(found)
+        inter_broker_listener(found)
         settings.log_dirs(found)
 
     with pytest.raises(ConfigError, match=words):
@@ -107,7 +113,8 @@ def test_every_property_that_is_not_marked_as_without_effect_is_read_somewhere()
     """A property that the code never names cannot have an effect."""
     package = Path(barnabas.__file__).parent
     tables = package / "broker" / "configuration"
-    sources = [path for path in package.rglob("*.py") if path.parent != tables or path.name == "service.py"]
+    others = ("service.py", "listeners.py")
+    sources = [path for path in package.rglob("*.py") if path.parent != tables or path.name in others]
     code = "".join(path.read_text() for path in sources) + inspect.getsource(settings).partition("_check_all")[2]
     not_working = {row.setting.name for row in (*INERT, *PROTECTIVE, *NOT_LISTED)}
     assert [s.name for s in DEFINITIONS if s.name not in not_working and f'"{s.name}"' not in code] == []

@@ -30,7 +30,12 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
-from barnabas.broker.configuration.definitions import ListenerAddress
+from barnabas.broker.configuration.listeners import (
+    ListenerAddress,
+    advertised_listeners,
+    inter_broker_listener,
+    listeners,
+)
 from barnabas.broker.groups.service import OFFSETS_TOPIC
 from barnabas.broker.membership.registration import stored_broker_id
 from barnabas.broker.membership.service import (
@@ -72,8 +77,8 @@ class BrokerServer:
         """Raises `ConfigError` for settings that cannot be used."""
         settings = broker_settings.DEFINITIONS.parse(settings_texts)
         self._config = BrokerConfig(settings)
-        self._addresses = broker_settings.listeners(settings)
-        self._inter_broker_listener = broker_settings.inter_broker_listener(settings)
+        self._addresses = listeners(settings)
+        self._inter_broker_listener = inter_broker_listener(settings)
         self._log_dir_paths = [_absolute(path) for path in broker_settings.log_dirs(settings)]
         broker_settings.connection_caps(settings)
         replica_selector(settings["replica.selector.class"])
@@ -232,7 +237,7 @@ class BrokerServer:
     def _broker_info(self) -> BrokerInfo:
         """What this broker registers, once its listeners are open."""
         settings = self._config.values
-        advertised = broker_settings.advertised_listeners(settings, self.listeners, socket.getfqdn)
+        advertised = advertised_listeners(settings, self.listeners, socket.getfqdn)
         endpoints = tuple(Endpoint(end.host, end.port, end.name, end.protocol) for end in advertised)
         return BrokerInfo(self.broker_id, endpoints, settings["broker.rack"])
 

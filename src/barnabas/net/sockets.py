@@ -431,7 +431,7 @@ class _SocketConnection:
                 self._loop.add_writer(self._descriptor, self._flush)
             return
         except OSError as error:
-            # Not from here: the caller of `send` does not expect to hear `closed` meanwhile.
+            # Not from here: the caller of `send` does not expect `closed` meanwhile.
             self._loop.call_soon(self._finish, error)
             return
         if self._writing:

@@ -81,7 +81,13 @@ group.share.partition.max.record.locks int - 200 Records of one partition that m
 group.share.max.groups short - 10 Share groups that may exist.
 group.share.max.size short - 200 Members that a share group may have.
 """,
+    "record formats 0 and 1 do not exist here": """
+log.message.downconversion.enable boolean cluster true Default of message.downconversion.enable for topics: whether records are converted for clients before Kafka 0.11.
+log.message.format.version string - 3.0-IV1 Deprecated: the default of message.format.version for topics.
+""",
     "there is no tiered storage in this version": """
+log.local.retention.bytes long cluster -2 Bytes kept locally under tiered storage; -2 follows log.retention.bytes.
+log.local.retention.ms long cluster -2 Time kept locally under tiered storage; -2 follows log.retention.ms.
 remote.log.storage.system.enable boolean - false Whether segments are copied to remote storage (KIP-405).
 remote.log.storage.manager.class.name string - - Plug-in that stores remote segments.
 remote.log.storage.manager.class.path string - - Class path of that plug-in.
