@@ -4,18 +4,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from barnabas.broker.cluster.steps import (
+    Check,
     Children,
+    Committed,
     ControllerMovedError,
     Create,
     Read,
+    Refused,
     Send,
     SetData,
+    Transact,
+    Watch,
     Write,
     WriteResult,
+    WriteUnfenced,
     Written,
     Znode,
 )
 from barnabas.broker.cluster.znodes import TOP_LEVEL_PATHS
+from barnabas.wire.jute.errors import ErrorCode as Keeper
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.jute.opcodes import CreateMode
 
 
 class Znodes:
@@ -23,6 +32,7 @@ class Znodes:
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[bytes | None, int, int]] = {}
+        self.ephemerals: set[str] = set()
         self.epoch_version = 0
         self.sent: list[tuple[int, Any]] = []
         for path in TOP_LEVEL_PATHS:
@@ -39,6 +49,12 @@ class Znodes:
 
     def remove(self, path: str) -> None:
         del self.nodes[path]
+        self.ephemerals.discard(path)
+
+    def end_session(self) -> None:
+        """Remove what goes with the session."""
+        for path in set(self.ephemerals):
+            self.remove(path)
 
     def _next_zxid(self) -> int:
         return max((czxid for _, _, czxid in self.nodes.values()), default=0) + 1
@@ -68,41 +84,85 @@ class Znodes:
             except StopIteration as end:
                 yield [end.value]
                 return
-            outcome = self._one(step, self.epoch_version if epoch_version is None else epoch_version)
+            outcome = self.outcome(step, epoch_version)
             yield []
 
-    def _one(self, step: Any, epoch_version: int) -> Any:
+    def outcome(self, step: Any, epoch_version: int | None = None) -> Any:
+        """Perform one step of a controller whose fence is ``epoch_version``."""
         match step:
+            case Watch():
+                return None
             case Read(paths):
-                return [Znode(*self.nodes[path]) if path in self.nodes else None for path in paths]
+                return [
+                    Znode(*self.nodes[path], is_own_ephemeral=path in self.ephemerals) if path in self.nodes else None
+                    for path in paths
+                ]
             case Children(path):
                 return self.children(path)
             case Write(ops):
-                if epoch_version != self.epoch_version:
+                if epoch_version not in (None, self.epoch_version):
                     raise ControllerMovedError("another controller")
                 return [self._write(op) for op in ops]
+            case WriteUnfenced(ops):
+                return [self._write(op) for op in ops]
+            case Transact(groups):
+                return [self._transact(group) for group in groups]
             case Send(requests):
                 self.sent += requests
                 return None
+
+    def _transact(self, ops: Any) -> Committed | Refused:
+        nodes, ephemerals = dict(self.nodes), set(self.ephemerals)
+        versions = []
+        for index, op in enumerate(ops):
+            written = self._check(op) if isinstance(op, Check) else self._write(op)
+            if written.error is not None:
+                self.nodes, self.ephemerals = nodes, ephemerals
+                return Refused(written.error, index)
+            versions.append(written.version)
+        return Committed(versions)
+
+    def _check(self, op: Check) -> Written:
+        if op.path not in self.nodes:
+            return _failed(WriteResult.ABSENT, op.path)
+        return (
+            Written(WriteResult.DONE)
+            if self.nodes[op.path][1] == op.version
+            else _failed(WriteResult.BAD_VERSION, op.path)
+        )
 
     def _write(self, op: Any) -> Written:
         there = op.path in self.nodes
         if isinstance(op, Create):
             if there:
-                return Written(WriteResult.EXISTS)
-            if op.path.rpartition("/")[0] not in self.nodes:
-                return Written(WriteResult.ABSENT)
+                return _failed(WriteResult.EXISTS, op.path)
+            if op.path.rpartition("/")[0] not in ("", *self.nodes):
+                return _failed(WriteResult.ABSENT, op.path)
             self.nodes[op.path] = (op.data, 0, self._next_zxid())
+            if op.mode is CreateMode.EPHEMERAL:
+                self.ephemerals.add(op.path)
             return Written(WriteResult.DONE, 0)
         if not there:
-            return Written(WriteResult.ABSENT)
+            return _failed(WriteResult.ABSENT, op.path)
         version = self.nodes[op.path][1]
         if op.version not in (-1, version):
-            return Written(WriteResult.BAD_VERSION)
+            return _failed(WriteResult.BAD_VERSION, op.path)
         if isinstance(op, SetData):
             self.nodes[op.path] = (op.data, version + 1, self.nodes[op.path][2])
             return Written(WriteResult.DONE, version + 1)
         if self.children(op.path):
-            return Written(WriteResult.NOT_EMPTY)
-        del self.nodes[op.path]
+            return _failed(WriteResult.NOT_EMPTY, op.path)
+        self.remove(op.path)
         return Written(WriteResult.DONE)
+
+
+_CODES = {
+    WriteResult.EXISTS: Keeper.NODE_EXISTS,
+    WriteResult.ABSENT: Keeper.NO_NODE,
+    WriteResult.BAD_VERSION: Keeper.BAD_VERSION,
+    WriteResult.NOT_EMPTY: Keeper.NOT_EMPTY,
+}
+
+
+def _failed(result: WriteResult, path: str) -> Written:
+    return Written(result, error=KeeperError(_CODES[result], path))

@@ -2,21 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from barnabas.broker.cluster.znodes import PRODUCER_IDS, ProducerIdBlock, decode_producer_ids, encode_producer_ids
-from barnabas.broker.transactions.producer_id_blocks import claim_block
 from barnabas.broker.transactions.producer_ids import BLOCK_IDS, ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from support.coordination_in_process import running_server, session
-
-
-def ids_of(broker_id: int, client: CoordinationClient) -> ProducerIds:
-    return ProducerIds(broker_id, partial(claim_block, client))
+from support.performing import perform
 
 
 def run(tmp_path: Path, test: Callable[[CoordinationClient], Awaitable[None]]) -> None:
@@ -32,8 +27,10 @@ def test_ids_of_two_brokers_never_meet(tmp_path: Path) -> None:
     """Each works through blocks of its own, asking at the same moment and past a block's end."""
 
     async def test(client: CoordinationClient) -> None:
-        first, second = ids_of(1, client), ids_of(2, client)
-        taken = await asyncio.gather(*(ids.next() for _ in range(BLOCK_IDS + 5) for ids in (first, second)))
+        first, second = ProducerIds(1), ProducerIds(2)
+        taken = await asyncio.gather(
+            *(perform(client, ids.next()) for _ in range(BLOCK_IDS + 5) for ids in (first, second))
+        )
         assert len(set(taken)) == len(taken)
         data, _ = await client.get(PRODUCER_IDS)
         assert decode_producer_ids(data).last == 4 * BLOCK_IDS - 1, "two blocks each, however many ask at once"
@@ -46,9 +43,9 @@ def test_ids_go_on_after_the_block_that_was_given_last(tmp_path: Path) -> None:
 
     async def test(client: CoordinationClient) -> None:
         await client.set_data(PRODUCER_IDS, encode_producer_ids(ProducerIdBlock(7, 3000, 3999)))
-        ids = ids_of(1, client)
+        ids = ProducerIds(1)
         assert ids.take() is None
-        assert await ids.next() == 4000
+        assert await perform(client, ids.next()) == 4000
         assert ids.take() == 4001
         data, _ = await client.get(PRODUCER_IDS)
         assert decode_producer_ids(data) == ProducerIdBlock(1, 4000, 4999)
@@ -60,8 +57,8 @@ def test_a_block_that_another_broker_took_first_is_not_taken_again(tmp_path: Pat
     """The write that lost is repeated with the block after the winner's."""
 
     async def test(client: CoordinationClient) -> None:
-        ids, rival = ids_of(1, client), ids_of(2, client)
-        got = await asyncio.gather(ids.next(), rival.next())
+        ids, rival = ProducerIds(1), ProducerIds(2)
+        got = await asyncio.gather(perform(client, ids.next()), perform(client, rival.next()))
         assert sorted(got) == [0, BLOCK_IDS]
 
     run(tmp_path, test)
@@ -74,7 +71,7 @@ def test_the_last_block_is_followed_by_none(tmp_path: Path) -> None:
         last = (1 << 63) - 1
         await client.set_data(PRODUCER_IDS, encode_producer_ids(ProducerIdBlock(7, last - 1500, last - 501)))
         with pytest.raises(KafkaError) as error:
-            await ids_of(1, client).next()
+            await perform(client, ProducerIds(1).next())
         assert error.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
 
     run(tmp_path, test)
@@ -86,7 +83,7 @@ def test_without_the_znode_clients_are_told_to_come_back(tmp_path: Path) -> None
     async def test(client: CoordinationClient) -> None:
         await client.delete(PRODUCER_IDS)
         with pytest.raises(KafkaError) as error:
-            await ids_of(1, client).next()
+            await perform(client, ProducerIds(1).next())
         assert error.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     run(tmp_path, test)

@@ -20,7 +20,7 @@ from barnabas.broker.configuration.listeners import (
     listeners,
 )
 from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE, asks_for_protection
-from barnabas.broker.configuration.service import validate_broker_config
+from barnabas.broker.configuration.rules import validate_broker_config
 
 
 def values(**texts: str) -> Values:

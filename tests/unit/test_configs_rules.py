@@ -5,7 +5,7 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.broker.configuration.definitions import DEFINITIONS
 from barnabas.broker.configuration.operations import change_texts
-from barnabas.broker.configuration.service import validate_broker_config
+from barnabas.broker.configuration.rules import validate_broker_config
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 

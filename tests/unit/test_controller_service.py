@@ -14,6 +14,7 @@ from barnabas.base.clock import SystemClock
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import random_uuid
+from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -34,6 +35,7 @@ from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.membership.registration import BrokerIdTakenError
 from barnabas.broker.membership.service import BrokerLifecycle, ensure_cluster_id, ensure_top_level_paths
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.transactions.producer_id_blocks import allocate_block
 from barnabas.coordination.client import CoordinationClient
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -46,6 +48,7 @@ from barnabas.wire.kafka.messages.leader_and_isr import (
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from support.coordination_in_process import running_server
+from support.performing import NoBrokers, interpreter
 
 RNG = random.Random(1)
 
@@ -120,17 +123,20 @@ class Member:
         self.broker_id = broker
         self.brokers = brokers
         self.settings = ControllerSettings(auto_leader_rebalance=False)
+        self.make_interpreter: Callable[[CoordinationClient], Interpreter] = interpreter
 
     async def start(self) -> "Member":
         await self.client.start(5000)
         await ensure_top_level_paths(self.client)
+        performing = self.make_interpreter(self.client)
+        self.perform = performing.perform
         self.controller = Controller(
             self.broker_id,
-            self.client,
+            performing,
             self.brokers,
             self.lifecycle.register,
-            clock=SystemClock(),
-            rng=RNG,
+            wall_ms=SystemClock().wall_ms,
+            new_topic_id=lambda: random_uuid(RNG),
             settings=lambda: self.settings,
         )
         self.client.on_session(self.controller.session_changed)
@@ -214,7 +220,9 @@ def test_topics_that_the_controllers_broker_wrote_need_no_watch(tmp_path: Path) 
             topics = {f"t{n}": assigned((0,), (0,)) for n in range(30)}
             for name, topic in topics.items():
                 await member.client.create(topic_path(name), encode_topic(*topic))
-            await asyncio.gather(*(member.controller.topics_created({n: t}) for n, t in topics.items()))
+            await asyncio.gather(
+                *(member.perform(member.controller.commands.create_topics({n: t})) for n, t in topics.items())
+            )
             assert len(member.controller.context.leadership) == 60
             await until(lambda: brokers.leader(0, "t29", 1) == 0)
             await member.client.set_data(topic_path("t0"), encode_topic(*assigned((0,), (0,), (0,))))
@@ -249,7 +257,7 @@ def test_a_controller_that_was_deposed_writes_nothing_more(tmp_path: Path) -> No
             topic = assigned((0,))
             await member.client.create(topic_path("t"), encode_topic(*topic))
             with pytest.raises(KafkaError) as refused:
-                await member.controller.topics_created({"t": topic})
+                await member.perform(member.controller.commands.create_topics({"t": topic}))
             assert refused.value.code is ErrorCode.NOT_CONTROLLER
             # The office is its own all the same, so it takes it again, above the epoch that was written.
             await until(lambda: member.controller.is_active)
@@ -259,18 +267,50 @@ def test_a_controller_that_was_deposed_writes_nothing_more(tmp_path: Path) -> No
     asyncio.run(run())
 
 
+def test_a_controller_that_is_deposed_while_it_takes_over_resigns(tmp_path: Path) -> None:
+    """It stands again; it does not go on from a context that was read half."""
+
+    async def run() -> None:
+        async with running_server(tmp_path) as server:
+            member = Member(f"127.0.0.1:{server.port}", 0, Brokers())
+            member.make_interpreter = _Deposing
+            try:
+                await member.start()
+                await until(lambda: member.controller.is_active and member.controller.epoch == 8)
+                await member.client.create(topic_path("t"), encode_topic(*assigned((0,))))
+                await until(lambda: member.brokers.leader(0, "t") == 0)
+            finally:
+                await member.close()
+
+    asyncio.run(run())
+
+
+class _Deposing(Interpreter):
+    """Raises the controller epoch, as another controller would, before the first step of a term."""
+
+    def __init__(self, client: CoordinationClient) -> None:
+        super().__init__(client, NoBrokers(), asyncio.ensure_future)
+        self._raising: CoordinationClient | None = client
+
+    async def perform(self, steps: Any, *, office: Any = None, **options: Any) -> Any:
+        if office is not None and self._raising is not None:
+            raising, self._raising = self._raising, None
+            await raising.set_data(CONTROLLER_EPOCH, b"7")
+        return await super().perform(steps, office=office, **options)
+
+
 def test_commands_elsewhere_are_refused(tmp_path: Path) -> None:
     """Clients look for the controller then."""
 
     async def run() -> None:
         async with members(tmp_path, 2) as (_, started, _):
             for command in (
-                started[1].controller.topics_deleted(),
-                started[1].controller.shut_down_broker(1, 0),
-                started[1].controller.allocate_producer_ids(1),
+                started[1].controller.commands.delete_topics(),
+                started[1].controller.commands.shut_down_broker(1, 0),
+                started[1].controller.commands.create_topics({"t": assigned((0,))}),
             ):
                 with pytest.raises(KafkaError) as refused:
-                    await command
+                    await started[1].perform(command)
                 assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
     asyncio.run(run())
@@ -356,7 +396,7 @@ def test_producer_ids_are_given_out_once(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with members(tmp_path, 1) as (_, (member,), _):
-            blocks = await asyncio.gather(*(member.controller.allocate_producer_ids(n) for n in range(5)))
+            blocks = await asyncio.gather(*(member.perform(allocate_block(n)) for n in range(5)))
             assert sorted(block.first for block in blocks) == [0, 1000, 2000, 3000, 4000]
 
     asyncio.run(run())
@@ -371,12 +411,14 @@ def test_unclean_elections_follow_the_setting_while_it_changes(tmp_path: Path) -
             topics = {"t": assigned((1, 0)), "u": assigned((2, 0))}
             for name, topic in topics.items():
                 await client.create(topic_path(name), encode_topic(*topic))
-            await controller.topics_created(topics)
+            await member.perform(controller.commands.create_topics(topics))
             for name, broker in (("t", 1), ("u", 2)):
                 partition = TopicPartition(name, 0)
                 known = controller.context.leadership[partition].leader_and_isr
                 change = IsrChange(partition, known.leader_epoch, (broker,), 0, known.version)
-                await controller.alter_isr(broker, controller.context.brokers[broker].epoch, [change])
+                await member.perform(
+                    controller.commands.alter_partitions(broker, controller.context.brokers[broker].epoch, [change])
+                )
             await others[0].close()
             await until(lambda: controller.context.leadership[TopicPartition("t", 0)].leader_and_isr.leader == -1)
             member.settings = replace(member.settings, unclean_leader_election=True)
@@ -397,21 +439,26 @@ def test_a_move_is_ended_by_the_next_controller_and_orders_in_znodes_are_seen_ag
             first = started[0].controller
             topic, partition = assigned((1,)), TopicPartition("t", 0)
             await started[0].client.create(topic_path("t"), encode_topic(*topic))
-            await first.topics_created({"t": topic})
-            assert await first.alter_reassignments({partition: [2]}) == {partition: None}
-            assert (await first.reassignments()).keys() == {partition}
+            commands, perform = first.commands, started[0].perform
+            await perform(commands.create_topics({"t": topic}))
+            assert await perform(commands.alter_reassignments({partition: [2]})) == {partition: None}
+            assert (await perform(commands.list_reassignments())).keys() == {partition}
             await started[0].close()
             await until(lambda: any(member.controller.is_active for member in started[1:]))
             member = next(member for member in started[1:] if member.controller.is_active)
             second, client = member.controller, member.client
-            assert (await second.reassignments([partition]))[partition].adding == (2,)
+            assert (await member.perform(second.commands.list_reassignments([partition])))[partition].adding == (2,)
 
             async def join_isr_until_moved(target: tuple[int, ...]) -> None:
                 """As leaders do: what crosses a change of the controller's is refused, and asked for again."""
                 while second.context.assignment(partition) != Assignment(target):
                     known = second.context.leadership[partition].leader_and_isr
                     change = IsrChange(partition, known.leader_epoch, (1, 2), 0, known.version)
-                    await second.alter_isr(known.leader, second.context.brokers[known.leader].epoch, [change])
+                    await member.perform(
+                        second.commands.alter_partitions(
+                            known.leader, second.context.brokers[known.leader].epoch, [change]
+                        )
+                    )
                     await asyncio.sleep(0.01)
 
             await join_isr_until_moved((2,))

@@ -59,7 +59,7 @@ class GroupBroker(DataPath):
         self.groups.start()
         self.replicas.on_leadership(self.groups.leadership_changed)
         self.metadata.on_update(self.groups.metadata_changed)
-        self.serve(GROUP_APIS, groups=self.groups, spawn=self.spawned.append)
+        self.serve(GROUP_APIS, groups=self.groups)
         state = UpdateMetadataPartitionState(partition_index=0, leader=0, replicas=[0], isr=[0])
         topic = UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
         self.metadata.update(UpdateMetadataRequest(topic_states=[topic]))

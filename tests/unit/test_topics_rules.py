@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.broker.cluster.znodes import Assignment
-from barnabas.broker.topics.service import collides, plan_creation, plan_growth, validate_topic_name
+from barnabas.broker.topics.planning import collides, plan_creation, plan_growth, validate_topic_name
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
 

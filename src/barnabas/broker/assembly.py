@@ -13,17 +13,20 @@ from typing import Any
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.files import Files
 from barnabas.base.network import Network
-from barnabas.base.randomness import Random
+from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
 from barnabas.base.threads import InThread
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.channels import Channels
+from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.znodes import BrokerInfo
 from barnabas.broker.configuration import definitions
 from barnabas.broker.configuration.broker_config import BrokerConfig
-from barnabas.broker.configuration.service import Configs
+from barnabas.broker.configuration.dynamic_config import DynamicConfig
+from barnabas.broker.configuration.repository import ConfigRepository
+from barnabas.broker.configuration.service import ConfigManager
 from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.membership.service import BrokerLifecycle, DeathWatch
@@ -43,7 +46,6 @@ from barnabas.broker.storage.replica_alter_log_dirs import ReplicaAlterLogDirsMa
 from barnabas.broker.storage.schedule import StorageSchedule
 from barnabas.broker.storage.service import Background, LogSyncs, StorageService
 from barnabas.broker.topics.service import Topics
-from barnabas.broker.transactions.producer_id_blocks import claim_block
 from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
@@ -87,7 +89,9 @@ class Parts:
     environment: Environment
     purgatory: Purgatory
     metadata: MetadataCache
-    configs: Configs
+    interpreter: Interpreter
+    configs: DynamicConfig
+    config_manager: ConfigManager
     log_dirs: LogDirs
     replicas: ReplicaManager
     replication_quotas: ReplicationQuotas
@@ -120,14 +124,14 @@ class Parts:
 
     async def load_configuration(self) -> None:
         """Read the dynamic configuration; before any log is opened."""
-        await self.configs.load()
+        await self.config_manager.load()
         for topic in self.configs.known_topics():
             self.configure_quotas(topic, self.configs.log_config(topic))
 
     def subscribe(self) -> None:
         """Which part is informed of what, in this order."""
         coordination = self.environment.coordination
-        coordination.on_session(self.configs.session_changed)
+        coordination.on_session(self.config_manager.session_changed)
         coordination.on_session(self.controller.session_changed)
 
         configs = self.configs
@@ -137,6 +141,7 @@ class Parts:
         configs.on_topic(self.replicas.configure)
         configs.on_topic(self.configure_quotas)
         configs.on_topic(self.topics.topic_configured)
+        configs.on_unknown_topic(self.config_manager.learn_topic)
 
         metadata = self.metadata
         metadata.on_update(self.fetchers.brokers_changed)
@@ -186,7 +191,13 @@ def make_parts(environment: Environment) -> Parts:
 
     purgatory = node.purgatory = Purgatory(call_later)
     metadata = node.metadata = MetadataCache(environment.cluster_id)
-    configs = node.configs = Configs(node)
+    channels = node.channels = Channels(
+        environment.broker_id, environment.network, request_timeout_ms=config["request.timeout.ms"]
+    )
+    interpreter = Interpreter(environment.coordination, channels, environment.spawn)
+    configs = node.configs = DynamicConfig(config, lambda: (partition.name.topic for partition in replicas))
+    config_repository = ConfigRepository(configs, environment.broker_id, clock.wall_ms)
+    config_manager = ConfigManager(config_repository, interpreter, environment.spawn, call_later)
     syncs = LogSyncs(clock, environment.in_thread, lambda log: replicas.synced(log, clock.wall_ms()))
     replicas = node.replicas = ReplicaManager(
         environment.broker_id,
@@ -236,9 +247,6 @@ def make_parts(environment: Environment) -> Parts:
         )
     )
 
-    channels = node.channels = Channels(
-        environment.broker_id, environment.network, request_timeout_ms=config["request.timeout.ms"]
-    )
     alter_partition_sender = AlterPartitionSender(
         replicas, metadata, channels, lambda: node.broker_epoch, config, clock, call_later, environment.spawn
     )
@@ -260,11 +268,11 @@ def make_parts(environment: Environment) -> Parts:
     )
     controller = node.controller = Controller(
         environment.broker_id,
-        environment.coordination,
+        interpreter,
         channels,
         lifecycle.register,
-        clock=clock,
-        rng=rng,
+        wall_ms=clock.wall_ms,
+        new_topic_id=partial(random_uuid, rng),
         settings=partial(_controller_settings, config, environment.inter_broker_listener),
     )
     death_watch = DeathWatch(
@@ -276,13 +284,11 @@ def make_parts(environment: Environment) -> Parts:
         is_controller=lambda: controller.is_active,
     )
 
-    topics = node.topics = Topics(node)
+    topics = node.topics = Topics(config, metadata, configs, controller, purgatory, rng, interpreter.start)
     groups = GroupService(
         config, replicas, metadata, clock=clock, call_later=call_later, rng=rng, spawn=environment.spawn
     )
-    producer_ids = node.producer_ids = ProducerIds(
-        environment.broker_id, partial(claim_block, environment.coordination)
-    )
+    producer_ids = node.producer_ids = ProducerIds(environment.broker_id)
     storage = StorageService(
         Background(clock, call_later, environment.in_thread),
         StorageSchedule(
@@ -306,7 +312,7 @@ def make_parts(environment: Environment) -> Parts:
         api_versions=advertised(apis.values()),
         clock=clock,
         call_later=call_later,
-        spawn=environment.spawn,
+        start=interpreter.start,
         files=environment.files,
         purgatory=purgatory,
         metadata=metadata,
@@ -318,6 +324,7 @@ def make_parts(environment: Environment) -> Parts:
         groups=groups,
         producer_ids=producer_ids,
         configs=configs,
+        config_repository=config_repository,
         topics=topics,
         controller=controller,
     )
@@ -336,7 +343,9 @@ def make_parts(environment: Environment) -> Parts:
         environment=environment,
         purgatory=purgatory,
         metadata=metadata,
+        interpreter=interpreter,
         configs=configs,
+        config_manager=config_manager,
         log_dirs=log_dirs,
         replicas=replicas,
         replication_quotas=replication_quotas,

@@ -6,7 +6,9 @@ Our own brokers claim their blocks themselves; Apache's brokers beside them ask.
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
+from barnabas.broker.transactions.producer_id_blocks import allocate_block
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -14,22 +16,23 @@ from barnabas.wire.kafka.messages.allocate_producer_ids import AllocateProducerI
 __all__ = ["API"]
 
 
-def _handle(node: Services, request: Request) -> None:
+def _handle(services: Services, request: Request) -> None:
     message: AllocateProducerIdsRequest = request.message
-    if not node.controller.is_active:
+    if not services.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    broker = node.controller.context.brokers.get(message.broker_id)
+    broker = services.controller.context.brokers.get(message.broker_id)
     if broker is None:
         request.fail(ErrorCode.BROKER_ID_NOT_REGISTERED)
     elif broker.epoch != message.broker_epoch:
         request.fail(ErrorCode.STALE_BROKER_EPOCH)
     else:
-        answer_later(node, request, lambda: _allocate(node, request, message.broker_id))
+        answer_later(services, request, _allocate(services, request, message.broker_id))
 
 
-async def _allocate(node: Services, request: Request, broker: int) -> None:
-    block = await node.controller.allocate_producer_ids(broker)
+def _allocate(services: Services, request: Request, broker: int) -> Steps[None]:
+    services.controller.commands.require_active()
+    block = yield from allocate_block(broker)
     reply_once(
         request,
         AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.last - block.first + 1),

@@ -8,6 +8,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.describe_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, broker_of
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
@@ -26,12 +27,12 @@ Change = Callable[[Any], Callable[[Mapping[str, str]], dict[str, str]]]
 """Makes, of a request's resource, what turns its old texts into new ones; raises `KafkaError`."""
 
 
-def _handle(node: Services, request: Request) -> None:
-    answer_later(node, request, lambda: _alter(node, request, request.message))
+def _handle(services: Services, request: Request) -> None:
+    answer_later(services, request, _alter(services, request, request.message))
 
 
-async def _alter(node: Services, request: Request, message: AlterConfigsRequest) -> None:
-    failures = await alter_all(node, message.resources, _replacement, validate_only=message.validate_only)
+def _alter(services: Services, request: Request, message: AlterConfigsRequest) -> Steps[None]:
+    failures = yield from alter_all(services, message.resources, _replacement, validate_only=message.validate_only)
     results = resource_results(AlterConfigsResourceResponse, message.resources, failures)
     reply_once(request, AlterConfigsResponse(responses=results))
 
@@ -41,14 +42,14 @@ def _replacement(resource: Any) -> Callable[[Mapping[str, str]], dict[str, str]]
     return lambda _: texts
 
 
-async def alter_all(
-    node: Services,
+def alter_all(
+    services: Services,
     resources: Sequence[Any],
     change: Change,
     *,
     validate_only: bool,
     alter_loggers: Callable[[Any, bool], None] | None = None,
-) -> list[KafkaError | None]:
+) -> Steps[list[KafkaError | None]]:
     """Alter each resource for itself; what went wrong with each, in order.
 
     ``alter_loggers`` takes a resource of type BROKER_LOGGER and whether to validate only; None where there are none.
@@ -66,10 +67,10 @@ async def alter_all(
             if len({config.name for config in resource.configs}) < len(resource.configs):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
             if resource.resource_type == BROKER_LOGGER and alter_loggers is not None:
-                _check_logger_broker(node, resource.resource_name)
+                _check_logger_broker(services, resource.resource_name)
                 alter_loggers(resource, validate_only)
             else:
-                await _alter_one(node, resource, change(resource), validate_only=validate_only)
+                yield from _alter_one(services, resource, change(resource), validate_only=validate_only)
         except KafkaError as error:
             failure = error
         except KeeperError as error:
@@ -98,20 +99,20 @@ def _is_null(config: Any) -> bool:
     return config.value is None and getattr(config, "config_operation", 0) != 1
 
 
-async def _alter_one(
-    node: Services, resource: Any, change: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool
-) -> None:
+def _alter_one(
+    services: Services, resource: Any, change: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool
+) -> Steps[None]:
     if resource.resource_type == TOPIC:
         if not resource.resource_name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        if resource.resource_name not in node.metadata:
+        if resource.resource_name not in services.metadata:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.resource_name}' does not exist."
             )
-        await node.configs.alter_topic(resource.resource_name, change, validate_only=validate_only)
+        yield from services.config_repository.alter_topic(resource.resource_name, change, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        broker = broker_of(node, resource.resource_name, to_alter=True)
-        await node.configs.alter_broker(broker, change, validate_only=validate_only)
+        broker = broker_of(services, resource.resource_name, to_alter=True)
+        yield from services.config_repository.alter_broker(broker, change, validate_only=validate_only)
     elif resource.resource_type == CLIENT_METRICS:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -121,14 +122,14 @@ async def _alter_one(
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def _check_logger_broker(node: Services, resource_name: str) -> None:
+def _check_logger_broker(services: Services, resource_name: str) -> None:
     """Refuse log levels of another broker; raises `KafkaError`."""
     if not resource_name.removeprefix("-").isdecimal():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource_name}")
-    if int(resource_name) != node.broker_id:
+    if int(resource_name) != services.broker_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected node id. Expected {node.broker_id}, but received {resource_name}",
+            f"Unexpected node id. Expected {services.broker_id}, but received {resource_name}",
         )
 
 

@@ -1,4 +1,4 @@
-"""AlterPartition (API key 56, KIP-497): leaders tell the controller how their in-sync sets changed.
+"""AlterPartition (API key 56, KIP-497): leaders ask the controller to change their in-sync sets.
 
 Versions 0 to 3, by topic id from 2 on. The controller writes each change under the partition epoch it was based on.
 """
@@ -9,6 +9,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.cluster.znodes import LeaderAndIsr
 from barnabas.broker.controller.isr_change import IsrChange
 from barnabas.broker.requests.request import Request
@@ -28,15 +29,15 @@ _IDS_FROM_VERSION = 2
 _EPOCHS_FROM_VERSION = 3
 
 
-def _handle(node: Services, request: Request) -> None:
-    if not node.controller.is_active:
+def _handle(services: Services, request: Request) -> None:
+    if not services.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    answer_later(node, request, lambda: _alter(node, request, request.message))
+    answer_later(services, request, _alter(services, request, request.message))
 
 
-async def _alter(node: Services, request: Request, message: AlterPartitionRequest) -> None:
-    names = {topic_id: name for name, topic_id in node.controller.context.topic_ids.items()}
+def _alter(services: Services, request: Request, message: AlterPartitionRequest) -> Steps[None]:
+    names = {topic_id: name for name, topic_id in services.controller.context.topic_ids.items()}
     changes: list[IsrChange] = []
     asked: list[tuple[AlterPartitionRequestTopicData, str | None]] = []
     for topic in message.topics:
@@ -61,7 +62,7 @@ async def _alter(node: Services, request: Request, message: AlterPartitionReques
                     broker_epochs,
                 )
             )
-    answers = await node.controller.alter_isr(message.broker_id, message.broker_epoch, changes)
+    answers = yield from services.controller.commands.alter_partitions(message.broker_id, message.broker_epoch, changes)
     reply_once(request, AlterPartitionResponse(topics=[_answer(topic, name, answers) for topic, name in asked]))
 
 

@@ -10,6 +10,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -23,20 +24,20 @@ from barnabas.wire.kafka.messages.alter_partition_reassignments import (
 __all__ = ["API"]
 
 
-def _handle(node: Services, request: Request) -> None:
-    if not node.controller.is_active:
+def _handle(services: Services, request: Request) -> None:
+    if not services.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    answer_later(node, request, lambda: _alter(node, request, request.message), request.message.timeout_ms)
+    answer_later(services, request, _alter(services, request, request.message), request.message.timeout_ms)
 
 
-async def _alter(node: Services, request: Request, message: AlterPartitionReassignmentsRequest) -> None:
+def _alter(services: Services, request: Request, message: AlterPartitionReassignmentsRequest) -> Steps[None]:
     targets = {
         TopicPartition(topic.name, entry.partition_index): entry.replicas
         for topic in message.topics
         for entry in topic.partitions
     }
-    answers = await node.controller.alter_reassignments(targets)
+    answers = yield from services.controller.commands.alter_reassignments(targets)
     reply_once(request, AlterPartitionReassignmentsResponse(responses=_responses(answers)))
 
 

@@ -4,10 +4,11 @@ Versions 1 to 3. The answer lists the partitions that no other broker can lead; 
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import answer_when_done, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -15,28 +16,22 @@ from barnabas.wire.kafka.messages.controlled_shutdown import (
 )
 
 
-def handle(node: Services, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Have the controller do it."""
-    node.spawn(_shut_down(node, request))
+    answer_when_done(services, request, _shut_down(services, request))
 
 
-async def _shut_down(node: Services, request: Request) -> None:
+def _shut_down(services: Services, request: Request) -> Steps[None]:
     message: ControlledShutdownRequest = request.message
-    try:
-        remaining = await node.controller.shut_down_broker(message.broker_id, message.broker_epoch)
-    except KafkaError as error:
-        request.fail(error.code)
-    except BaseException:
-        request.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
-        raise
-    else:
-        request.reply(
-            ControlledShutdownResponse(
-                remaining_partitions=[
-                    RemainingPartition(topic_name=name.topic, partition_index=name.partition) for name in remaining
-                ]
-            )
-        )
+    remaining = yield from services.controller.commands.shut_down_broker(message.broker_id, message.broker_epoch)
+    reply_once(
+        request,
+        ControlledShutdownResponse(
+            remaining_partitions=[
+                RemainingPartition(topic_name=name.topic, partition_index=name.partition) for name in remaining
+            ]
+        ),
+    )
 
 
 API = ApiHandler(ApiKey.CONTROLLED_SHUTDOWN, 1, 3, handle, inter_broker=True)

@@ -5,6 +5,7 @@ from collections import Counter
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.api import ApiKey
@@ -18,14 +19,14 @@ from barnabas.wire.kafka.messages.create_partitions import (
 __all__ = ["API"]
 
 
-def _handle(node: Services, request: Request) -> None:
-    if not node.controller.is_active:
+def _handle(services: Services, request: Request) -> None:
+    if not services.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    answer_later(node, request, lambda: _grow(node, request, request.message), request.message.timeout_ms)
+    answer_later(services, request, _grow(services, request, request.message), request.message.timeout_ms)
 
 
-async def _grow(node: Services, request: Request, message: CreatePartitionsRequest) -> None:
+def _grow(services: Services, request: Request, message: CreatePartitionsRequest) -> Steps[None]:
     results: dict[str, CreatePartitionsTopicResult] = {}
     counts: dict[str, int] = {}
     asked = Counter(topic.name for topic in message.topics)
@@ -35,7 +36,7 @@ async def _grow(node: Services, request: Request, message: CreatePartitionsReque
             if asked[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
             assignments = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
-            counts[topic.name] = await node.topics.grow(
+            counts[topic.name] = yield from services.topics.grow(
                 topic.name, topic.count, assignments, validate_only=message.validate_only
             )
         except KafkaError as error:
@@ -54,7 +55,7 @@ async def _grow(node: Services, request: Request, message: CreatePartitionsReque
     elif message.timeout_ms <= 0:
         done(set(counts))
     else:
-        node.topics.when_led(counts, done, message.timeout_ms)
+        services.topics.when_led(counts, done, message.timeout_ms)
 
 
 def _fail(message: CreatePartitionsRequest, _version: int, code: ErrorCode) -> CreatePartitionsResponse:

@@ -7,8 +7,9 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.describe_configs import topic_entries
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
-from barnabas.broker.topics.service import CreationPlan
+from barnabas.broker.topics.planning import CreationPlan
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import (
@@ -24,15 +25,15 @@ _CONFIGS_FROM_VERSION = 5
 _METADATA_TOPIC = "__cluster_metadata"
 
 
-def _handle(node: Services, request: Request) -> None:
-    if not node.controller.is_active:
+def _handle(services: Services, request: Request) -> None:
+    if not services.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
     message: CreateTopicsRequest = request.message
     names = Counter(topic.name for topic in message.topics)
     results = {name: CreatableTopicResult(name=name, error_message=None) for name in names}
     plans: list[CreationPlan] = []
-    existing = node.topics.existing()
+    existing = services.topics.existing()
     for topic in message.topics:
         try:
             if topic.name == _METADATA_TOPIC:
@@ -41,27 +42,28 @@ def _handle(node: Services, request: Request) -> None:
                 )
             if names[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
-            plans.append(node.topics.plan(topic, existing))
+            plans.append(services.topics.plan(topic, existing))
         except KafkaError as error:
             _refuse(results[topic.name], error)
     if message.validate_only:
-        _describe(node, plans, results, request.version)
+        _describe(services, plans, results, request.version)
         request.reply(CreateTopicsResponse(topics=[results[topic.name] for topic in message.topics]))
         return
-    answer_later(node, request, lambda: _create(node, request, plans, results), message.timeout_ms)
+    answer_later(services, request, _create(services, request, plans, results), message.timeout_ms)
 
 
-async def _create(
-    node: Services, request: Request, plans: list[CreationPlan], results: dict[str, CreatableTopicResult]
-) -> None:
-    for name, error in (await node.topics.create(plans)).items():
+def _create(
+    services: Services, request: Request, plans: list[CreationPlan], results: dict[str, CreatableTopicResult]
+) -> Steps[None]:
+    failed = yield from services.topics.create(plans)
+    for name, error in failed.items():
         _refuse(results[name], error)
     created = {plan.name: plan for plan in plans if results[plan.name].error_code == ErrorCode.NONE}
 
     def done(missing: set[str]) -> None:
         for name in missing:
             _refuse(results[name], KafkaError(ErrorCode.REQUEST_TIMED_OUT))
-        _describe(node, [plan for name, plan in created.items() if name not in missing], results, request.version)
+        _describe(services, [plan for name, plan in created.items() if name not in missing], results, request.version)
         reply_once(request, CreateTopicsResponse(topics=[results[topic.name] for topic in request.message.topics]))
 
     counts = {name: len(plan.assignment) for name, plan in created.items()}
@@ -69,7 +71,7 @@ async def _create(
     if timeout_ms <= 0:
         done(set(created))
     else:
-        node.topics.when_led(counts, done, timeout_ms)
+        services.topics.when_led(counts, done, timeout_ms)
 
 
 def _refuse(result: CreatableTopicResult, error: KafkaError) -> None:
@@ -78,7 +80,7 @@ def _refuse(result: CreatableTopicResult, error: KafkaError) -> None:
 
 
 def _describe(
-    node: Services, plans: Iterable[CreationPlan], results: dict[str, CreatableTopicResult], version: int
+    services: Services, plans: Iterable[CreationPlan], results: dict[str, CreatableTopicResult], version: int
 ) -> None:
     """Fill in what was created. Topics of equal configuration, most often none, share its description."""
     described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
@@ -91,11 +93,11 @@ def _describe(
         result.replication_factor = len(plan.assignment[0])
         key = tuple(sorted(plan.configs.items()))
         if key not in described:
-            described[key] = _config_entries(node, plan)
+            described[key] = _config_entries(services, plan)
         result.configs = described[key]
 
 
-def _config_entries(node: Services, plan: CreationPlan) -> list[CreatableTopicConfigs]:
+def _config_entries(services: Services, plan: CreationPlan) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             name=entry.name,
@@ -104,7 +106,7 @@ def _config_entries(node: Services, plan: CreationPlan) -> list[CreatableTopicCo
             config_source=entry.config_source,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in topic_entries(node, plan.configs, None, with_synonyms=False, with_documentation=False)
+        for entry in topic_entries(services, plan.configs, None, with_synonyms=False, with_documentation=False)
     ]
 
 

@@ -4,9 +4,10 @@ from barnabas.base.ids import ZERO_UUID
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -26,11 +27,11 @@ def _asked(message: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]
     return [DeleteTopicState(name=name) for name in message.topic_names]
 
 
-def _handle(node: Services, request: Request) -> None:
-    if not node.controller.is_active:
+def _handle(services: Services, request: Request) -> None:
+    if not services.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    if not node.config["delete.topic.enable"]:
+    if not services.config["delete.topic.enable"]:
         known = request.version >= _DISABLED_FROM_VERSION
         request.fail(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)
         return
@@ -42,7 +43,7 @@ def _handle(node: Services, request: Request) -> None:
             request.fail(ErrorCode.INVALID_REQUEST)
             return
         if topic.topic_id != ZERO_UUID:
-            name = node.metadata.topic_name(topic.topic_id)
+            name = services.metadata.topic_name(topic.topic_id)
         result = DeletableTopicResult(name=name, topic_id=topic.topic_id)
         results.append(result)
         if name is None:
@@ -52,13 +53,18 @@ def _handle(node: Services, request: Request) -> None:
             result.error_code = ErrorCode.INVALID_REQUEST
         else:
             to_delete[name] = result
-    answer_later(node, request, lambda: _delete(node, request, results, to_delete), request.message.timeout_ms)
+    answer_later(services, request, _delete(services, request, results, to_delete), request.message.timeout_ms)
 
 
-async def _delete(
-    node: Services, request: Request, results: list[DeletableTopicResult], to_delete: dict[str, DeletableTopicResult]
-) -> None:
-    failed = await node.topics.delete(list(to_delete)) if to_delete else {}
+def _delete(
+    services: Services,
+    request: Request,
+    results: list[DeletableTopicResult],
+    to_delete: dict[str, DeletableTopicResult],
+) -> Steps[None]:
+    failed: dict[str, KafkaError] = {}
+    if to_delete:
+        failed = yield from services.topics.delete(list(to_delete))
     for name, error in failed.items():
         to_delete[name].error_code = error.code
 
@@ -72,7 +78,7 @@ async def _delete(
     if timeout_ms <= 0:
         done(set(ordered))
     else:
-        node.topics.when_deleted(ordered, done, timeout_ms)
+        services.topics.when_deleted(ordered, done, timeout_ms)
 
 
 def _fail(message: DeleteTopicsRequest, version: int, code: ErrorCode) -> DeleteTopicsResponse:

@@ -10,11 +10,12 @@ from barnabas.base.settings import Kind, Setting
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_loggers import log_levels
 from barnabas.broker.configuration.definitions import DEFINITIONS, NOT_DESCRIBED, UPDATE_MODES
 from barnabas.broker.configuration.inert import WITHOUT_EFFECT
 from barnabas.broker.requests.request import Request
-from barnabas.broker.topics.service import validate_topic_name
+from barnabas.broker.topics.planning import validate_topic_name
 from barnabas.log.settings import BROKER_SYNONYMS, TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -50,23 +51,23 @@ def _synonyms_of(name: str) -> tuple[str, ...]:
     return (name,)
 
 
-def _handle(node: Services, request: Request) -> None:
+def _handle(services: Services, request: Request) -> None:
     message: DescribeConfigsRequest = request.message
     # A resource is described once, however often it is named: its description is a thousand times as long as its name.
     resources = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
 
-    async def work() -> None:
+    def work() -> Steps[None]:
         # Another broker may have changed a topic a moment ago: the znodes know, as they do for Apache's brokers.
-        names = [name for kind, name in resources if kind == TOPIC and name in node.metadata]
-        await node.configs.refresh(f"topics/{name}" for name in names)
-        results = [_describe(node, resource, message) for resource in resources.values()]
+        names = [name for kind, name in resources if kind == TOPIC and name in services.metadata]
+        yield from services.config_repository.refresh(f"topics/{name}" for name in names)
+        results = [_describe(services, resource, message) for resource in resources.values()]
         reply_once(request, DescribeConfigsResponse(results=results))
 
-    answer_later(node, request, work)
+    answer_later(services, request, work())
 
 
 def _describe(
-    node: Services, resource: DescribeConfigsResource, message: DescribeConfigsRequest
+    services: Services, resource: DescribeConfigsResource, message: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
         error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
@@ -76,17 +77,19 @@ def _describe(
     try:
         if resource.resource_type == TOPIC:
             validate_topic_name(resource.resource_name)
-            if resource.resource_name not in node.metadata:
+            if resource.resource_name not in services.metadata:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            texts = node.configs.topic_texts(resource.resource_name)
-            result.configs = topic_entries(node, texts, keys, with_synonyms=synonyms, with_documentation=documentation)
+            texts = services.configs.topic_texts(resource.resource_name)
+            result.configs = topic_entries(
+                services, texts, keys, with_synonyms=synonyms, with_documentation=documentation
+            )
         elif resource.resource_type == BROKER:
-            broker = broker_of(node, resource.resource_name)
+            broker = broker_of(services, resource.resource_name)
             result.configs = _broker_entries(
-                node, keys, per_broker=broker is not None, with_synonyms=synonyms, with_documentation=documentation
+                services, keys, per_broker=broker is not None, with_synonyms=synonyms, with_documentation=documentation
             )
         elif resource.resource_type == BROKER_LOGGER:
-            result.configs = _logger_entries(node, resource.resource_name, keys)
+            result.configs = _logger_entries(services, resource.resource_name, keys)
         elif resource.resource_type == CLIENT_METRICS:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "Config type client-metrics is only supported on KRaft clusters"
@@ -100,7 +103,7 @@ def _describe(
     return result
 
 
-def broker_of(node: Services, resource_name: str, *, to_alter: bool = False) -> int | None:
+def broker_of(services: Services, resource_name: str, *, to_alter: bool = False) -> int | None:
     """This broker's id, None for all brokers; raises `KafkaError` for another broker's, in the words of either use."""
     if not resource_name:
         return None
@@ -111,26 +114,26 @@ def broker_of(node: Services, resource_name: str, *, to_alter: bool = False) -> 
             ErrorCode.INVALID_REQUEST,
             f"{'Node' if to_alter else 'Broker'} id must be an integer, but it is: {resource_name}",
         ) from None
-    if broker != node.broker_id:
+    if broker != services.broker_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node.broker_id}{'' if to_alter else ' or empty string'}, but received "
+            f"Unexpected broker id, expected {services.broker_id}{'' if to_alter else ' or empty string'}, but received "
             f"{resource_name}",
         )
     return broker
 
 
 def _logger_entries(
-    node: Services, resource_name: str, keys: frozenset[str] | None
+    services: Services, resource_name: str, keys: frozenset[str] | None
 ) -> list[DescribeConfigsResourceResult]:
     if not resource_name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     if not resource_name.removeprefix("-").isdecimal():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {resource_name}")
-    if int(resource_name) != node.broker_id:
+    if int(resource_name) != services.broker_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node.broker_id} but received {resource_name}",
+            f"Unexpected broker id, expected {services.broker_id} but received {resource_name}",
         )
     return [
         DescribeConfigsResourceResult(name=name, value=level, config_source=_DYNAMIC_BROKER_LOGGER)
@@ -140,7 +143,7 @@ def _logger_entries(
 
 
 def topic_entries(
-    node: Services,
+    services: Services,
     texts: Mapping[str, str],
     keys: frozenset[str] | None,
     *,
@@ -149,7 +152,7 @@ def topic_entries(
 ) -> list[DescribeConfigsResourceResult]:
     """All configurations of a topic whose own are ``texts``; only ``keys`` if given."""
     try:
-        config = node.configs.config_of(texts)
+        config = services.configs.config_of(texts)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     entries = []
@@ -162,7 +165,7 @@ def topic_entries(
             synonyms.append(DescribeConfigsSynonym(name=setting.name, value=value, source=_TOPIC_CONFIG))
         broker_names = BROKER_SYNONYMS.get(setting.name)
         if broker_names:
-            synonyms += _broker_chain(node, broker_names[0].name)
+            synonyms += _broker_chain(services, broker_names[0].name)
         entries.append(
             DescribeConfigsResourceResult(
                 name=setting.name,
@@ -176,16 +179,16 @@ def topic_entries(
     return entries
 
 
-def _broker_chain(node: Services, name: str) -> list[DescribeConfigsSynonym]:
+def _broker_chain(services: Services, name: str) -> list[DescribeConfigsSynonym]:
     """Where a broker property takes its value from; what stands before its own name is left out, as Kafka does."""
-    static = node.configs.static.texts
+    static = services.configs.static.texts
     if name == "node.id":
-        static = {name: str(node.broker_id)}  # both ids are one, which is always known
+        static = {name: str(services.broker_id)}  # both ids are one, which is always known
     chain = [
         DescribeConfigsSynonym(name=other, value=None if _is_sensitive(other) else text, source=source)
         for texts, source in (
-            (node.configs.broker_texts, _DYNAMIC_BROKER),
-            (node.configs.cluster_texts, _DYNAMIC_CLUSTER),
+            (services.configs.broker_texts, _DYNAMIC_BROKER),
+            (services.configs.cluster_texts, _DYNAMIC_CLUSTER),
             (static, _STATIC),
             (_DEFAULT_TEXTS, _DEFAULT),
         )
@@ -205,13 +208,13 @@ _DEFAULT_TEXTS = {
 
 
 def _broker_entries(
-    node: Services, keys: frozenset[str] | None, *, per_broker: bool, with_synonyms: bool, with_documentation: bool
+    services: Services, keys: frozenset[str] | None, *, per_broker: bool, with_synonyms: bool, with_documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
     entries = []
-    for name, value in _broker_values(node, per_broker=per_broker):
+    for name, value in _broker_values(services, per_broker=per_broker):
         if keys is not None and name not in keys:
             continue
-        chain = _broker_chain(node, name)
+        chain = _broker_chain(services, name)
         if not per_broker:
             chain = [synonym for synonym in chain if synonym.source == _DYNAMIC_CLUSTER]
         known = name in DEFINITIONS
@@ -230,19 +233,19 @@ def _broker_entries(
     return entries
 
 
-def _broker_values(node: Services, *, per_broker: bool) -> Iterator[tuple[str, str | None]]:
+def _broker_values(services: Services, *, per_broker: bool) -> Iterator[tuple[str, str | None]]:
     if not per_broker:
-        yield from node.configs.cluster_texts.items()
+        yield from services.configs.cluster_texts.items()
         return
     for setting in DEFINITIONS:
-        if setting.name not in NOT_DESCRIBED or node.config.values.is_set(setting.name):
-            yield setting.name, _shown(setting, _value(node, setting.name))
-    for name in node.config.values.unknown():
-        yield name, node.config.values.texts[name]
+        if setting.name not in NOT_DESCRIBED or services.config.values.is_set(setting.name):
+            yield setting.name, _shown(setting, _value(services, setting.name))
+    for name in services.config.values.unknown():
+        yield name, services.config.values.texts[name]
 
 
-def _value(node: Services, name: str) -> object:
-    return node.broker_id if name in ("broker.id", "node.id") else node.config[name]
+def _value(services: Services, name: str) -> object:
+    return services.broker_id if name in ("broker.id", "node.id") else services.config[name]
 
 
 def _documentation(name: str) -> str | None:

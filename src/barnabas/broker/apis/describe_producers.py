@@ -11,7 +11,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
-from barnabas.broker.topics.service import validate_topic_name
+from barnabas.broker.topics.planning import validate_topic_name
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_producers import (

@@ -1,7 +1,7 @@
 """ElectLeaders (API key 43, KIP-460): preferred leaders, or unclean ones, on demand.
 
-Versions 0 to 2; before 1 all elections are of preferred leaders. Answered when this broker has heard of the new leaders
-(so that a client that asks it next hears of them too), or at the request's time-out with REQUEST_TIMED_OUT for the
+Versions 0 to 2; before 1 all elections are of preferred leaders. Answered when this broker's metadata has the new leaders
+(so that a client that asks it next gets them too), or at the request's time-out with REQUEST_TIMED_OUT for the
 others. Asked for all partitions, it leaves out those that need no election.
 """
 
@@ -11,6 +11,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -27,14 +28,14 @@ _PREFERRED, _UNCLEAN = 0, 1
 _TYPES_FROM_VERSION = 1
 
 
-def _handle(node: Services, request: Request) -> None:
+def _handle(services: Services, request: Request) -> None:
     message: ElectLeadersRequest = request.message
-    if not node.controller.is_active:
+    if not services.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
     elif _kind(request) not in (_PREFERRED, _UNCLEAN):
         request.fail(ErrorCode.INVALID_REQUEST)
     else:
-        answer_later(node, request, lambda: _elect(node, request, message), message.timeout_ms)
+        answer_later(services, request, _elect(services, request, message), message.timeout_ms)
 
 
 def _kind(request: Request) -> int:
@@ -42,11 +43,11 @@ def _kind(request: Request) -> int:
     return kind if request.version >= _TYPES_FROM_VERSION else _PREFERRED
 
 
-async def _elect(node: Services, request: Request, message: ElectLeadersRequest) -> None:
+def _elect(services: Services, request: Request, message: ElectLeadersRequest) -> Steps[None]:
     deadline_ms = request.received_ms + message.timeout_ms
     asked = _asked(message)
-    partitions = list(node.controller.context.partitions()) if asked is None else asked
-    results = await node.controller.elect_leaders(partitions, unclean=_kind(request) == _UNCLEAN)
+    partitions = list(services.controller.context.partitions()) if asked is None else asked
+    results = yield from services.controller.commands.elect_leaders(partitions, unclean=_kind(request) == _UNCLEAN)
     waiting: dict[TopicPartition, int] = {}
     answers: dict[TopicPartition, KafkaError | None] = {}
     for partition, result in results.items():
@@ -57,7 +58,7 @@ async def _elect(node: Services, request: Request, message: ElectLeadersRequest)
 
     def look() -> bool:
         for partition, leader in tuple(waiting.items()):
-            known = node.metadata.partition(partition)
+            known = services.metadata.partition(partition)
             if known is not None and known.leader == leader:
                 del waiting[partition]
                 answers[partition] = None
@@ -74,11 +75,11 @@ async def _elect(node: Services, request: Request, message: ElectLeadersRequest)
             return True
         return False
 
-    left_ms = max(deadline_ms - node.clock.monotonic_ms(), 0)
+    left_ms = max(deadline_ms - services.clock.monotonic_ms(), 0)
     if look() or left_ms == 0:
         finish()
     else:
-        request.waiter = node.purgatory.watch(
+        request.waiter = services.purgatory.watch(
             tuple(("topic", topic) for topic in {partition.topic for partition in waiting}), attempt, finish, left_ms
         )
 

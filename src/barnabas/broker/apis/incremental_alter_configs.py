@@ -11,6 +11,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.describe_configs import TOPIC
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_loggers import alter_log_levels
 from barnabas.broker.configuration.definitions import DEFINITIONS
 from barnabas.broker.configuration.operations import Operation, change_texts
@@ -27,13 +28,13 @@ from barnabas.wire.kafka.messages.incremental_alter_configs import (
 __all__ = ["API"]
 
 
-def _handle(node: Services, request: Request) -> None:
-    answer_later(node, request, lambda: _alter(node, request, request.message))
+def _handle(services: Services, request: Request) -> None:
+    answer_later(services, request, _alter(services, request, request.message))
 
 
-async def _alter(node: Services, request: Request, message: IncrementalAlterConfigsRequest) -> None:
-    failures = await alter_all(
-        node, message.resources, _operations, validate_only=message.validate_only, alter_loggers=_alter_loggers
+def _alter(services: Services, request: Request, message: IncrementalAlterConfigsRequest) -> Steps[None]:
+    failures = yield from alter_all(
+        services, message.resources, _operations, validate_only=message.validate_only, alter_loggers=_alter_loggers
     )
     results = resource_results(AlterConfigsResourceResponse, message.resources, failures)
     reply_once(request, IncrementalAlterConfigsResponse(responses=results))

@@ -11,10 +11,12 @@ UNKNOWN_SERVER_ERROR (all ids are used up).
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import answer_when_done, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
@@ -31,16 +33,12 @@ def handle(services: Services, request: Request) -> None:
     if producer_id is not None:
         request.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
     else:
-        services.spawn(_after_refill(services, request))
+        answer_when_done(services, request, _after_refill(services, request))
 
 
-async def _after_refill(services: Services, request: Request) -> None:
-    try:
-        producer_id = await services.producer_ids.next()
-    except KafkaError as error:
-        request.fail(error.code)
-    else:
-        request.reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+def _after_refill(services: Services, request: Request) -> Steps[None]:
+    producer_id = yield from services.producer_ids.next()
+    reply_once(request, InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
 
 def fail(_: InitProducerIdRequest, __: int, code: ErrorCode) -> InitProducerIdResponse:

@@ -1,61 +1,63 @@
-"""Handlers that must wait for the coordination service: whatever goes wrong there, the client gets an answer."""
+"""Handlers that wait for the coordination service or other brokers: whatever goes wrong there, the client gets an answer."""
 
 import logging
-from collections.abc import Callable, Coroutine
 from typing import Any
 
+from barnabas.base.clock import CallLater
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["answer_later", "keeper_failure", "reply_once"]
+__all__ = ["answer_later", "answer_when_done", "keeper_failure", "reply_once"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _GRACE_MS = 500  # the work's own time-out, which can say more, comes first
 
 
 def keeper_failure(error: KeeperError) -> KafkaError:
-    """What a client is told of trouble with the coordination service: to try again."""
+    """The answer to a client when the coordination service cannot be reached: it should try again."""
     if error.code in (Keeper.SESSION_EXPIRED, Keeper.CONNECTION_LOSS):
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The coordination service could not be reached; ask again.")
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The coordination service refused: {error}")
 
 
-Work = Callable[[], Coroutine[Any, Any, None]]
-
-
-def answer_later(node: Services, request: Request, work: Work, timeout_ms: int | None = None) -> None:
-    """Run ``work()``, which answers ``request``; if it fails before that, the answer carries the error.
-
-    It is a function, so that a broker that stops before the work began leaves no coroutine behind.
+def answer_later(services: Services, request: Request, steps: Steps[None], timeout_ms: int | None = None) -> None:
+    """Perform ``steps``, which answer ``request``; if they fail before that, the answer carries the error.
 
     ``timeout_ms`` is what the client grants (request.timeout.ms unless given). Work that waits longer, because the
     coordination service is away, is answered with REQUEST_TIMED_OUT and goes on: what it began may still be done.
     """
-    granted_ms = node.config["request.timeout.ms"] if timeout_ms is None else max(timeout_ms, 0)
-    node.spawn(_guard(node, request, work, granted_ms + _GRACE_MS))
+    granted_ms = services.config["request.timeout.ms"] if timeout_ms is None else max(timeout_ms, 0)
+    services.start(_with_timeout(services.call_later, request, steps, granted_ms + _GRACE_MS))
 
 
-async def _guard(node: Services, request: Request, work: Work, timeout_ms: int) -> None:
-    timer = node.call_later(timeout_ms, lambda: _fail(request, ErrorCode.REQUEST_TIMED_OUT))
-    try:
-        await work()
-    except KafkaError as error:
-        timer.cancel()
-        _fail(request, error.code)
-    except KeeperError as error:
-        timer.cancel()
-        log.warning("%r failed: %s", request, error)
-        _fail(request, keeper_failure(error).code)
-    except Exception:
-        timer.cancel()
-        log.exception("%r failed", request)
-        _fail(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+def answer_when_done(services: Services, request: Request, steps: Steps[None]) -> None:
+    """As `answer_later`, without a time-out: for requests whose sender has one of its own."""
+    services.start(_with_errors(request, steps))
+
+
+def _with_timeout(call_later: CallLater, request: Request, steps: Steps[None], timeout_ms: int) -> Steps[None]:
+    timer = call_later(timeout_ms, lambda: _fail(request, ErrorCode.REQUEST_TIMED_OUT))
+    yield from _with_errors(request, steps)
     if request.answered:
         timer.cancel()
+
+
+def _with_errors(request: Request, steps: Steps[None]) -> Steps[None]:
+    try:
+        yield from steps
+    except KafkaError as error:
+        _fail(request, error.code)
+    except KeeperError as error:
+        logger.warning("%r failed: %s", request, error)
+        _fail(request, keeper_failure(error).code)
+    except Exception:
+        logger.exception("%r failed", request)
+        _fail(request, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _fail(request: Request, code: ErrorCode) -> None:

@@ -4,6 +4,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -17,19 +18,20 @@ from barnabas.wire.kafka.messages.list_partition_reassignments import (
 __all__ = ["API"]
 
 
-def _handle(node: Services, request: Request) -> None:
-    if not node.controller.is_active:
+def _handle(services: Services, request: Request) -> None:
+    if not services.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
-    answer_later(node, request, lambda: _list(node, request, request.message), request.message.timeout_ms)
+    answer_later(services, request, _list(services, request, request.message), request.message.timeout_ms)
 
 
-async def _list(node: Services, request: Request, message: ListPartitionReassignmentsRequest) -> None:
+def _list(services: Services, request: Request, message: ListPartitionReassignmentsRequest) -> Steps[None]:
     asked = None
     if message.topics is not None:
         asked = {TopicPartition(topic.name, index) for topic in message.topics for index in topic.partition_indexes}
     topics: dict[str, OngoingTopicReassignment] = {}
-    for (name, index), assignment in (await node.controller.reassignments(asked)).items():
+    moves = yield from services.controller.commands.list_reassignments(asked)
+    for (name, index), assignment in moves.items():
         topics.setdefault(name, OngoingTopicReassignment(name=name)).partitions.append(
             OngoingPartitionReassignment(
                 partition_index=index,

@@ -27,7 +27,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.requests.request import Request
-from barnabas.broker.topics.service import validate_topic_name
+from barnabas.broker.topics.planning import validate_topic_name
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic

@@ -3,14 +3,15 @@
 The object is complete when it is made, and it never changes. `barnabas.broker.assembly` makes it.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.files import Files
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
-from barnabas.broker.configuration.service import Configs
+from barnabas.broker.configuration.dynamic_config import DynamicConfig
+from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.cache import MetadataCache
@@ -39,7 +40,8 @@ class Services:
     """What ApiVersions lists."""
     clock: Clock
     call_later: CallLater
-    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    start: Callable[[Steps[None]], None]
+    """Perform steps in the background: what waits for the coordination service or for another broker."""
     files: Files
     purgatory: Purgatory
     metadata: MetadataCache
@@ -50,6 +52,7 @@ class Services:
     fetches: Fetches
     groups: GroupService
     producer_ids: ProducerIds
-    configs: Configs
+    configs: DynamicConfig
+    config_repository: ConfigRepository
     topics: Topics
     controller: Controller

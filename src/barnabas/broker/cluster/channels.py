@@ -217,7 +217,7 @@ class _Channel:
             return
         try:
             if not self._waiting:
-                raise MalformedMessageError("an answer that nobody asked for")
+                raise MalformedMessageError("a response without a request")
             correlation_id, api_key, version, answer = self._waiting[0]
             header = decode_response_header(data, api_key, version)
             if header.correlation_id != correlation_id:

@@ -1,38 +1,62 @@
-"""What a deciding generator asks of its runner, and what it gets back.
+"""The vocabulary of deciding generators: what they ask to be done, and what they get back.
 
-    yield Read([path, ...])      -> [Znode | None, ...]          None where there is no znode
-    yield Children(path)         -> [name, ...]                  empty where there is no znode
-    yield Write([op, ...])       -> [Written, ...]               each op succeeds or fails for itself
-    yield Send([(broker, request), ...]) -> None                 queued in order, not waited for
+Deciding code yields these values and is resumed with the outcome. `cluster.service.Interpreter` performs them on the
+coordination service and on connections to brokers; tests perform them on a dictionary.
+
+    yield Read([path, ...])               -> [Znode | None, ...]      None where there is no znode
+    yield Children(path)                  -> [name, ...]              empty where there is no znode
+    yield Watch([path, ...])              -> None
+    yield Write([op, ...])                -> [Written, ...]           fenced, each op succeeds or fails for itself
+    yield WriteUnfenced([op, ...])        -> [Written, ...]           the same without a fence, for any broker
+    yield Transact([[op, ...], ...])      -> [Committed | Refused, ...]   each group of ops as a whole or not at all
+    yield Send([(broker, request), ...])  -> None                     queued in order, not waited for; controller only
+    yield Ask(broker, request)            -> the response             raises `ChannelError`
+    yield Wait(begin)                     -> what ``done`` is called with
 
 Every op of a `Write` happens only if ``/controller_epoch`` still has the version of this controller's election. If it
-has not, another controller rules: the runner raises `ControllerMovedError` in the generator, and nothing was written.
+has not, another controller is active: the interpreter raises `ControllerMovedError` in the generator, and nothing was
+written. Any step may raise `KeeperError` in the generator when the coordination service cannot be reached.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from barnabas.base.errors import BarnabasError
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.jute.opcodes import CreateMode
 
 __all__ = [
+    "Ask",
+    "Check",
     "Children",
+    "Committed",
     "ControllerMovedError",
     "Create",
     "Delete",
+    "Done",
     "Read",
+    "Refused",
     "Send",
     "SetData",
     "Step",
     "Steps",
+    "Transact",
+    "Wait",
+    "Watch",
     "Write",
     "WriteOp",
     "WriteResult",
+    "WriteUnfenced",
     "Written",
     "Znode",
 ]
 
 T = TypeVar("T")
+
+Done = Callable[[Any, Exception | None], None]
+"""Called once, with a result or with an error."""
 
 
 class ControllerMovedError(BarnabasError):
@@ -40,14 +64,15 @@ class ControllerMovedError(BarnabasError):
 
 
 class Create(NamedTuple):
-    """A persistent znode. The version it gets is 0."""
+    """A znode, persistent unless ``mode`` says otherwise. Its first version is 0."""
 
     path: str
     data: bytes | None = None
+    mode: CreateMode = CreateMode.PERSISTENT
 
 
 class SetData(NamedTuple):
-    """New contents, if the version is still ``version`` (-1: whatever it is). The new version is one more."""
+    """New contents, if the version is still ``version`` (-1: any version). The new version is one more."""
 
     path: str
     data: bytes | None
@@ -55,10 +80,17 @@ class SetData(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Removal, if the version is still ``version`` (-1: whatever it is)."""
+    """Removal, if the version is still ``version`` (-1: any version)."""
 
     path: str
     version: int = -1
+
+
+class Check(NamedTuple):
+    """In `Transact` only: the version must still be ``version``."""
+
+    path: str
+    version: int
 
 
 WriteOp = Create | SetData | Delete
@@ -75,25 +107,53 @@ class WriteResult(Enum):
     FAILED = "failed"
 
 
-class Written(NamedTuple):
-    """An op's outcome, with the znode's version after it."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An op's outcome: the znode's version after it, or the error of the coordination service."""
 
     result: WriteResult
     version: int = -1
+    error: KeeperError | None = None
+
+    def or_raise(self, *expected: WriteResult) -> WriteResult:
+        """The result, if it is `DONE` or one of those expected. Raises `KeeperError` otherwise."""
+        if self.error is not None and self.result not in expected:
+            raise self.error
+        return self.result
+
+
+class Committed(NamedTuple):
+    """A transaction's outcome: all its ops are done. The versions of their znodes, -1 where there is none."""
+
+    versions: Sequence[int]
+
+
+class Refused(NamedTuple):
+    """A transaction's outcome: none of its ops is done. ``op`` is the first that could not be, -1 if not known."""
+
+    error: KeeperError
+    op: int = -1
 
 
 class Znode(NamedTuple):
-    """Contents and the two numbers of the stat that the controller uses."""
+    """Contents, and of the stat what decisions depend on."""
 
     data: bytes | None
     version: int
     czxid: int
+    is_own_ephemeral: bool = False
+    """Whether it goes with this broker's own session."""
+    ctime_ms: int = 0
 
 
 class Read(NamedTuple):
-    """Contents of znodes, all at once."""
+    """Contents of znodes, all in one round trip.
+
+    Where the caller watches, a znode that exists is watched. ``watch_absent``: one that does not exist, too.
+    """
 
     paths: Sequence[str]
+    watch_absent: bool = False
 
 
 class Children(NamedTuple):
@@ -102,10 +162,30 @@ class Children(NamedTuple):
     path: str
 
 
+class Watch(NamedTuple):
+    """Watch znodes without reading them."""
+
+    paths: Sequence[str]
+
+
 class Write(NamedTuple):
-    """Independent conditional writes, all at once."""
+    """Independent conditional writes of the controller, all in few round trips."""
 
     ops: Sequence[WriteOp]
+
+
+class WriteUnfenced(NamedTuple):
+    """Independent conditional writes. ``repeat``: again after a lost connection, where a second time does no harm."""
+
+    ops: Sequence[WriteOp]
+    repeat: bool = False
+
+
+class Transact(NamedTuple):
+    """Groups of ops, each applied as a whole or not at all. ``repeat`` as in `WriteUnfenced`."""
+
+    groups: Sequence[Sequence[WriteOp | Check]]
+    repeat: bool = False
 
 
 class Send(NamedTuple):
@@ -114,5 +194,18 @@ class Send(NamedTuple):
     requests: Sequence[tuple[int, Any]]
 
 
-Step = Read | Children | Write | Send
+class Ask(NamedTuple):
+    """A request to a broker whose response is waited for."""
+
+    broker: int
+    request: Any
+
+
+class Wait(NamedTuple):
+    """Something that another part does in its turn: ``begin`` starts it, and calls ``done`` when it is over."""
+
+    begin: Callable[[Done], None]
+
+
+Step = Read | Children | Watch | Write | WriteUnfenced | Transact | Send | Ask | Wait
 Steps = Generator[Step, Any, T]

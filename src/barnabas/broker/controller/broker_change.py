@@ -112,14 +112,14 @@ def _on_broker_failure(context: ControllerContext, batch: RequestBatch, brokers:
 def _on_replicas_became_offline(
     context: ControllerContext, batch: RequestBatch, replicas: Sequence[PartitionAndReplica]
 ) -> Steps[None]:
-    """Elect anew where a leader is gone, then take the replicas from their ISRs."""
+    """Elect leaders where they are gone, then remove the replicas from their ISRs."""
     move_partitions(context, context.led_by_dead(), PartitionState.OFFLINE)
     elected = yield from trigger_online(context, batch)
     yield Send(batch.take())
     kept = [replica for replica in replicas if not context.is_deleting(replica.topic_partition.topic)]
     yield from move_replicas(context, batch, kept, ReplicaState.OFFLINE)
     if not kept and not elected:
-        batch.add_update_metadata([])  # otherwise nobody would hear who is gone
+        batch.add_update_metadata([])  # otherwise no broker would learn which ones are gone
     yield Send(batch.take())
     yield from topic_deletion.fail_replicas(
         context, batch, [replica for replica in replicas if context.is_deleting(replica.topic_partition.topic)]
@@ -182,7 +182,7 @@ def process_controlled_shutdown(
 
 
 def process_log_dir_event_notification(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
-    """Brokers told of failed log dirs: ask them for all their replicas, the answers say which are lost."""
+    """Brokers reported failed log dirs: send them LeaderAndIsr for all their replicas; the responses say which are lost."""
     names: list[str] = yield Children(LOG_DIR_EVENTS)
     paths = [f"{LOG_DIR_EVENTS}/{name}" for name in names]
     znodes: list[Znode | None] = yield Read(paths)
@@ -202,7 +202,7 @@ def process_log_dir_event_notification(context: ControllerContext, batch: Reques
 def process_leader_and_isr_response(
     context: ControllerContext, batch: RequestBatch, broker: int, errors: Mapping[TopicPartition, int]
 ) -> Steps[None]:
-    """A broker took up its roles, or told which replicas are on failed log dirs."""
+    """A broker became leader and follower as it should, or reports which replicas are on failed log dirs."""
     before = context.offline_dirs.get(broker, set())
     now = before - {p for p, code in errors.items() if code == ErrorCode.NONE}
     now |= {p for p, code in errors.items() if code == ErrorCode.KAFKA_STORAGE_ERROR}

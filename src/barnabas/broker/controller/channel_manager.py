@@ -1,8 +1,8 @@
-"""The controller's requests on their way: one queue for each broker, in order, each repeated until it is answered.
+"""The controller's requests on their way (Kafka's `ControllerChannelManager`): one queue for each broker.
 
-A broker must see every request exactly in the order of the decisions, or miss all from some point on because it is
-gone. So a request that fails is sent again as long as its broker is registered under the same epoch; brokers refuse
-what is older than what they know, so a repetition does no harm.
+A broker must get every request in the order of the decisions, or miss all from some point on because it is gone. So
+a request that fails is sent again as long as its broker is registered under the same epoch. Brokers reject what is older
+than what they know, so a repetition does no harm.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from barnabas.broker.controller.context import ControllerContext
 
-__all__ = ["Channels", "Outboxes"]
+__all__ = ["Channels", "ControllerChannelManager"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ Answered = Callable[[int, int, Any, Any], None]
 """``(broker, controller epoch, request, response)``"""
 
 
-class Outboxes:
+class ControllerChannelManager:
     """All queues of one term of office; `open` begins a term, `close` ends it and forgets what was not sent."""
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What the controller knows of the cluster, and the tables of states that partitions and replicas may be in.
+"""What the controller knows of the cluster (Kafka's `ControllerContext`), and which states partitions and replicas have.
 
-`ControllerState` is a cache: the znodes are the truth, and a new controller builds it from them alone. It holds no
-decisions; those are in `transitions`, `topic_deletion`, `reassignment`, `leaders`, `isr_changes` and `decisions`.
+`ControllerContext` is a cache: the znodes are the truth, and a new controller builds it from them alone. It decides
+nothing; the other modules of this folder do.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,11 +10,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.broker.cluster.control_requests import EPOCH_DURING_DELETE
 from barnabas.broker.cluster.znodes import Assignment, BrokerInfo, LeaderIsrAndControllerEpoch
 
 __all__ = [
-    "EPOCH_DURING_DELETE",
-    "LEADER_DURING_DELETE",
     "NO_LEADER_EPOCH",
     "PARTITION_STATE_SOURCES",
     "REPLICA_STATE_SOURCES",
@@ -24,14 +23,11 @@ __all__ = [
     "ReplicaState",
 ]
 
-LEADER_DURING_DELETE = -2
-"""The leader that brokers are told of a partition whose topic is being deleted."""
-EPOCH_DURING_DELETE = -2
 NO_LEADER_EPOCH = -1
 
 
 class PartitionState(Enum):
-    """What a partition can be."""
+    """What a partition can be (Kafka's `PartitionState`; ABSENT is its `NonExistentPartition`)."""
 
     NEW = "new"
     ONLINE = "online"
@@ -49,7 +45,7 @@ PARTITION_STATE_SOURCES: dict[PartitionState, frozenset[PartitionState]] = {
 
 
 class ReplicaState(Enum):
-    """What one broker's copy of a partition can be."""
+    """What one broker's copy of a partition can be (Kafka's `ReplicaState`)."""
 
     NEW = "new"
     ONLINE = "online"
@@ -112,13 +108,13 @@ class ControllerContext:
         return broker in self.brokers and broker not in self.shutting_down
 
     def is_online(self, broker: int, topic_partition: TopicPartition, *, shutting_down_too: bool = False) -> bool:
-        """Whether the broker is there and the log dir of its replica works."""
+        """Whether the broker is registered and the log dir of its replica works."""
         if broker not in self.brokers or (broker in self.shutting_down and not shutting_down_too):
             return False
         return topic_partition not in self.offline_dirs.get(broker, ())
 
     def broker_ids(self) -> list[int]:
-        """Live brokers and those that are shutting down, in order: who gets requests."""
+        """Live brokers and those that are shutting down, in order: the receivers of requests."""
         return sorted(self.brokers)
 
     # Topics
@@ -204,7 +200,7 @@ class ControllerContext:
         ]
 
     def remove_topic(self, topic: str) -> None:
-        """Forget all of a topic."""
+        """Remove everything about a topic."""
         for topic_partition in self.partitions_of([topic]):
             self.leadership.pop(topic_partition, None)
             self.partition_states.pop(topic_partition, None)

@@ -1,11 +1,31 @@
-"""Who is controller: the ephemeral ``/controller``, and ``/controller_epoch``, whose version fences those replaced."""
+"""Who is controller: the steps of an election (Kafka's `KafkaController.elect` and `KafkaZkClient`'s part in it).
+
+The controller holds the ephemeral ``/controller``. In the transaction that creates it ``/controller_epoch`` is raised;
+the version of that znode fences the controllers before: every write of a controller depends on it.
+"""
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_BROKER
-from barnabas.broker.cluster.steps import ControllerMovedError
+from barnabas.broker.cluster.steps import (
+    Check,
+    Committed,
+    ControllerMovedError,
+    Create,
+    Delete,
+    Read,
+    Refused,
+    SetData,
+    Steps,
+    Transact,
+    WriteOp,
+    WriteResult,
+    WriteUnfenced,
+    Written,
+    Znode,
+)
 from barnabas.broker.cluster.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -15,96 +35,84 @@ from barnabas.broker.cluster.znodes import (
     encode_controller,
     encode_controller_epoch,
 )
-from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client.operations import (
-    WatchCallback,
-    check,
-    create,
-    multi,
-    multi_create,
-    multi_delete,
-    multi_set,
-)
 from barnabas.wire.jute.errors import ErrorCode as Keeper
-from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import CreateMode
 
-__all__ = ["Candidacy", "Incumbent", "Term"]
+__all__ = ["Follow", "Serve", "Stand", "Term", "claim", "give_up", "look"]
 
 logger = logging.getLogger(__name__)
 
 
-class Incumbent(NamedTuple):
-    """Who holds the office. ``is_this_session``: this broker's own znode, perhaps made before a lost connection."""
+class Follow(NamedTuple):
+    """Another broker is controller; `NO_BROKER` if its znode cannot be read."""
 
     broker: int
-    is_this_session: bool
+
+
+class Serve(NamedTuple):
+    """This broker is controller, and goes on."""
+
+
+class Stand(NamedTuple):
+    """This broker should claim the office. ``is_znode_ours``: its session created the znode before a lost connection."""
+
+    is_znode_ours: bool
 
 
 class Term(NamedTuple):
-    """An election that was won: the controller epoch, and the version of its znode that every write checks."""
+    """An election that was won: the controller epoch, and the version of its znode that every write depends on."""
 
     epoch: int
     epoch_version: int
 
 
-class Candidacy:
-    """One broker's claims to the office."""
+def look(*, is_active: bool) -> Steps[Follow | Serve | Stand]:
+    """Find out who is controller, and what follows for this broker."""
+    znodes: list[Znode | None] = yield Read([CONTROLLER], watch_absent=True)
+    znode = znodes[0]
+    if znode is None:
+        return Stand(is_znode_ours=False)
+    try:
+        broker = decode_controller(znode.data)
+    except ZnodeFormatError as error:
+        logger.error("%s", error)
+        broker = NO_BROKER
+    if not znode.is_own_ephemeral:
+        return Follow(broker)
+    return Serve() if is_active else Stand(is_znode_ours=True)
 
-    def __init__(self, broker_id: int, client: CoordinationClient, clock: Clock) -> None:
-        self._broker_id = broker_id
-        self._client = client
-        self._clock = clock
 
-    async def incumbent(self, watch: WatchCallback) -> Incumbent | None:
-        """Who is controller now; ``watch`` is left on the office. None when there is nobody.
+def claim(broker: int, wall_ms: Callable[[], int], *, is_znode_ours: bool) -> Steps[Term]:
+    """Write ``/controller``, unless this session did so already, and raise the epoch, in one transaction.
 
-        Raises `ControllerMovedError` when the office changed during the look.
-        """
-        if await self._client.exists(CONTROLLER, watch) is None:
-            return None
-        try:
-            data, stat = await self._client.get(CONTROLLER)
-        except KeeperError as error:
-            if error.code is Keeper.NO_NODE:
-                raise ControllerMovedError("The controller went just now") from error
-            raise
-        try:
-            broker = decode_controller(data)
-        except ZnodeFormatError as error:
-            logger.error("%s", error)
-            broker = NO_BROKER
-        return Incumbent(broker, stat.ephemeral_owner == self._client.session_id)
+    Raises `ControllerMovedError` when another broker was first, or when the outcome is not known.
+    """
+    made: list[Written] = yield WriteUnfenced([Create(CONTROLLER_EPOCH, encode_controller_epoch(0))], repeat=True)
+    made[0].or_raise(WriteResult.EXISTS)
+    znodes: list[Znode | None] = yield Read([CONTROLLER_EPOCH])
+    if znodes[0] is None:
+        raise ControllerMovedError(f"{CONTROLLER_EPOCH} was deleted during the election")
+    epoch = decode_controller_epoch(znodes[0].data) + 1
+    ops: list[WriteOp] = [SetData(CONTROLLER_EPOCH, encode_controller_epoch(epoch), znodes[0].version)]
+    if not is_znode_ours:
+        ops.insert(0, Create(CONTROLLER, encode_controller(broker, wall_ms()), CreateMode.EPHEMERAL))
+    outcomes: list[Committed | Refused] = yield Transact([ops])
+    outcome = outcomes[0]
+    if isinstance(outcome, Committed):
+        return Term(epoch, outcome.versions[-1])
+    if outcome.error.code is Keeper.CONNECTION_LOSS:
+        # Won or not? If so, the znode is our session's, and the next look finds it.
+        raise ControllerMovedError("The connection was lost during the election") from outcome.error
+    if outcome.error.code in (Keeper.NODE_EXISTS, Keeper.BAD_VERSION):
+        raise ControllerMovedError("Another broker won the election") from outcome.error
+    raise outcome.error
 
-    async def claim(self, *, made_already: bool) -> Term:
-        """Write ``/controller``, unless this session made it already, and raise the epoch, in one transaction.
 
-        Raises `ControllerMovedError` when another broker was first, or nobody knows.
-        """
-        made = await self._client.batch([create(CONTROLLER_EPOCH, encode_controller_epoch(0))], retry=True)
-        if isinstance(made[0], KeeperError) and made[0].code is not Keeper.NODE_EXISTS:
-            raise made[0]
-        data, stat = await self._client.get(CONTROLLER_EPOCH)
-        epoch = decode_controller_epoch(data) + 1
-        claim = [multi_set(CONTROLLER_EPOCH, encode_controller_epoch(epoch), stat.version)]
-        if not made_already:
-            office = encode_controller(self._broker_id, self._clock.wall_ms())
-            claim.insert(0, multi_create(CONTROLLER, office, CreateMode.EPHEMERAL))
-        try:
-            results = await self._client.run(multi(claim))
-        except KeeperError as error:
-            if error.code is Keeper.CONNECTION_LOSS:
-                # Won or not? If so, the znode is our session's, and the next look finds it.
-                raise ControllerMovedError("The connection was lost during the election") from error
-            if error.code in (Keeper.NODE_EXISTS, Keeper.BAD_VERSION):
-                raise ControllerMovedError("Another broker won the election") from error
-            raise
-        return Term(epoch, results[-1].version)
-
-    async def give_up(self, epoch_version: int) -> None:
-        """Remove ``/controller``, if this term has not ended yet."""
-        (result,) = await self._client.batch(
-            [multi([check(CONTROLLER_EPOCH, epoch_version), multi_delete(CONTROLLER)])], retry=True
-        )
-        if isinstance(result, KeeperError) and result.code is not Keeper.NO_NODE:
-            logger.warning("The office of controller could not be given up: %s", result)
+def give_up(epoch_version: int) -> Steps[None]:
+    """Remove ``/controller``, if this term has not ended yet, so that the next election begins at once."""
+    outcomes: list[Committed | Refused] = yield Transact(
+        [[Check(CONTROLLER_EPOCH, epoch_version), Delete(CONTROLLER)]], repeat=True
+    )
+    outcome = outcomes[0]
+    if isinstance(outcome, Refused) and outcome.error.code is not Keeper.NO_NODE:
+        logger.warning("%s could not be removed: %s", CONTROLLER, outcome.error)

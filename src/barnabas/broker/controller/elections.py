@@ -1,8 +1,8 @@
-"""Who becomes leader: one pure function for each occasion.
+"""Which replica becomes leader: one pure function for each occasion (Kafka's `PartitionLeaderElectionAlgorithms`).
 
-Each takes the partition's leadership as its znode has it, and gives the next one (the leader epoch raised by one), or
-None when nobody qualifies. A replica qualifies by being assigned, in sync and online; the first in the assignment's
-order wins, for the first replica is the preferred leader.
+Each takes the partition's leadership as its znode has it, and returns the next one (the leader epoch raised by one), or
+None when no replica qualifies. A replica qualifies if it is assigned, in sync and online. The first in the order of the
+assignment wins, because the first replica is the preferred leader.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ _RECOVERING = 1
 def elect_offline(
     assignment: Sequence[int], current: LeaderAndIsr, live: Collection[int], *, unclean: bool
 ) -> LeaderAndIsr | None:
-    """A leader for a new partition, or one whose leader went away; the ISR keeps those that are live.
+    """A leader for a new partition, or for one whose leader is gone. Live members stay in the ISR.
 
     With ``unclean`` a live replica out of sync may lead when none in sync is live: records that only the others have
     are lost, and the partition is marked as recovering (KIP-704).

@@ -22,7 +22,7 @@ __all__ = ["on_controller_failover"]
 
 
 def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_topic_id: NewTopicId) -> Steps[None]:
-    """From an empty state to the cluster's: what a newly elected controller does first."""
+    """Bring the context from empty to what the znodes say, and every broker up to date."""
     feature: list[Znode | None] = yield Read([FEATURE])
     if feature[0] is None:
         yield Write([Create(FEATURE, encode_feature())])
@@ -37,7 +37,7 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
     if context.delete_topic_enabled:
         context.to_delete = set(orders) & context.topics.keys()
 
-    # Brokers must know who is live before they are told whom to follow.
+    # Brokers must know the live brokers before they get LeaderAndIsr with leaders to follow.
     batch.add_update_metadata([])
     yield Send(batch.take())
     _initialize_states(context)

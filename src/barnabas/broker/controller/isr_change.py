@@ -1,4 +1,7 @@
-"""In-sync sets change: leaders ask for it (KIP-497), or, older ones, write the znode themselves and leave a notification."""
+"""In-sync sets change: leaders send AlterPartition (KIP-497), or, older ones, write the znode and leave a notification.
+
+Kafka's `processAlterPartition` and `processIsrChangeNotification`.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -50,8 +53,8 @@ def process_alter_partition(
         else:
             answers[change.topic_partition] = answer
     done, changed_meanwhile = yield from update_leadership(context, proposals)
-    # A write that is repeated after a lost connection finds its own version: the change is done, and nobody else would
-    # tell the leader, who waits for an answer.
+    # A write that is repeated after a lost connection finds its own version: the change is done, and the leader waits for
+    # an answer that only this controller can give.
     yield from read_leadership(context, changed_meanwhile)
     for topic_partition, proposal in proposals.items():
         found = context.leadership[topic_partition].leader_and_isr if topic_partition in context.leadership else None
@@ -85,13 +88,15 @@ def _judge_isr(context: ControllerContext, broker: int, change: IsrChange) -> Le
     if broker != current.leader:
         return ErrorCode.INVALID_REQUEST
     if broker not in change.isr or len(set(change.isr)) != len(change.isr):
-        return ErrorCode.INVALID_REQUEST  # a partition without its leader, or without anyone, could never be led again
+        return (
+            ErrorCode.INVALID_REQUEST
+        )  # with an ISR that lacks the leader, or is empty, the partition could never be led again
     recovering = change.recovery_state != 0
     if recovering and (len(change.isr) > 1 or current.recovery_state == 0):
         return ErrorCode.INVALID_REQUEST
     if any(not context.is_live(member) for member in change.isr):
         return ErrorCode.INELIGIBLE_REPLICA
-    # One that was started anew since it fetched may have lost what it had then.
+    # A replica that was restarted since it fetched may have lost what it had then.
     for member, epoch in zip(change.isr, change.broker_epochs, strict=False):
         if member not in current.isr and epoch not in (_UNKNOWN_EPOCH, context.brokers[member].epoch):
             return ErrorCode.INELIGIBLE_REPLICA

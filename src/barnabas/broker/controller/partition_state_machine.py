@@ -36,7 +36,7 @@ _REPORTED = 10
 
 
 def move_partitions(context: ControllerContext, partitions: Iterable[TopicPartition], target: PartitionState) -> None:
-    """Moves that write and tell nothing: to new, offline and absent."""
+    """Moves that write and send nothing: to new, offline and absent."""
     assert target is not PartitionState.ONLINE
     for topic_partition in _legal_partitions(context, partitions, target):
         if target is PartitionState.ABSENT:
@@ -143,7 +143,7 @@ def _initialize(
 def elect(
     context: ControllerContext, batch: RequestBatch, partitions: Iterable[TopicPartition], election: ElectionStrategy
 ) -> Steps[set[TopicPartition]]:
-    """Elect a leader for each partition, tell its replicas, and return the partitions that got one."""
+    """Elect a leader for each partition and notify its replicas; returns the partitions that got one."""
     elected: set[TopicPartition] = set()
     leaderless: list[TopicPartition] = []
     remaining = list(partitions)

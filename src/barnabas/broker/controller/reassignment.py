@@ -1,7 +1,8 @@
-"""Partitions move to other replicas (KIP-455): asked for, carried on after any crash, cancelled, replaced by another.
+"""Partitions move to other replicas (KIP-455): started, resumed after any crash, cancelled, replaced by another move.
 
-The topic's znode holds the whole order: all replicas, those that come (``adding``) and those that go (``removing``); so
-the next controller finds it there and goes on. For a move from {1,2,3} to {4,5,6}:
+Kafka's `onPartitionReassignment`, `processApiPartitionReassignment`, `processZkPartitionReassignment` and
+`maybeCompleteReassignment`. The topic's znode holds the whole order: all replicas, those that are added (``adding``) and
+those that are removed (``removing``); the next controller finds it there and goes on. For a move from {1,2,3} to {4,5,6}:
 
     replicas        adding   removing  leader  in sync
     1,2,3                              1       1,2,3
@@ -11,9 +12,9 @@ the next controller finds it there and goes on. For a move from {1,2,3} to {4,5,
     4,5,6,1,2,3     4,5,6    1,2,3     4       4,5,6         ... the others are out of sync, stopped and deleted ...
     4,5,6                              4       4,5,6         ... and the order is struck, as the last write
 
-Whoever takes part hears of it under a raised leader epoch, for brokers ignore an assignment that comes under one they
-know. A move that another replaces, or that is cancelled, ends for the replicas that are no longer wanted just so:
-they are deleted before the new order is written, so that no crash leaves a replica behind that no znode speaks of.
+Brokers get each new assignment under a raised leader epoch, because they ignore one that comes under an epoch they
+know. When a move is cancelled or replaced by another, the replicas that are no longer wanted end in the same way: they
+are deleted before the new order is written, so that no crash leaves a replica behind that no znode names.
 
 No order may lose records: one that leaves no replica in sync is refused.
 
@@ -95,7 +96,7 @@ def process_znode_reassignment(context: ControllerContext, batch: RequestBatch) 
 
     What cannot be is struck from the order.
     """
-    znodes: list[Znode | None] = yield Read([REASSIGN_PARTITIONS])
+    znodes: list[Znode | None] = yield Read([REASSIGN_PARTITIONS], watch_absent=True)
     if znodes[0] is None:
         return set()
     try:
@@ -212,14 +213,16 @@ def resume_on_brokers(context: ControllerContext, batch: RequestBatch, brokers: 
 
 
 def resume(context: ControllerContext, batch: RequestBatch, partitions: Iterable[TopicPartition]) -> Steps[None]:
-    """End those moves that can be ended, and tell everyone of the others."""
+    """End those moves that can be ended, and send the assignments of the others."""
     names = sorted(partitions)
     if not names:
         return
     yield from read_leadership(context, names)
     ready = [topic_partition for topic_partition in names if _can_end(context, topic_partition)]
     ended = yield from _end(context, batch, ready)
-    yield from _tell(context, batch, [topic_partition for topic_partition in names if topic_partition not in ended])
+    yield from _send_assignments(
+        context, batch, [topic_partition for topic_partition in names if topic_partition not in ended]
+    )
 
 
 def maybe_complete(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
@@ -243,20 +246,22 @@ def _can_end(context: ControllerContext, topic_partition: TopicPartition) -> boo
     return any(replica in isr and context.is_online(replica, topic_partition) for replica in target)
 
 
-def _tell(context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]) -> Steps[None]:
-    """Have everyone hear of the assignment under a new leader epoch, new replicas among them."""
+def _send_assignments(
+    context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]
+) -> Steps[None]:
+    """Send the assignment to all its replicas, new ones too, under a new leader epoch."""
     unborn = [
         topic_partition
         for topic_partition in partitions
         if context.partition_states.get(topic_partition) is PartitionState.NEW
     ]
     born = yield from bring_online(context, batch, unborn, OFFLINE)
-    told = yield from elect(context, batch, [p for p in partitions if p not in unborn], LEADER_EPOCH_ONLY)
+    notified = yield from elect(context, batch, [p for p in partitions if p not in unborn], LEADER_EPOCH_ONLY)
     new: list[PartitionAndReplica] = []
-    for topic_partition in sorted(told | born):
+    for topic_partition in sorted(notified | born):
         assignment = context.assignment(topic_partition)
         batch.add_leader_and_isr(assignment.origin, topic_partition, is_new=False)
-        # Where a log dir failed, an old replica must not be made anew in another dir; one that is added may.
+        # Where a log dir failed, an old replica must not be created again in another dir; one that is added may.
         batch.add_leader_and_isr(assignment.adding, topic_partition, is_new=True)
         known = context.replica_states.setdefault(topic_partition, {})
         new += [PartitionAndReplica(topic_partition, broker) for broker in assignment.adding if broker not in known]
@@ -303,7 +308,7 @@ def _end(
 def _settle_leaders(
     context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Steps[set[TopicPartition]]:
-    """See that one of those that stay leads, under a new leader epoch; returns the partitions where it does."""
+    """Let a replica that stays lead, under a new leader epoch; returns the partitions where one does."""
     staying: list[TopicPartition] = []
     leaving: list[TopicPartition] = []
     for topic_partition in partitions:
@@ -318,7 +323,7 @@ def _settle_leaders(
 def _retire(
     context: ControllerContext, batch: RequestBatch, removed: Mapping[TopicPartition, Sequence[int]]
 ) -> Steps[None]:
-    """Take replicas out of the ISR, stop and delete them; they are out of the state's assignments already."""
+    """Remove replicas from the ISR, stop and delete them; the context's assignments lack them already."""
     losing = [p for p, brokers in removed.items() if brokers and _is_led_by_one_of(context, p, brokers)]
     if losing:
         yield from bring_online(context, batch, losing, RETIREMENT)
@@ -333,7 +338,7 @@ def _retire(
         return
     yield from move_replicas(context, batch, replicas, ReplicaState.OFFLINE)
     yield Send(batch.take())
-    # Nobody waits for the answers: a broker that is away keeps its copy, which no assignment names any more.
+    # The responses are not waited for: a broker that is away keeps its copy, which no assignment names any more.
     for step in (ReplicaState.DELETING, ReplicaState.DELETED, ReplicaState.ABSENT):
         yield from move_replicas(context, batch, replicas, step)
     yield Send(batch.take())
@@ -350,7 +355,7 @@ def _is_led_by_one_of(context: ControllerContext, topic_partition: TopicPartitio
 def _write_assignments(
     context: ControllerContext, partitions: Iterable[TopicPartition]
 ) -> Steps[dict[str, KafkaError]]:
-    """Bring the topics' znodes to what the state says of these partitions; the rest of them stays as it is.
+    """Write these partitions' assignments of the context into the topics' znodes; the rest of them stays as it is.
 
     Returns the topics that could not be written.
     """
@@ -389,13 +394,13 @@ def _write_assignments(
 def _strike_orders(struck: Callable[[TopicPartition, Sequence[int]], bool]) -> Steps[None]:
     """Take those entries from the znode with the older tools' orders, and the znode away with the last."""
     for _ in range(MAX_ROUNDS):
-        znodes: list[Znode | None] = yield Read([REASSIGN_PARTITIONS])
+        znodes: list[Znode | None] = yield Read([REASSIGN_PARTITIONS], watch_absent=True)
         if znodes[0] is None:
             return
         try:
             orders = decode_reassignments(REASSIGN_PARTITIONS, znodes[0].data)
         except ZnodeFormatError:
-            return  # `take_orders` hears of it, and says so
+            return  # `process_znode_reassignment` reports it
         left = {
             topic_partition: replicas
             for topic_partition, replicas in orders.items()

@@ -1,4 +1,7 @@
-"""Leaders are elected though none is missing, or on demand: preferred ones, balanced ones, unclean ones (KIP-460)."""
+"""Leaders are elected on demand or to balance the cluster: preferred ones, unclean ones (KIP-460).
+
+Kafka's `processReplicaLeaderElection`, `checkAndTriggerAutoLeaderRebalance` and `processUncleanLeaderElectionEnable`.
+"""
 
 import logging
 from collections.abc import Iterable
@@ -24,7 +27,7 @@ logger = logging.getLogger(__name__)
 def process_replica_leader_election(
     context: ControllerContext, batch: RequestBatch, partitions: Iterable[TopicPartition], *, unclean: bool
 ) -> Steps[dict[TopicPartition, int | KafkaError]]:
-    """Elect the preferred replica where another leads, or with ``unclean`` any live one where nobody does.
+    """Elect the preferred replica where another leads, or with ``unclean`` any live replica where there is no leader.
 
     Each partition's new leader, or error: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (it is being deleted),
     ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
@@ -73,8 +76,8 @@ def _elect(
 
 
 def process_preferred_replica_election(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
-    """Someone asked for preferred leaders through ``/admin/preferred_replica_election``."""
-    znodes: list[Znode | None] = yield Read([PREFERRED_ELECTION])
+    """A tool asked for preferred leaders through ``/admin/preferred_replica_election``."""
+    znodes: list[Znode | None] = yield Read([PREFERRED_ELECTION], watch_absent=True)
     if znodes[0] is None:
         return
     try:
@@ -90,7 +93,7 @@ def process_preferred_replica_election(context: ControllerContext, batch: Reques
 
 
 def process_unclean_leader_election_enable(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
-    """Unclean elections were allowed meanwhile: try again where there is no leader."""
+    """Unclean elections are allowed now: try again where there is no leader."""
     yield from trigger_online(context, batch)
     yield Send(batch.take())
 

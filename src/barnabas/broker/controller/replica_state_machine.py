@@ -103,7 +103,7 @@ def _make_online(
 def _make_offline(
     context: ControllerContext, batch: RequestBatch, broker: int, partitions: Sequence[TopicPartition]
 ) -> Steps[None]:
-    """Stop the replicas, take them from the ISR (never its last member), and tell the others."""
+    """Stop the replicas, remove them from the ISR (never its last member), and notify the others."""
     for topic_partition in partitions:
         batch.add_stop_replica([broker], topic_partition, delete=False)
     leaderless = [topic_partition for topic_partition in partitions if topic_partition not in context.leadership]

@@ -1,15 +1,16 @@
-"""What brokers are told about a change, gathered into one request of each kind for each broker.
+"""Requests about a change, one of each kind for each broker (Kafka's `ControllerBrokerRequestBatch`).
 
-Order matters to brokers: first LeaderAndIsr (take up your role), then UpdateMetadata (tell clients), then StopReplica.
-Within a batch the last word on a partition wins, but ``is_new`` and ``delete`` once said stay said.
+Order matters to brokers: first LeaderAndIsr (become leader or follower), then UpdateMetadata (what clients see), then
+StopReplica. Within a batch the last request for a partition wins, but ``is_new`` and ``delete`` stay once they are set.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.control_requests import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, SECURITY_PROTOCOL_IDS
 from barnabas.broker.cluster.znodes import BrokerInfo
-from barnabas.broker.controller.context import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, ControllerContext
+from barnabas.broker.controller.context import ControllerContext
 from barnabas.wire.kafka.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -29,9 +30,7 @@ from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
-__all__ = ["SECURITY_PROTOCOL_IDS", "RequestBatch"]
-
-SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+__all__ = ["RequestBatch"]
 
 
 class RequestBatch:
@@ -46,43 +45,47 @@ class RequestBatch:
         self._metadata_brokers: set[int] = set()
 
     def add_leader_and_isr(self, brokers: Iterable[int], topic_partition: TopicPartition, *, is_new: bool) -> None:
-        """Have the brokers take up their roles, and all brokers know of it."""
+        """Let the brokers become leader or follower, and all brokers know of it."""
         for broker in brokers:
-            told = self._new.setdefault(broker, {})
-            told[topic_partition] = is_new or told.get(topic_partition, False)
+            roles = self._new.setdefault(broker, {})
+            roles[topic_partition] = is_new or roles.get(topic_partition, False)
         self.add_update_metadata([topic_partition])
 
     def add_update_metadata(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
-        """Tell brokers (all of them by default) who leads, and who is live."""
+        """Send brokers (all of them by default) the leaders of these partitions, and the live brokers."""
         self._metadata_brokers.update(self._context.brokers if brokers is None else brokers)
         self._metadata.update(dict.fromkeys(partitions))
 
     def add_stop_replica(self, brokers: Iterable[int], topic_partition: TopicPartition, *, delete: bool) -> None:
-        """Have the brokers stop fetching, and remove the log if ``delete``."""
+        """Let the brokers stop fetching, and remove the log if ``delete``."""
         epoch = self._context.leader_epoch(topic_partition)
         for broker in brokers:
-            told = self._stop.setdefault(broker, {})
-            told[topic_partition] = (epoch, delete or told.get(topic_partition, (0, False))[1])
+            stops = self._stop.setdefault(broker, {})
+            stops[topic_partition] = (epoch, delete or stops.get(topic_partition, (0, False))[1])
 
     def take(self) -> list[tuple[int, Any]]:
         """``(broker, request)`` in the order of sending; brokers that are not live get none."""
         live = self._context.brokers
         requests: list[tuple[int, Any]] = [
-            (broker, self._leader_and_isr(broker, told)) for broker, told in sorted(self._new.items()) if broker in live
+            (broker, self._leader_and_isr(broker, roles))
+            for broker, roles in sorted(self._new.items())
+            if broker in live
         ]
         if self._metadata_brokers & live.keys():
             requests += self._update_metadata()
         requests += [
-            (broker, self._stop_replica(broker, told)) for broker, told in sorted(self._stop.items()) if broker in live
+            (broker, self._stop_replica(broker, stops))
+            for broker, stops in sorted(self._stop.items())
+            if broker in live
         ]
         self._new, self._stop, self._metadata, self._metadata_brokers = {}, {}, {}, set()
         return requests
 
-    def _leader_and_isr(self, broker: int, told: dict[TopicPartition, bool]) -> LeaderAndIsrRequest:
+    def _leader_and_isr(self, broker: int, roles: dict[TopicPartition, bool]) -> LeaderAndIsrRequest:
         context = self._context
         topics: dict[str, LeaderAndIsrTopicState] = {}
         leaders: set[int] = set()
-        for topic_partition, is_new in sorted(told.items()):
+        for topic_partition, is_new in sorted(roles.items()):
             known = context.leadership[topic_partition]
             current = known.leader_and_isr
             assignment = context.assignment(topic_partition)
@@ -133,7 +136,7 @@ class RequestBatch:
         for topic_partition in sorted(self._metadata):
             entry = self._metadata_entry(topic_partition)
             if entry is None:
-                continue  # no leader was ever chosen: nothing to tell yet
+                continue  # no leader was ever elected: nothing to send yet
             topic = topics.get(topic_partition.topic)
             if topic is None:
                 topic = topics[topic_partition.topic] = UpdateMetadataTopicState(
@@ -192,9 +195,9 @@ class RequestBatch:
             offline_replicas=[replica for replica in replicas if not context.is_online(replica, topic_partition)],
         )
 
-    def _stop_replica(self, broker: int, told: dict[TopicPartition, tuple[int, bool]]) -> StopReplicaRequest:
+    def _stop_replica(self, broker: int, stops: dict[TopicPartition, tuple[int, bool]]) -> StopReplicaRequest:
         topics: dict[str, StopReplicaTopicState] = {}
-        for topic_partition, (leader_epoch, delete) in told.items():
+        for topic_partition, (leader_epoch, delete) in stops.items():
             topic = topics.setdefault(
                 topic_partition.topic, StopReplicaTopicState(topic_name=topic_partition.topic, partition_states=[])
             )

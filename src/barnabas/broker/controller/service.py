@@ -1,53 +1,44 @@
-"""Election of the controller, and the performance of its steps.
+"""The controller of the cluster, as far as it waits (Kafka's `KafkaController` and its event thread).
 
-Every broker runs a `Controller`. One of them creates the ephemeral ``/controller`` and, in the same transaction, raises
-``/controller_epoch``; the version of that znode fences it: every later write is a multi that checks it, so a controller
-that was replaced without noticing (a pause, a lost session) can write nothing more. The others watch ``/controller``
-and try again when it goes.
-
-There is one queue of events and one task that handles them in order. Watches only put hints into it ("look at the
-brokers"), equal hints that wait are one. What needs an answer (a broker's shutdown, a change of an ISR, topics that
-this broker just wrote) is a command with a future.
+Every broker runs a `Controller`. One of them is elected: see `controller_election`. There is one queue of events and one
+task that handles them in order. What an event leads to is decided in the other modules of this folder, as steps; here
+they are performed, under the fence of this broker's term of office.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from barnabas.base.clock import Clock
-from barnabas.base.ids import NO_BROKER, TopicPartition
-from barnabas.base.randomness import Random, random_uuid
-from barnabas.broker.cluster.steps import (
-    Children,
-    ControllerMovedError,
-    Read,
-    Send,
-    Steps,
-    Write,
-)
-from barnabas.broker.cluster.znodes import BROKER_TOPICS, Assignment, ProducerIdBlock, TopicAssignment, topic_path
-from barnabas.broker.controller import (
-    broker_change,
-    failover,
-    isr_change,
-    reassignment,
-    replica_leader_election,
-    topic_change,
-)
-from barnabas.broker.controller.answers import deletion_errors, role_errors
-from barnabas.broker.controller.channel_manager import Channels, Outboxes
+from barnabas.base.ids import NO_BROKER, TopicPartition, Uuid
+from barnabas.broker.cluster.service import Interpreter
+from barnabas.broker.cluster.steps import ControllerMovedError, Done, Steps
+from barnabas.broker.cluster.znodes import BROKER_TOPICS
+from barnabas.broker.controller import failover, replica_leader_election, topic_change
+from barnabas.broker.controller.channel_manager import Channels, ControllerChannelManager
+from barnabas.broker.controller.commands import ControllerCommands
 from barnabas.broker.controller.context import ControllerContext
-from barnabas.broker.controller.controller_election import Candidacy, Term
+from barnabas.broker.controller.controller_election import Follow, Serve, Stand, Term, claim, give_up, look
+from barnabas.broker.controller.event_queue import (
+    AutoPreferredLeaderElection,
+    Command,
+    ControllerEvent,
+    ControllerEventQueue,
+    Decide,
+    Hint,
+    Reelect,
+    RegisterBrokerAndReelect,
+    ResponseReceived,
+    Startup,
+    TopicsCreated,
+)
 from barnabas.broker.controller.request_batch import RequestBatch
-from barnabas.broker.controller.znode_access import ZnodeAccess
-from barnabas.broker.controller.znode_handlers import Decision, Reactions
-from barnabas.broker.transactions.producer_id_blocks import claim_block
-from barnabas.coordination.client import CoordinationClient, SessionEvent
-from barnabas.coordination.client.operations import WatchCallback, WatchEvent, exists
+from barnabas.broker.controller.responses import decision_about
+from barnabas.broker.controller.znode_handlers import ZnodeHandlers
+from barnabas.coordination.client import SessionEvent
+from barnabas.coordination.client.operations import WatchCallback, WatchEvent
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import EventType
@@ -65,7 +56,7 @@ _MOVED = "The controller moved to another broker."
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """The broker's settings that a controller goes by."""
+    """The broker's settings that matter to a controller."""
 
     inter_broker_listener: str = "PLAINTEXT"
     delete_topic_enabled: bool = True
@@ -75,47 +66,64 @@ class ControllerSettings:
     imbalance_percent: int = 10
 
 
+class _TermOfOffice:
+    """Performs the steps that only the active controller may yield; ends when the controller's context is another."""
+
+    def __init__(self, controller: "Controller", context: ControllerContext, listener: str) -> None:
+        self._controller = controller
+        self._context = context
+        self._listener = listener
+
+    @property
+    def epoch_version(self) -> int:
+        return self._context.epoch_version
+
+    def send(self, requests: Sequence[tuple[int, Any]]) -> None:
+        self._controller.channel_manager.send(self._context, requests, self._listener)
+
+    def check(self) -> None:
+        if self._controller.context is not self._context:
+            raise ControllerMovedError("This broker ceased to be controller meanwhile")
+
+
 class Controller:
     """This broker's part in controlling the cluster, on the running loop."""
 
     def __init__(
         self,
         broker_id: int,
-        client: CoordinationClient,
+        interpreter: Interpreter,
         channels: Channels,
         register: Callable[[], Awaitable[int]],
         *,
-        clock: Clock,
-        rng: Random,
+        wall_ms: Callable[[], int],
+        new_topic_id: Callable[[], Uuid],
         settings: Callable[[], ControllerSettings],
     ) -> None:
-        """``register`` makes this broker's own znode (again) and comes before every candidacy.
+        """``register`` creates this broker's own znode (again) and comes before every candidacy.
 
-        ``settings`` is asked at each election and check, for some settings change while the broker runs.
+        ``settings`` is called at each election and check, because some settings change while the broker runs. The
+        coordination client must call `session_changed`.
         """
         self._broker_id = broker_id
-        self._client = client
-        self._channels = channels
+        self._interpreter = interpreter
         self._register = register
-        self._rng = rng
+        self._wall_ms = wall_ms
+        self._new_topic_id = new_topic_id
         self._settings = settings
-        self._candidacy = Candidacy(broker_id, client, clock)
-        self._reactions = Reactions(self._new_id)
+        self._handlers = ZnodeHandlers(new_topic_id)
         self._controller_id = NO_BROKER
         self._context = ControllerContext(broker_id)
         self._active = False
-        self._queue: deque[tuple[Hashable, Callable[[], Awaitable[None]]]] = deque()
-        self._waiting: set[Hashable] = set()
         self._wake = asyncio.Event()
+        self._queue = ControllerEventQueue(self._wake.set)
         self._watchers: dict[Hashable, WatchCallback] = {}
-        self._created: dict[str, TopicAssignment] = {}
-        self._created_done: list[asyncio.Future[None]] = []
-        self._outboxes = Outboxes(channels, self._answered, self._spawn, asyncio.sleep)
         self._tasks: set[asyncio.Task[None]] = set()
         self._progress_listeners: list[Callable[[], None]] = []
-        self._znodes = ZnodeAccess(client, self._watch_for)
         self._task: asyncio.Task[None] | None = None
         self._balance_timer: asyncio.TimerHandle | None = None
+        self.channel_manager = ControllerChannelManager(channels, self._answered, self._spawn, asyncio.sleep)
+        self.commands = ControllerCommands(self._queue.put, lambda: self._active, lambda: self._context)
 
     # What others see
 
@@ -131,6 +139,7 @@ class Controller:
 
     @property
     def epoch(self) -> int:
+        """The controller epoch of this broker's term; 0 while it is not controller."""
         return self._context.epoch
 
     @property
@@ -139,23 +148,28 @@ class Controller:
         return self._context
 
     def on_progress(self, listener: Callable[[], None]) -> None:
-        """Have ``listener`` called after each event that this broker handled as controller."""
+        """Have ``listener`` called after each decision that this broker made as controller."""
         self._progress_listeners.append(listener)
+
+    def register_again(self) -> None:
+        """The broker's own znode was removed though its session lives: create it again, under a new epoch."""
+        self._queue.put(RegisterBrokerAndReelect())
+
+    def retry_leaders(self) -> None:
+        """Unclean elections were allowed by a change of configuration: elect leaders where there are none."""
+        self._queue.put(Hint("unclean elections", replica_leader_election.process_unclean_leader_election_enable))
+
+    async def shut_down_broker(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
+        """See `ControllerCommands.shut_down_broker`; for this broker's own shutdown."""
+        return await self._interpreter.perform(self.commands.shut_down_broker(broker, broker_epoch))
 
     async def start(self) -> None:
         """Register the broker and stand for election; returns when the first election is over."""
         await self._register()
         self._task = asyncio.get_running_loop().create_task(self._run())
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        async def first() -> None:
-            try:
-                await self._elect()
-            finally:
-                _resolve(done, None)
-
-        self._put(("elect",), first)
-        await done
+        over = asyncio.Event()
+        self._queue.put(Startup(lambda *_: over.set()))
+        await over.wait()
 
     async def close(self) -> None:
         """Stop; the session's end removes the znodes."""
@@ -168,196 +182,144 @@ class Controller:
         for task in list(self._tasks):
             task.cancel()
 
-    # Commands. All raise `KafkaError` NOT_CONTROLLER when this broker is not controller, or ceases to be.
-
-    async def topics_created(self, topics: Mapping[str, TopicAssignment]) -> None:
-        """Give leaders to topics whose znodes this broker just wrote; returns when brokers are being told."""
-        self._require_active()
-        self._created.update(topics)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._created_done.append(done)
-        self._hint(("created",), self._create_topics)
-        await done
-
-    async def partitions_added(self, topic: str) -> None:
-        """Look at a topic whose assignment this broker just rewrote."""
-        await self._command(lambda context, batch: topic_change.process_partition_modifications(context, batch, topic))
-
-    async def topics_deleted(self) -> None:
-        """Look at the orders of deletion that this broker just wrote; returns when the brokers are being told."""
-        await self._command(topic_change.process_topic_deletion)
-
-    async def shut_down_broker(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
-        """See `broker_change.process_controlled_shutdown`."""
-        return await self._command(
-            lambda context, batch: broker_change.process_controlled_shutdown(context, batch, broker, broker_epoch)
-        )
-
-    async def alter_isr(
-        self, broker: int, broker_epoch: int, changes: Sequence[isr_change.IsrChange]
-    ) -> dict[TopicPartition, Any]:
-        """See `isr_change.process_alter_partition`."""
-        answers = await self._command(
-            lambda context, batch: isr_change.process_alter_partition(context, batch, broker, broker_epoch, changes)
-        )
-        if not self._context.reassigning.isdisjoint(answers):
-            self._hint(("reassigned",), self._decide(reassignment.maybe_complete))  # the leader need not wait for that
-        return answers
-
-    async def elect_leaders(
-        self, partitions: Sequence[TopicPartition], *, unclean: bool
-    ) -> dict[TopicPartition, int | KafkaError]:
-        """See `replica_leader_election.process_replica_leader_election`."""
-        return await self._command(
-            lambda context, batch: replica_leader_election.process_replica_leader_election(
-                context, batch, partitions, unclean=unclean
-            )
-        )
-
-    async def alter_reassignments(
-        self, targets: Mapping[TopicPartition, Sequence[int] | None]
-    ) -> dict[TopicPartition, KafkaError | None]:
-        """See `reassignment.process_api_reassignment`."""
-        return await self._command(
-            lambda context, batch: reassignment.process_api_reassignment(context, batch, targets)
-        )
-
-    async def reassignments(
-        self, partitions: Collection[TopicPartition] | None = None
-    ) -> dict[TopicPartition, Assignment]:
-        """See `reassignment.process_list_reassignments`; answered in its turn."""
-        return await self._command(lambda context, _: reassignment.process_list_reassignments(context, partitions))
-
-    def register_again(self) -> None:
-        """The broker's own znode was removed though its session lives: make it again, under a new epoch."""
-        self._hint(("session",), self._new_session)
-
-    def retry_leaders(self) -> None:
-        """Unclean elections were allowed by a change of configuration: see `replica_leader_election.process_unclean_leader_election_enable`."""
-
-        self._hint(("retry",), self._decide(replica_leader_election.process_unclean_leader_election_enable))
-
-    async def allocate_producer_ids(self, broker: int) -> ProducerIdBlock:
-        """The next block of producer ids for a broker (KIP-730), of which no other broker gets one."""
-        self._require_active()
-        while True:
-            block = await claim_block(self._client, broker)
-            if block is not None:
-                return block
-
-    def _require_active(self) -> None:
-        if not self._active:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
-
-    async def _command(self, decide: Callable[[ControllerContext, RequestBatch], Steps[T]]) -> T:
-        self._require_active()
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        async def run() -> None:
-            try:
-                self._require_active()
-                result = await self._perform(decide)
-            except KafkaError as error:
-                _refuse(done, error)
-            except BaseException:
-                _refuse(done, KafkaError(ErrorCode.NOT_CONTROLLER, _MOVED))
-                raise
-            else:
-                _resolve(done, result)
-
-        self._put(object(), run)
-        return await done
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # The queue
-
-    def _put(self, key: Hashable, run: Callable[[], Awaitable[None]]) -> None:
-        self._queue.append((key, run))
-        self._wake.set()
-
-    def _hint(self, key: Hashable, run: Callable[[], Awaitable[None]]) -> None:
-        """As `_put`, unless the same waits already."""
-        if key not in self._waiting:
-            self._waiting.add(key)
-            self._put(key, run)
+    # Events
 
     async def _run(self) -> None:
         while True:
-            while not self._queue:
+            event = self._queue.take()
+            if event is None:
                 self._wake.clear()
                 await self._wake.wait()
-            key, run = self._queue.popleft()
-            self._waiting.discard(key)
+                continue
             try:
-                await run()
+                await self._process(event)
             except ControllerMovedError as error:
                 logger.warning("%s", error)
                 self._resign()
-                self._hint(("controller",), self._controller_changed)
+                self._queue.put(Reelect())
             except KeeperError as error:
-                await self._keeper_failed(error)
+                if error.code is Keeper.SESSION_EXPIRED:
+                    self._resign()  # the new session brings the next election
+                else:
+                    logger.error("The controller could not go on: %s", error)
+                    await self._abdicate()
             except Exception:
-                logger.exception("The controller failed at %r and resigns", key)
+                logger.exception("The controller failed at %r and resigns", event)
                 await self._abdicate()
 
-    async def _keeper_failed(self, error: KeeperError) -> None:
-        if error.code is Keeper.SESSION_EXPIRED:
-            self._resign()  # the new session brings the next election
-            return
-        logger.error("The controller could not go on: %s", error)
-        await self._abdicate()
+    async def _process(self, event: ControllerEvent) -> None:
+        match event:
+            case Reelect():
+                await self._elect()
+            case RegisterBrokerAndReelect():
+                await self._register()
+                await self._elect()
+            case Startup(done):
+                try:
+                    await self._elect()
+                finally:
+                    done(None, None)
+            case Hint(decide=decide):
+                if self._active:
+                    await self._perform(decide)
+            case ResponseReceived(epoch, decide):
+                if self._context.epoch == epoch:
+                    await self._perform(decide)
+            case Command(decide, done):
+                await self._obey(decide, [done])
+            case TopicsCreated(topics, done):
+                await self._obey(
+                    lambda context, batch: topic_change.process_created_topics(context, batch, topics), done
+                )
+            case AutoPreferredLeaderElection():
+                if self._active:
+                    await self._balance()
+
+    async def _obey(self, decide: Decide, done: Iterable[Done]) -> None:
+        """Carry out a command, and answer it whatever happens."""
+        try:
+            self.commands.require_active()
+            result = await self._perform(decide)
+        except KafkaError as error:
+            _finish(done, None, error)
+        except BaseException:
+            _finish(done, None, KafkaError(ErrorCode.NOT_CONTROLLER, _MOVED))
+            raise
+        else:
+            _finish(done, result, None)
+
+    async def _perform(self, decide: Callable[[ControllerContext, RequestBatch], Steps[T]]) -> T:
+        settings = self._settings()
+        context, listener = self._context, settings.inter_broker_listener
+        context.unclean_default = settings.unclean_leader_election
+        steps = decide(context, RequestBatch(context, listener))
+        office = _TermOfOffice(self, context, listener)
+        result = await self._interpreter.perform(steps, watch_for=self._watch_for, office=office)
+        for listener_ in self._progress_listeners:
+            listener_()
+        return result
 
     async def _abdicate(self) -> None:
-        """Give the office up after an error, so that someone, perhaps this broker, takes over from the znodes."""
+        """Give the office up after an error, so that another broker, or this one, takes over from the znodes."""
         was_active, version = self._controller_id == self._broker_id, self._context.epoch_version
         self._resign()
         if was_active:
-            await self._candidacy.give_up(version)
+            await self._interpreter.perform(give_up(version))
         await asyncio.sleep(_RETRY_S)
-        self._hint(("controller",), self._controller_changed)
+        self._queue.put(Reelect())
+
+    def _watch_for(self, path: str) -> WatchCallback | None:
+        """The one callback for an event, so that asking twice watches once."""
+        event = self._handlers.event(path)
+        if event is None:
+            return None
+        key = event.key
+        callback = self._watchers.get(key)
+        if callback is None:
+
+            def callback(fired: WatchEvent) -> None:
+                if isinstance(key, tuple) and key[0] == BROKER_TOPICS and fired.type is EventType.NODE_DELETED:
+                    self._watchers.pop(key, None)  # the watch of the parent reports the topic
+                    return
+                self._queue.put(event)
+
+            self._watchers[key] = callback
+        return callback
 
     # Election
 
     def session_changed(self, event: SessionEvent) -> None:
-        """Resign with the session, and stand for election in the next one."""
+        """Take part in the next election when there is a new session. Subscribed to the coordination client."""
         if self._task is None:
             return
         if event is SessionEvent.EXPIRED:
             self._resign()
         elif event is SessionEvent.CREATED:
             self._watchers.clear()
-            self._hint(("session",), self._new_session)
-
-    async def _new_session(self) -> None:
-        await self._register()
-        await self._elect()
-
-    async def _controller_changed(self) -> None:
-        """``/controller`` came, went or changed."""
-        await self._elect()
-
-    def _watch_controller(self) -> WatchCallback:
-        return self._watcher(("controller",), self._controller_changed)
+            self._queue.put(RegisterBrokerAndReelect())
 
     async def _elect(self) -> None:
-        """Become controller if there is none; otherwise learn who it is."""
+        """Become controller if there is none; otherwise learn which broker is."""
         try:
-            incumbent = await self._candidacy.incumbent(self._watch_controller())
-            if incumbent is not None:
-                self._controller_id = incumbent.broker
-                if not incumbent.is_this_session:
+            outlook = await self._interpreter.perform(look(is_active=self._active), watch_for=self._watch_for)
+            match outlook:
+                case Follow(broker):
+                    self._controller_id = broker
                     self._resign(keep_id=True)
                     return
-                if self._active:
+                case Serve():
                     return
-            self._resign()
-            term = await self._candidacy.claim(made_already=incumbent is not None)
+                case Stand(is_znode_ours):
+                    self._resign()
+                    steps = claim(self._broker_id, self._wall_ms, is_znode_ours=is_znode_ours)
+                    term = await self._interpreter.perform(steps)
         except ControllerMovedError:
-            self._hint(("controller",), self._controller_changed)
+            self._queue.put(Reelect())
             return
         await self._take_office(term)
 
@@ -366,10 +328,10 @@ class Controller:
         self._controller_id = self._broker_id
         self._context = ControllerContext(self._broker_id, *term, delete_topic_enabled=settings.delete_topic_enabled)
         logger.info("Broker %d is controller, in epoch %d", self._broker_id, term.epoch)
-        self._outboxes.open()
-        # Active from now on: what clients send as soon as they hear of the new controller waits its turn in the queue.
+        self.channel_manager.open()
+        # Active from now on: what clients send as soon as they learn of the new controller waits its turn in the queue.
         self._active = True
-        await self._perform(lambda context, batch: failover.on_controller_failover(context, batch, self._new_id))
+        await self._perform(lambda context, batch: failover.on_controller_failover(context, batch, self._new_topic_id))
         if settings.auto_leader_rebalance:
             self._plan_balance(_FIRST_BALANCE_S)
 
@@ -379,73 +341,18 @@ class Controller:
         if not keep_id:
             self._controller_id = NO_BROKER
         self._active = False
-        self._outboxes.close()
+        self.channel_manager.close()
         if self._balance_timer is not None:
             self._balance_timer.cancel()
             self._balance_timer = None
-        self._created.clear()
-        waiting, self._created_done = self._created_done, []
-        for done in waiting:
-            _refuse(done, KafkaError(ErrorCode.NOT_CONTROLLER, _MOVED))
+        _finish(self._queue.withdraw_created_topics(), None, KafkaError(ErrorCode.NOT_CONTROLLER, _MOVED))
         self._context = ControllerContext(self._broker_id)
-
-    def _new_id(self) -> Any:
-        return random_uuid(self._rng)
-
-    # Events
-
-    def _watcher(self, key: Hashable, run: Callable[[], Awaitable[None]]) -> WatchCallback:
-        """The one callback for a hint, so that asking twice watches once."""
-        callback = self._watchers.get(key)
-        if callback is None:
-
-            def callback(event: WatchEvent) -> None:
-                if isinstance(key, tuple) and key[0] == BROKER_TOPICS and event.type is EventType.NODE_DELETED:
-                    self._watchers.pop(key, None)
-                    return
-                self._hint(key, run)
-
-            self._watchers[key] = callback
-        return callback
-
-    def _decide(self, decide: Decision) -> Callable[[], Awaitable[None]]:
-        async def run() -> None:
-            if self._active:
-                await self._perform(decide)
-
-        return run
-
-    def _watch_for(self, path: str) -> WatchCallback | None:
-        """What to do when a znode changes that a step looked at."""
-        reaction = self._reactions.to(path)
-        return None if reaction is None else self._watcher(reaction.key, self._decide(reaction.decide))
-
-    async def _create_topics(self) -> None:
-        created, self._created = self._created, {}
-        waiting, self._created_done = self._created_done, []
-        try:
-            self._require_active()
-            new = await self._perform(
-                lambda context, batch: topic_change.process_created_topics(context, batch, created)
-            )
-            await self._client.batch([exists(topic_path(t), self._watch_for(topic_path(t))) for t in new])
-        except KafkaError as error:
-            for done in waiting:
-                _refuse(done, error)
-        except BaseException:
-            for done in waiting:
-                _refuse(done, KafkaError(ErrorCode.NOT_CONTROLLER, _MOVED))
-            raise
-        for done in waiting:
-            _resolve(done, None)
 
     def _plan_balance(self, delay_s: float) -> None:
         loop = asyncio.get_running_loop()
-        self._balance_timer = loop.call_later(delay_s, lambda: self._hint(("balance",), self._balance))
+        self._balance_timer = loop.call_later(delay_s, self._queue.put, AutoPreferredLeaderElection())
 
     async def _balance(self) -> None:
-        if not self._active:
-            return
         settings = self._settings()
         await self._perform(
             lambda context, batch: replica_leader_election.process_auto_preferred_leader_election(
@@ -455,83 +362,14 @@ class Controller:
         self._plan_balance(settings.imbalance_check_interval_s)
 
     def _answered(self, broker: int, epoch: int, request: Any, response: Any) -> None:
-        """A broker's answer to one of our requests; most ask for nothing further."""
+        """A broker's response to a request of the term with this epoch."""
         if epoch != self._context.epoch or self._controller_id != self._broker_id:
             return
-        kind = type(request).__name__
-        if kind == "LeaderAndIsrRequest":
-            self._roles_taken(broker, response)
-        elif kind == "StopReplicaRequest":
-            self._replicas_stopped(broker, request, response)
-        elif response.error_code:
-            logger.error("Broker %d refused UpdateMetadata: %s", broker, ErrorCode(response.error_code).name)
-
-    def _roles_taken(self, broker: int, response: Any) -> None:
-        if response.error_code:
-            logger.error("Broker %d refused LeaderAndIsr: %s", broker, ErrorCode(response.error_code).name)
-            return
-        errors = role_errors(self._context.topic_ids, response)
-        if any(errors.values()) or self._context.offline_dirs.get(broker):
-            self._put_steps(
-                lambda context, batch: broker_change.process_leader_and_isr_response(context, batch, broker, errors)
-            )
-
-    def _replicas_stopped(self, broker: int, request: Any, response: Any) -> None:
-        errors = deletion_errors(request, response)
-        if errors:
-            self._put_steps(
-                lambda context, batch: topic_change.process_stop_replica_response(context, batch, broker, errors)
-            )
-
-    def _put_steps(self, decide: Decision) -> None:
-        epoch = self._context.epoch
-
-        async def run() -> None:
-            if self._context.epoch == epoch:
-                await self._perform(decide)
-
-        self._put(object(), run)
-
-    # Steps
-
-    async def _perform(self, decide: Callable[[ControllerContext, RequestBatch], Steps[T]]) -> T:
-        """Drive a generator to its end."""
-        settings = self._settings()
-        listener = settings.inter_broker_listener
-        context = self._context
-        context.unclean_default = settings.unclean_leader_election
-        batch = RequestBatch(context, listener)
-        running = decide(context, batch)
-        outcome: Any = None
-        try:
-            while True:
-                step = running.send(outcome)
-                match step:
-                    case Read(paths):
-                        outcome = await self._znodes.read(paths)
-                    case Children(path):
-                        outcome = await self._znodes.children(path)
-                    case Write(ops):
-                        outcome = await self._znodes.write(ops, context.epoch_version)
-                    case Send(requests):
-                        self._outboxes.send(context, requests, listener)
-                        outcome = None
-                if context is not self._context:
-                    raise ControllerMovedError(f"Broker {self._broker_id} lost the office of controller meanwhile")
-        except StopIteration as end:
-            result: T = end.value
-            for told in self._progress_listeners:
-                told()
-            return result
-        finally:
-            running.close()
+        decide = decision_about(self._context, broker, request, response)
+        if decide is not None:
+            self._queue.put(ResponseReceived(epoch, decide))
 
 
-def _resolve(done: "asyncio.Future[T]", result: T) -> None:
-    if not done.done():
-        done.set_result(result)
-
-
-def _refuse(done: "asyncio.Future[Any]", error: Exception) -> None:
-    if not done.done():
-        done.set_exception(error)
+def _finish(waiting: Iterable[Done], result: Any, error: Exception | None) -> None:
+    for done in waiting:
+        done(result, error)

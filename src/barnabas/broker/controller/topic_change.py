@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.cluster.steps import Children, Delete, Read, Send, SetData, Steps, Write, Znode
+from barnabas.broker.cluster.steps import Children, Delete, Read, Send, SetData, Steps, Watch, Write, Znode
 from barnabas.broker.cluster.znodes import (
     ADMIN_DELETE_TOPICS,
     BROKER_TOPICS,
@@ -95,12 +95,14 @@ def process_topic_change(context: ControllerContext, batch: RequestBatch, new_to
 def process_created_topics(
     context: ControllerContext, batch: RequestBatch, topics: Mapping[str, TopicAssignment]
 ) -> Steps[list[str]]:
-    """Topics that this broker itself just wrote: as `topics_changed`, without reading them back."""
+    """Topics that this broker itself just wrote: as `process_topic_change`, without reading them back."""
     learned: list[TopicPartition] = []
     new = [topic for topic in topics if topic not in context.topics]
     for topic in new:
         learned += _learn_topic(context, topic, topics[topic])
     yield from _on_new_partition_creation(context, batch, learned)
+    if new:
+        yield Watch([topic_path(topic) for topic in new])
     return new
 
 

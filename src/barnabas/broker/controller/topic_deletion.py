@@ -1,11 +1,11 @@
-"""The deletion of topics: an order in ``/admin/delete_topics``, carried out replica by replica.
+"""The deletion of topics: an order in ``/admin/delete_topics``, carried out replica by replica (`TopicDeletionManager`).
 
     every replica:  online -> offline -> deleting -> deleted      (StopReplica, then StopReplica with delete)
     the topic:      all replicas deleted -> its znodes go, the order last
 
 While a broker with a replica is away the topic waits: its replicas there are ineligible, and the deletion goes on when
-the broker is back. So it waits while replicas of the topic are being moved, and goes on when the last has arrived. A
-controller that takes over finds the order in the znode and begins again; deleting twice is harmless.
+the broker is back. It also waits while replicas of the topic are being reassigned. A controller that takes over finds the
+order in the znode and begins again; deleting twice is harmless.
 """
 
 import logging

@@ -1,14 +1,16 @@
-"""Which znode the controller watches, and what it does when one changes: the whole list."""
+"""Which znodes the controller watches, and which event each change becomes: the whole list.
 
-from collections.abc import Callable, Hashable
+Kafka's `KafkaController` has a handler class for each: `BrokerChangeHandler`, `TopicChangeHandler`,
+`PartitionModificationsHandler`, `TopicDeletionHandler`, `IsrChangeNotificationHandler`, ...
+"""
+
 from functools import partial
-from typing import Any, NamedTuple
 
-from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.cluster.znodes import (
     ADMIN_DELETE_TOPICS,
     BROKER_IDS,
     BROKER_TOPICS,
+    CONTROLLER,
     ISR_CHANGES,
     LOG_DIR_EVENTS,
     PREFERRED_ELECTION,
@@ -21,27 +23,17 @@ from barnabas.broker.controller import (
     replica_leader_election,
     topic_change,
 )
-from barnabas.broker.controller.context import ControllerContext
-from barnabas.broker.controller.request_batch import RequestBatch
+from barnabas.broker.controller.event_queue import Decide, Hint, Reelect
 from barnabas.broker.controller.topic_change import NewTopicId
 
-__all__ = ["Decision", "Reaction", "Reactions"]
-
-Decision = Callable[[ControllerContext, RequestBatch], Steps[Any]]
+__all__ = ["ZnodeHandlers"]
 
 
-class Reaction(NamedTuple):
-    """What to do about a change. Of equal keys one is enough: an event is a hint to look."""
-
-    key: Hashable
-    decide: Decision
-
-
-class Reactions:
+class ZnodeHandlers:
     """By path."""
 
     def __init__(self, new_topic_id: NewTopicId) -> None:
-        self._fixed: dict[str, Decision] = {
+        self._fixed: dict[str, Decide] = {
             BROKER_IDS: broker_change.process_broker_change,
             BROKER_TOPICS: partial(topic_change.process_topic_change, new_topic_id=new_topic_id),
             ADMIN_DELETE_TOPICS: topic_change.process_topic_deletion,
@@ -51,14 +43,16 @@ class Reactions:
             REASSIGN_PARTITIONS: reassignment.process_znode_reassignment,
         }
 
-    def to(self, path: str) -> Reaction | None:
-        """None for a znode that nobody watches."""
+    def event(self, path: str) -> Hint | Reelect | None:
+        """The event of a change of this znode; None for one that is not watched."""
+        if path == CONTROLLER:
+            return Reelect()
         fixed = self._fixed.get(path)
         if fixed is not None:
-            return Reaction(path, fixed)
+            return Hint(path, fixed)
         parent, _, name = path.rpartition("/")
         if parent == BROKER_TOPICS:
-            return Reaction((BROKER_TOPICS, name), partial(topic_change.process_partition_modifications, topic=name))
+            return Hint((BROKER_TOPICS, name), partial(topic_change.process_partition_modifications, topic=name))
         if parent == BROKER_IDS and name.isdecimal():
-            return Reaction((BROKER_IDS, name), partial(broker_change.process_broker_modification, broker=int(name)))
+            return Hint((BROKER_IDS, name), partial(broker_change.process_broker_modification, broker=int(name)))
         return None

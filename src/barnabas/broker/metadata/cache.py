@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.base.ids import NO_BROKER, ZERO_UUID, TopicPartition, Uuid
+from barnabas.broker.cluster.control_requests import LEADER_DURING_DELETE, SECURITY_PROTOCOL_IDS
 from barnabas.broker.cluster.znodes import Endpoint
-from barnabas.broker.controller.context import LEADER_DURING_DELETE
-from barnabas.broker.controller.request_batch import SECURITY_PROTOCOL_IDS
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.metadata import (
     MetadataResponseBroker,

@@ -20,7 +20,7 @@ from barnabas.wire.kafka.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.cluster.channels import Channels
-    from barnabas.broker.configuration.service import Configs
+    from barnabas.broker.configuration.dynamic_config import DynamicConfig
     from barnabas.broker.controller.service import Controller
     from barnabas.broker.groups.service import GroupService
     from barnabas.broker.metadata.cache import MetadataCache
@@ -73,7 +73,7 @@ class Node:
     channels: "Channels"
     coordination: "CoordinationClient"
     metadata: "MetadataCache"
-    configs: "Configs"
+    configs: "DynamicConfig"
     topics: "Topics"
     controller: "Controller"
     groups: "GroupService"

@@ -1,11 +1,11 @@
-"""Producer ids: unique in the cluster, handed out from blocks that this broker claims, as Apache Kafka 3.9's do."""
+"""Producer ids, unique in the cluster, from blocks that this broker claims (Kafka's `ProducerIdManager`)."""
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
 
+from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.cluster.znodes import ProducerIdBlock
-from barnabas.broker.transactions.producer_id_blocks import BLOCK_IDS
+from barnabas.broker.transactions.producer_id_blocks import BLOCK_IDS, claim_block
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -16,16 +16,12 @@ logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 20
 
-ClaimBlock = Callable[[int], Awaitable[ProducerIdBlock | None]]
-
 
 class ProducerIds:
     """This broker's block of ids."""
 
-    def __init__(self, broker_id: int, claim: ClaimBlock) -> None:
-        """``claim`` claims the next block for a broker; see `claim_block`."""
+    def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
-        self._claim_block = claim
         self._blocks: deque[ProducerIdBlock] = deque()
         self._taken = 0
 
@@ -40,22 +36,22 @@ class ProducerIds:
             self._taken = 0
         return None
 
-    async def next(self) -> int:
+    def next(self) -> Steps[int]:
         """The next id, from a new block if need be. Raises COORDINATOR_LOAD_IN_PROGRESS while none can be had."""
         for _ in range(_ATTEMPTS):
             taken = self.take()
             if taken is not None:
                 return taken
             # Of many that ask at once one claims a block; the others lose to it, and find it here.
-            block = await self._claim()
+            block = yield from self._claim()
             if block is not None:
                 self._blocks.append(block)
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
-    async def _claim(self) -> ProducerIdBlock | None:
-        """A block of our own; None when it went to somebody else."""
+    def _claim(self) -> Steps[ProducerIdBlock | None]:
+        """A block of our own; None when another broker took it."""
         try:
-            return await self._claim_block(self._broker_id)
+            return (yield from claim_block(self._broker_id))
         except KeeperError as error:
             if error.code is KeeperCode.CONNECTION_LOSS:
                 return None

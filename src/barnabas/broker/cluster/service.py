@@ -1,0 +1,219 @@
+"""The interpreter of `steps`: the one place of the broker that waits for the coordination service and for brokers.
+
+Deciding generators yield what is to be done; `Interpreter.perform` does it and resumes them with the outcome, or raises
+in them what went wrong. Many reads or writes travel in one round trip. Writes of the controller are fenced by the version
+of ``/controller_epoch`` (Kafka's `KafkaZkClient` and its `retryRequestsUntilConnected` with the expected epoch).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from barnabas.broker.cluster.steps import (
+    Ask,
+    Children,
+    Committed,
+    Read,
+    Refused,
+    Send,
+    Step,
+    Steps,
+    Transact,
+    Wait,
+    Watch,
+    Write,
+    WriteOp,
+    WriteResult,
+    WriteUnfenced,
+    Written,
+    Znode,
+)
+from barnabas.broker.cluster.znode_operations import (
+    fence,
+    grouped,
+    operation,
+    raise_if_moved,
+    refused,
+    transacted,
+    unfenced_operation,
+    written_or_failed,
+)
+from barnabas.coordination.client import CoordinationClient
+from barnabas.coordination.client.operations import WatchCallback, exists, get, get_children, multi
+from barnabas.wire.jute.errors import ErrorCode as Keeper
+from barnabas.wire.jute.errors import KeeperError
+
+__all__ = ["Channel", "Interpreter", "Office", "WatchFor"]
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+WatchFor = Callable[[str], WatchCallback | None]
+"""The watch to leave on a path that is read; None for none."""
+
+
+class Channel(Protocol):
+    """How requests reach brokers, this one included."""
+
+    async def send(self, broker_id: int, message: Any, *, timeout_ms: int | None = None) -> Any:
+        """The response. Raises `ChannelError`."""
+        ...
+
+
+class Office(Protocol):
+    """What performs the two steps that only the active controller may yield, for one term of office."""
+
+    @property
+    def epoch_version(self) -> int:
+        """The version of ``/controller_epoch`` that every write depends on."""
+        ...
+
+    def send(self, requests: Sequence[tuple[int, Any]]) -> None:
+        """Queue requests for brokers."""
+        ...
+
+    def check(self) -> None:
+        """Raises `ControllerMovedError` when the term is over."""
+        ...
+
+
+def _no_watch(_path: str) -> WatchCallback | None:
+    return None
+
+
+class Interpreter:
+    """Performs steps for every part of a broker."""
+
+    def __init__(
+        self, client: CoordinationClient, channel: Channel, spawn: Callable[[Coroutine[Any, Any, None]], object]
+    ) -> None:
+        self._client = client
+        self._channel = channel
+        self._spawn = spawn
+
+    def start(self, steps: Steps[None]) -> None:
+        """Perform steps in the background. What they raise is logged."""
+        self._spawn(self.perform(steps))
+
+    async def perform(self, steps: Steps[T], *, watch_for: WatchFor = _no_watch, office: Office | None = None) -> T:
+        """Drive a generator to its end; its result, or what it raises."""
+        advance: Callable[[], Step] = partial(steps.send, None)
+        try:
+            while True:
+                step = advance()
+                try:
+                    outcome = await self._perform_one(step, watch_for, office)
+                    if office is not None:
+                        office.check()
+                except Exception as error:
+                    advance = partial(steps.throw, error)
+                else:
+                    advance = partial(steps.send, outcome)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            steps.close()
+
+    async def _perform_one(self, step: Step, watch_for: WatchFor, office: Office | None) -> Any:
+        match step:
+            case Read():
+                return await self._read(step, watch_for)
+            case Children(path):
+                return await self._children(path, watch_for)
+            case Watch(paths):
+                await self._client.batch([exists(path, watch_for(path)) for path in paths])
+                return None
+            case WriteUnfenced(ops, repeat):
+                if not ops:
+                    return []
+                results = await self._client.batch([unfenced_operation(op) for op in ops], retry=repeat)
+                return [written_or_failed(op, result) for op, result in zip(ops, results, strict=True)]
+            case Transact(groups, repeat):
+                return await self._transact(groups, repeat)
+            case Ask(broker, request):
+                return await self._channel.send(broker, request)
+            case Wait(begin):
+                return await _wait(begin)
+            case Write(ops) if office is not None:
+                return await self._write(ops, office.epoch_version)
+            case Send(requests) if office is not None:
+                office.send(requests)
+                return None
+            case _:
+                raise TypeError(f"{type(step).__name__} is for the active controller only")
+
+    async def _read(self, step: Read, watch_for: WatchFor) -> list[Znode | None]:
+        paths = step.paths
+        if not paths:
+            return []
+        operations = [get(path, watch_for(path)) for path in paths]
+        if step.watch_absent:
+            operations += [exists(path, watch_for(path)) for path in paths]
+        znodes: list[Znode | None] = []
+        for result in (await self._client.batch(operations))[: len(paths)]:
+            if isinstance(result, KeeperError):
+                if result.code is not Keeper.NO_NODE:
+                    raise result
+                znodes.append(None)
+            else:
+                data, stat = result
+                is_own = stat.ephemeral_owner == self._client.session_id
+                znodes.append(Znode(data, stat.version, stat.czxid, is_own, stat.ctime))
+        return znodes
+
+    async def _children(self, path: str, watch_for: WatchFor) -> list[str]:
+        (result,) = await self._client.batch([get_children(path, watch_for(path))])
+        if isinstance(result, KeeperError):
+            if result.code is not Keeper.NO_NODE:
+                raise result
+            return []
+        names: list[str] = result[0]
+        return names
+
+    async def _transact(self, groups: Sequence[Sequence[Any]], repeat: bool) -> list[Committed | Refused]:
+        if not groups:
+            return []
+        results = await self._client.batch([multi([operation(op) for op in group]) for group in groups], retry=repeat)
+        return [
+            refused(result) if isinstance(result, KeeperError) else transacted(group, result)
+            for group, result in zip(groups, results, strict=True)
+        ]
+
+    async def _write(self, ops: Sequence[WriteOp], epoch_version: int) -> list[Written]:
+        """Many ops travel in one multi under our fence; if one of them fails, each goes for itself."""
+        check = fence(epoch_version)
+        groups = grouped(ops)
+        results = await self._client.batch([multi([check, *map(operation, group)]) for group in groups])
+        done: list[Written] = []
+        for group, result in zip(groups, results, strict=True):
+            if isinstance(result, KeeperError):
+                raise_if_moved(result)
+                singly = await self._client.batch([multi([check, operation(op)]) for op in group], retry=True)
+                for op, outcome in zip(group, singly, strict=True):
+                    if isinstance(outcome, KeeperError):
+                        raise_if_moved(outcome)
+                    written = written_or_failed(op, outcome if isinstance(outcome, KeeperError) else outcome[1])
+                    if written.result is WriteResult.FAILED:
+                        logger.error("%s failed: %s", op, written.error)
+                    done.append(written)
+            else:
+                done += [written_or_failed(op, outcome) for op, outcome in zip(group, result[1:], strict=True)]
+        return done
+
+
+async def _wait(begin: Callable[[Callable[[Any, Exception | None], None]], None]) -> Any:
+    over: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def done(result: Any, error: Exception | None) -> None:
+        if over.done():
+            return
+        if error is None:
+            over.set_result(result)
+        else:
+            over.set_exception(error)
+
+    begin(done)
+    return await over

@@ -1,0 +1,162 @@
+"""All configuration as it holds on this broker now: of topics, of this broker, of all brokers (KIP-226).
+
+A broker's property takes its value from the first of these that has it:
+
+    dynamic for this broker  >  dynamic for all brokers  >  its properties file  >  the default
+
+and a topic's from its own configuration, then the broker's property that gives its default (`log.settings`). Kafka's
+`DynamicBrokerConfig` and the configurations in its `LogManager`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.settings import Values
+from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.configuration.definitions import ineffective
+from barnabas.broker.configuration.rules import validate_broker_config
+from barnabas.log.settings import LogConfig, defaults_from_broker
+
+__all__ = ["DynamicConfig"]
+
+logger = logging.getLogger(__name__)
+
+
+class DynamicConfig:
+    """The texts that were read, and what they come to."""
+
+    def __init__(self, config: BrokerConfig, replicated_topics: Callable[[], Iterable[str]]) -> None:
+        """``config`` holds the properties file's values; it is replaced when dynamic ones change them.
+
+        ``replicated_topics`` are those of which this broker has logs.
+        """
+        self._config = config
+        self._replicated_topics = replicated_topics
+        self.static = config.values
+        self.cluster_texts: dict[str, str] = {}
+        self.broker_texts: dict[str, str] = {}
+        self._topics: dict[str, dict[str, str]] = {}
+        self._unknown: set[str] = set()
+        self._defaults = defaults_from_broker(config.values.texts)
+        self._built: dict[str, LogConfig] = {}  # by topic, under the present defaults
+        self._plain: LogConfig | None = None
+        self._topic_listeners: list[Callable[[str, LogConfig], None]] = []
+        self._settings_listeners: list[Callable[[Values], None]] = []
+        self._unknown_listeners: list[Callable[[str], None]] = []
+
+    # Looking
+
+    @property
+    def values(self) -> Values:
+        """This broker's settings as they hold now."""
+        return self._config.values
+
+    @property
+    def topic_defaults(self) -> Mapping[str, str]:
+        """What this broker's properties make of topics without a configuration of their own, as texts."""
+        return self._defaults
+
+    def topic_texts(self, topic: str) -> Mapping[str, str]:
+        """The topic's own configuration, as far as it is known here."""
+        return self._topics.get(topic, {})
+
+    def known_texts(self, topic: str) -> Mapping[str, str] | None:
+        """The topic's own configuration; None while it is not known here."""
+        return self._topics.get(topic)
+
+    def known_topics(self) -> list[str]:
+        """The topics whose configuration is known here."""
+        return list(self._topics)
+
+    def log_config(self, topic: str) -> LogConfig:
+        """A topic's configuration, for its log.
+
+        Where it is not known yet, those who subscribed with `on_unknown_topic` are to learn it; until then the defaults
+        hold.
+        """
+        if topic not in self._topics and topic not in self._unknown:
+            self._unknown.add(topic)
+            for listener in self._unknown_listeners:
+                listener(topic)
+        return self._log_config(topic)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        texts = self._topics.get(topic)
+        kept = self._built.get(topic)
+        if kept is None or kept.overrides != (texts or {}):
+            try:
+                kept = self.config_of(texts or {})
+            except ConfigError as error:
+                # Only a hand-written znode gets here. The log must still exist, under what is certain.
+                logger.error("The configuration of topic %s is left out: %s", topic, error)
+                return self.config_of({})
+            self._built[topic] = kept
+        return kept
+
+    def config_of(self, texts: Mapping[str, str]) -> LogConfig:
+        """What a topic's own texts come to on this broker; raises `ConfigError`. Most topics have none, and share one."""
+        if texts:
+            return LogConfig(texts, self._defaults)
+        if self._plain is None:
+            self._plain = LogConfig({}, self._defaults)
+        return self._plain
+
+    # Subscriptions
+
+    def on_topic(self, listener: Callable[[str, LogConfig], None]) -> None:
+        """Have ``listener`` called when a topic's configuration changed."""
+        self._topic_listeners.append(listener)
+
+    def on_settings(self, listener: Callable[[Values], None]) -> None:
+        """Have ``listener`` called when this broker's settings changed; the `BrokerConfig` has the new values by then."""
+        self._settings_listeners.append(listener)
+
+    def on_unknown_topic(self, listener: Callable[[str], None]) -> None:
+        """Have ``listener`` called once for a topic whose configuration is needed and not known."""
+        self._unknown_listeners.append(listener)
+
+    # Learning
+
+    def learn_topic(self, topic: str, texts: Mapping[str, str]) -> None:
+        """What the topic's znode says now, or what this broker itself just wrote for a new topic."""
+        self._topics[topic] = dict(texts)
+        self._unknown.discard(topic)
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is deleted."""
+        self._topics.pop(topic, None)
+        self._built.pop(topic, None)
+
+    def notify_topic(self, topic: str) -> None:
+        """Inform the listeners of a topic's configuration."""
+        config = self._log_config(topic)
+        for listener in self._topic_listeners:
+            listener(topic, config)
+
+    def learn_broker(self, cluster_texts: dict[str, str], broker_texts: dict[str, str]) -> None:
+        """What the znodes of all brokers and of this broker say now. A value that is not valid is left out."""
+        self.cluster_texts, self.broker_texts = cluster_texts, broker_texts
+        accepted = self.static
+        for texts, per_broker in ((cluster_texts, False), (broker_texts, True)):
+            for name, text in texts.items():
+                try:
+                    accepted = validate_broker_config(accepted, {name: text}, per_broker=per_broker)
+                except ConfigError as error:
+                    logger.error("Dynamic configuration %s is left out: %s", name, error)
+        before = self._config.values.texts
+        for name, reason in ineffective(accepted).items():
+            if accepted.texts[name] != before.get(name):
+                logger.warning("Dynamic configuration %s has no effect: %s", name, reason)
+        if accepted.texts == before:
+            return
+        self._config.replace(accepted)
+        for listener in self._settings_listeners:
+            listener(accepted)
+        defaults = defaults_from_broker(accepted.texts)
+        if defaults != self._defaults:
+            self._defaults = defaults
+            self._built.clear()
+            self._plain = None
+            for topic in sorted(set(self._replicated_topics())):
+                self.notify_topic(topic)

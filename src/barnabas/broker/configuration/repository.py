@@ -1,0 +1,209 @@
+"""The znodes of dynamic configuration: read, changed, and followed, as steps (Kafka's `ZkConfigRepository`).
+
+Texts live in ``/config/topics/NAME``, ``/config/brokers/ID`` and ``/config/brokers/<default>``. A broker that changes
+them leaves a sequential note in ``/config/changes``. Every broker watches that place (Kafka's
+`ZkNodeChangeNotificationListener`), reads the entity again and applies it at once.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from barnabas.base.errors import ConfigError
+from barnabas.broker.cluster.steps import (
+    Children,
+    Create,
+    Delete,
+    Read,
+    SetData,
+    Steps,
+    WriteResult,
+    WriteUnfenced,
+    Written,
+    Znode,
+)
+from barnabas.broker.cluster.znodes import (
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES,
+    DEFAULT_ENTITY,
+    ZnodeFormatError,
+    config_path,
+    decode_config,
+    decode_config_change,
+    encode_config,
+    encode_config_change,
+)
+from barnabas.broker.configuration.definitions import check_thread_counts
+from barnabas.broker.configuration.dynamic_config import DynamicConfig
+from barnabas.broker.configuration.rules import check_protection, validate_broker_config
+from barnabas.log.settings import TOPIC_SETTINGS
+from barnabas.wire.jute.opcodes import CreateMode
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["Change", "ConfigRepository"]
+
+logger = logging.getLogger(__name__)
+
+_CHANGE_LIFETIME_MS = 15 * 60 * 1000
+
+Change = Callable[[Mapping[str, str]], dict[str, str]]
+"""Makes the new texts of an entity from its old ones. Raises `KafkaError`, or `ConfigError` for values."""
+
+
+class ConfigRepository:
+    """Keeps a `DynamicConfig` to the znodes, and changes them."""
+
+    def __init__(self, configs: DynamicConfig, broker_id: int, wall_ms: Callable[[], int]) -> None:
+        self._configs = configs
+        self._broker_id = broker_id
+        self._wall_ms = wall_ms
+        self._last_change = -1
+
+    # Reading
+
+    def load(self) -> Steps[None]:
+        """Read everything, and watch for changes if the caller watches; before any log is opened.
+
+        Raises `ConfigError` when a dynamic property asks for protection that does not exist.
+        """
+        yield from self.process_changes()
+        topics: list[str] = yield Children("/config/topics")
+        yield from self.load_topics(topics)
+        cluster_texts, broker_texts = yield from self._read_broker()
+        check_protection("<default>", cluster_texts)
+        check_protection(str(self._broker_id), broker_texts)
+        self._configs.learn_broker(cluster_texts, broker_texts)
+
+    def load_topics(self, topics: Sequence[str]) -> Steps[None]:
+        """Read the configurations of topics; a topic without a znode has none."""
+        paths = [config_path("topics", topic) for topic in topics]
+        znodes: list[Znode | None] = yield Read(paths)
+        for topic, path, znode in zip(topics, paths, znodes, strict=True):
+            self._configs.learn_topic(topic, _texts(path, znode))
+
+    def learn_unknown_topic(self, topic: str) -> Steps[None]:
+        """Read a topic's configuration for the first time, and apply it if there is one."""
+        yield from self.load_topics([topic])
+        if self._configs.topic_texts(topic):
+            self._configs.notify_topic(topic)
+
+    def _read_broker(self) -> Steps[tuple[dict[str, str], dict[str, str]]]:
+        """The dynamic texts of all brokers, and of this one."""
+        paths = [config_path("brokers", name) for name in (DEFAULT_ENTITY, str(self._broker_id))]
+        znodes: list[Znode | None] = yield Read(paths)
+        cluster_texts, broker_texts = (_texts(path, znode) for path, znode in zip(paths, znodes, strict=True))
+        return cluster_texts, broker_texts
+
+    def process_changes(self) -> Steps[None]:
+        """Look for notes, work through those that are new, and delete those that all brokers must have seen."""
+        names: list[str] = yield Children(CONFIG_CHANGES)
+        numbered = sorted(
+            (int(name.removeprefix(CONFIG_CHANGE_PREFIX)), name)
+            for name in names
+            if name.removeprefix(CONFIG_CHANGE_PREFIX).isdecimal()
+        )
+        paths = [f"{CONFIG_CHANGES}/{name}" for _, name in numbered]
+        znodes: list[Znode | None] = yield Read(paths)
+        entities: dict[str, None] = {}
+        expired: list[str] = []
+        now_ms = self._wall_ms()
+        for (number, _), path, znode in zip(numbered, paths, znodes, strict=True):
+            if znode is None:
+                continue  # another broker deleted it
+            if now_ms - znode.ctime_ms > _CHANGE_LIFETIME_MS:
+                expired.append(path)
+            if number > self._last_change:
+                self._last_change = number
+                try:
+                    entities[decode_config_change(path, znode.data)] = None
+                except ZnodeFormatError as error:
+                    logger.error("%s", error)
+        yield from self.refresh(entities)
+        if expired:
+            yield WriteUnfenced([Delete(path) for path in expired])
+
+    def refresh(self, entities: Iterable[str]) -> Steps[None]:
+        """Read ``topics/NAME`` and ``brokers/NAME`` again, and apply what changed."""
+        configs = self._configs
+        topics = []
+        for entity in entities:
+            kind, _, name = entity.partition("/")
+            if kind == "topics":
+                topics.append(name)
+            elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
+                configs.learn_broker(*(yield from self._read_broker()))
+        before = {topic: configs.known_texts(topic) for topic in topics}
+        yield from self.load_topics(topics)
+        for topic in topics:
+            texts = configs.topic_texts(topic)
+            if texts != before[topic]:
+                logger.info("Topic %s has the configuration %s", topic, texts)
+                configs.notify_topic(topic)
+
+    # Changing
+
+    def alter_topic(self, topic: str, change: Change, *, validate_only: bool) -> Steps[None]:
+        """Replace a topic's texts by ``change(texts)``; raises `KafkaError`."""
+
+        def checked(texts: Mapping[str, str]) -> dict[str, str]:
+            changed = change(texts)
+            unknown = [name for name in changed if name not in TOPIC_SETTINGS]
+            if unknown:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown[0]}")
+            self._configs.config_of(changed)
+            return changed
+
+        yield from self._alter("topics", topic, checked, validate_only)
+
+    def alter_broker(self, broker: int | None, change: Change, *, validate_only: bool) -> Steps[None]:
+        """Replace the dynamic texts of this broker, or of all brokers (None); raises `KafkaError`."""
+        configs = self._configs
+
+        def checked(texts: Mapping[str, str]) -> dict[str, str]:
+            changed = change(texts)
+            base = configs.static if broker is None else configs.static.replace(configs.cluster_texts)
+            after = validate_broker_config(base, changed, per_broker=broker is not None)
+            check_thread_counts(configs.values, after, [name for name in changed if changed[name] != texts.get(name)])
+            return changed
+
+        yield from self._alter("brokers", DEFAULT_ENTITY if broker is None else str(broker), checked, validate_only)
+
+    def _alter(self, kind: str, name: str, change: Change, validate_only: bool) -> Steps[None]:
+        path = config_path(kind, name)
+        while True:
+            znodes: list[Znode | None] = yield Read([path])
+            znode = znodes[0]
+            try:
+                texts = encode_config(change(_texts(path, znode)))
+            except ConfigError as error:
+                if kind == "brokers":
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+                message = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{name}'): {error}"
+                raise KafkaError(ErrorCode.INVALID_CONFIG, message) from error
+            if validate_only:
+                return
+            op = Create(path, texts) if znode is None else SetData(path, texts, znode.version)
+            written: list[Written] = yield WriteUnfenced([op])
+            changed_meanwhile = (WriteResult.BAD_VERSION, WriteResult.EXISTS, WriteResult.ABSENT)
+            if written[0].or_raise(*changed_meanwhile) is WriteResult.DONE:
+                break
+        note = Create(
+            f"{CONFIG_CHANGES}/{CONFIG_CHANGE_PREFIX}",
+            encode_config_change(f"{kind}/{name}"),
+            CreateMode.PERSISTENT_SEQUENTIAL,
+        )
+        noted: list[Written] = yield WriteUnfenced(
+            [note], repeat=True
+        )  # a second note does no harm, a missing one does
+        noted[0].or_raise()
+        # Others learn of it from the note. A client that is answered here finds it applied here.
+        yield from self.refresh([f"{kind}/{name}"])
+
+
+def _texts(path: str, znode: Znode | None) -> dict[str, str]:
+    if znode is None:
+        return {}
+    try:
+        return decode_config(path, znode.data)
+    except ZnodeFormatError as error:
+        logger.error("%s", error)
+        return {}

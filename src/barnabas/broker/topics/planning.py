@@ -1,0 +1,192 @@
+"""What may be created: the checks of CreateTopics and CreatePartitions, and the assignments that follow.
+
+Kafka's `ZkAdminManager.createTopics` and `createPartitions`, as far as they decide.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.ids import ZERO_UUID, Uuid
+from barnabas.base.randomness import Random
+from barnabas.broker.cluster.znodes import Assignment
+from barnabas.broker.topics.placement import assign_replicas
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.create_topics import CreatableTopic
+
+__all__ = [
+    "CreationPlan",
+    "collides",
+    "plan_creation",
+    "plan_growth",
+    "validate_topic_name",
+]
+
+_UNSET = -1
+_MAX_NAME_LENGTH = 249
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_MAX_PARTITIONS_A_REQUEST = 200_000  # far above what a cluster holds; keeps one request from eating the memory
+
+
+@dataclass(slots=True)
+class CreationPlan:
+    """A topic that may be created."""
+
+    name: str
+    assignment: dict[int, tuple[int, ...]]
+    configs: dict[str, str] = field(default_factory=dict)
+    topic_id: Uuid = ZERO_UUID
+
+
+def validate_topic_name(name: str) -> None:
+    """Raises `KafkaError` INVALID_TOPIC_EXCEPTION with Kafka's words."""
+    if not name:
+        wrong = "the empty string is not allowed"
+    elif name in (".", ".."):
+        wrong = f"'{name}' is not allowed"
+    elif len(name) > _MAX_NAME_LENGTH:
+        wrong = f"the length of '{name}' is longer than the max allowed length {_MAX_NAME_LENGTH}"
+    elif not _LEGAL_NAME.fullmatch(name):
+        wrong = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {wrong}")
+
+
+def collides(name: str, other: str) -> bool:
+    """Whether two names are one where ``.`` becomes ``_``, as in names of metrics."""
+    return name.replace(".", "_") == other.replace(".", "_")
+
+
+def plan_creation(
+    topic: CreatableTopic,
+    racks: Mapping[int, str | None],
+    rng: Random,
+    *,
+    existing: Collection[str],
+    default_partitions: int,
+    default_replication_factor: int,
+    config_defaults: Mapping[str, str],
+) -> CreationPlan:
+    """Check one topic of a CreateTopics request and place its replicas; raises `KafkaError` with Kafka's words."""
+    if topic.name in existing:  # whatever else is wrong with the request
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    missing = [config.name for config in topic.configs if config.value is None]
+    if missing:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(missing)}")
+    if topic.assignments and (topic.num_partitions != _UNSET or topic.replication_factor != _UNSET):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the same "
+            "time.",
+        )
+    if topic.assignments:
+        assignment = {entry.partition_index: tuple(entry.broker_ids) for entry in topic.assignments}
+    else:
+        partitions = default_partitions if topic.num_partitions == _UNSET else topic.num_partitions
+        factor = default_replication_factor if topic.replication_factor == _UNSET else topic.replication_factor
+        if partitions * max(factor, 1) > _MAX_PARTITIONS_A_REQUEST:
+            raise KafkaError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"More than {_MAX_PARTITIONS_A_REQUEST} replicas cannot be created at once.",
+            )
+        assignment = assign_replicas(racks, partitions, factor, rng)
+    _validate_name(topic.name, existing)
+    _validate_assignment(assignment, len(topic.assignments or ()))
+    configs = {config.name: config.value or "" for config in topic.configs}
+    try:
+        if configs:
+            LogConfig(configs, config_defaults)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return CreationPlan(topic.name, assignment, configs)
+
+
+def _validate_name(name: str, existing: Collection[str]) -> None:
+    validate_topic_name(name)
+    if "." not in name and "_" not in name:
+        return
+    colliding = [other for other in existing if collides(name, other)]
+    if colliding:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topics: {', '.join(sorted(colliding))}",
+        )
+
+
+def _validate_assignment(assignment: Mapping[int, Sequence[int]], given: int) -> None:
+    bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    if len({len(replicas) for replicas in assignment.values()}) != 1:
+        raise KafkaError(bad, "All partitions should have the same number of replicas")
+    for replicas in assignment.values():
+        if len(replicas) != len(set(replicas)) or not replicas:
+            raise KafkaError(bad, f"Duplicate replica assignment found: {_text(assignment)}")
+    if given > len(assignment) or sorted(assignment) != list(range(len(assignment))):
+        raise KafkaError(bad, "partitions should be a consecutive 0-based integer sequence")
+
+
+def _text(assignment: Mapping[int, Sequence[int]]) -> str:
+    return ", ".join(f"{index} -> ({', '.join(map(str, replicas))})" for index, replicas in assignment.items())
+
+
+def plan_growth(
+    name: str,
+    existing: Mapping[int, Assignment],
+    racks: Mapping[int, str | None],
+    count: int,
+    assignments: Sequence[Sequence[int]] | None,
+    rng: Random,
+) -> dict[int, Assignment]:
+    """The new partitions of a topic that is to have ``count``; raises `KafkaError` with Kafka's words."""
+    current = len(existing)
+    if not existing:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    if any(assignment.is_reassigning for assignment in existing.values()):
+        raise KafkaError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS, f"A partition reassignment is in progress for the topic '{name}'."
+        )
+    if count < current:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic currently has {current} partitions, which is higher than the requested {count}.",
+        )
+    if count == current:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partitions.")
+    if count - current > _MAX_PARTITIONS_A_REQUEST:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"More than {_MAX_PARTITIONS_A_REQUEST} partitions cannot be added at once."
+        )
+    first = existing[min(existing)].replicas
+    if assignments is None:
+        ids = sorted(racks)
+        start = max(0, next((index for index, broker in enumerate(ids) if broker >= first[0]), -1))
+        placed = assign_replicas(racks, count - current, len(first), rng, fixed_start=start, first_partition=current)
+        return {index: Assignment(replicas) for index, replicas in placed.items()}
+    unknown = {broker for replicas in assignments for broker in replicas} - racks.keys()
+    bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    if unknown:
+        raise KafkaError(bad, f"Unknown broker(s) in replica assignment: {', '.join(map(str, sorted(unknown)))}.")
+    if len(assignments) != count - current:
+        raise KafkaError(
+            bad,
+            f"Increasing the number of partitions by {count - current} but {len(assignments)} assignments provided.",
+        )
+    for index, replicas in enumerate(assignments, current):
+        if not replicas:
+            raise KafkaError(bad, f"Cannot have replication factor of 0 for partition id {index}.")
+        if len(replicas) != len(set(replicas)):
+            raise KafkaError(
+                bad,
+                f"Duplicate brokers not allowed in replica assignment: {', '.join(map(str, replicas))} for partition id "
+                f"{index}.",
+            )
+    odd = {index: len(replicas) for index, replicas in enumerate(assignments, current) if len(replicas) != len(first)}
+    if odd:
+        raise KafkaError(
+            bad,
+            f"Inconsistent replication factor between partitions, partition 0 has {len(first)} while partitions "
+            f"[{', '.join(map(str, odd))}] have replication factors [{', '.join(map(str, odd.values()))}], respectively.",
+        )
+    return {index: Assignment(tuple(replicas)) for index, replicas in enumerate(assignments, current)}
