@@ -17,11 +17,11 @@ from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_fetch import Fetches
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.partition import Partition, StateChange
+from barnabas.broker.replication.quotas import ReplicationQuotas
 from barnabas.broker.replication.replica_manager import LeadershipOutcome, ReplicaManager
 from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas
 from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
-from barnabas.broker.requests.request import Node
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.api import api
@@ -171,26 +171,21 @@ class DataPath:
         seed: int = 7,
         **parts: Any,
     ) -> None:
-        node = self.node = Node()
-        node.broker_id = 0
-        self.config = node.config = BrokerConfig(
+        self.broker_epoch = -1
+        self.config = BrokerConfig(
             broker_settings.DEFINITIONS.parse({"zookeeper.connect": "nowhere:1", **(settings or {})})
         )
         self.clock = ManualClock()
-        node.clock = self.clock
-        node.rng = Random(seed)
-        node.files = OsFiles()
+        self.rng = Random(seed)
+        self.files = OsFiles()
         self.timers = ManualTimers(self.clock)
-        node.call_later = self.timers
-        self.purgatory = node.purgatory = Purgatory(self.timers)
-        self.metadata = node.metadata = MetadataCache("cluster")
+        self.purgatory = Purgatory(self.timers)
+        self.metadata = MetadataCache("cluster")
         self.configs: dict[str, LogConfig] = {}
         paths = [str(path) for path in (directory, *more_dirs)]
-        self.log_dirs = node.log_dirs = LogDirs(
-            node.files, paths, LogConfig(), broker_id=0, cluster_id="cluster", rng=node.rng
-        )
+        self.log_dirs = LogDirs(self.files, paths, LogConfig(), broker_id=0, cluster_id="cluster", rng=self.rng)
         self.log_dirs.load(self.clock.wall_ms(), self.configs)
-        self.replicas = node.replicas = ReplicaManager(
+        self.replicas = ReplicaManager(
             0,
             self.log_dirs,
             self.purgatory,
@@ -199,12 +194,13 @@ class DataPath:
             lag_time_max_ms=30_000,
             **parts,
         )
-        self.fetch_sessions = node.fetch_sessions = FetchSessions(10, node.rng, self.purgatory)
+        self.replication_quotas = ReplicationQuotas(-1)
+        self.fetch_sessions = FetchSessions(10, self.rng, self.purgatory)
         self.fetches = Fetches(
             self.replicas,
             self.purgatory,
             self.clock,
-            node.replication_quotas.leader,
+            self.replication_quotas.leader,
             self.metadata.topic_name,
             None,
         )
@@ -216,12 +212,12 @@ class DataPath:
         absent = Absent()
         found: dict[str, Any] = {
             "broker_id": 0,
-            "broker_epoch": lambda: self.node.broker_epoch,
+            "broker_epoch": lambda: self.broker_epoch,
             "config": self.config,
             "api_versions": advertised(handlers.values()),
             "clock": self.clock,
             "call_later": self.timers,
-            "files": self.node.files,
+            "files": self.files,
             "purgatory": self.purgatory,
             "metadata": self.metadata,
             "replicas": self.replicas,

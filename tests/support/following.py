@@ -81,7 +81,7 @@ class Pair:
 
     def append(self, name: TopicPartition, *values: bytes) -> None:
         """The leader takes records, as from a producer."""
-        self.leader.node.replicas.append(name, batch(*values), acks=1, now_ms=START_MS)
+        self.leader.replicas.append(name, batch(*values), acks=1, now_ms=START_MS)
 
     def locate(self) -> None:
         """The two questions after OFFSET_OUT_OF_RANGE."""

@@ -79,7 +79,7 @@ def test_roles_follow_rising_leader_epochs(broker: DataPath) -> None:
     """A later epoch changes the role; the same or an earlier one is old news."""
     wire = broker.connect()
     assert leader_and_isr(wire, 0) is ErrorCode.NONE
-    partition = broker.node.replicas.partition(T0)
+    partition = broker.replicas.partition(T0)
     assert isinstance(partition.role, Leader)
     assert leader_and_isr(wire, 0) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert leader_and_isr(wire, 2, leader=1) is ErrorCode.NONE
@@ -97,14 +97,14 @@ def test_versions_answer_by_name_or_by_topic_id(broker: DataPath, version: int) 
 def test_an_old_controller_and_news_for_an_earlier_life_are_refused(broker: DataPath) -> None:
     """Neither may change anything."""
     wire = broker.connect()
-    broker.node.broker_epoch = 50
+    broker.broker_epoch = 50
     assert leader_and_isr(wire, 0, controller_epoch=5, broker_epoch=50) is ErrorCode.NONE
     assert leader_and_isr(wire, 1, controller_epoch=4, broker_epoch=50) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert leader_and_isr(wire, 1, controller_epoch=5, broker_epoch=49) is ErrorCode.STALE_BROKER_EPOCH
     assert stop_replica(wire, 9, delete=True, controller_epoch=4) is ErrorCode.STALE_CONTROLLER_EPOCH
     update = UpdateMetadataRequest(controller_id=0, controller_epoch=4, broker_epoch=50)
     assert wire.ask(update, 8).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
-    assert broker.node.replicas.partition(T0).leader_epoch == 0
+    assert broker.replicas.partition(T0).leader_epoch == 0
 
 
 def test_another_topic_of_the_same_name_is_refused(broker: DataPath) -> None:
@@ -117,7 +117,7 @@ def test_another_topic_of_the_same_name_is_refused(broker: DataPath) -> None:
 def test_a_partition_that_is_not_ours_is_refused(broker: DataPath) -> None:
     """The controller's list of replicas must name this broker."""
     assert leader_and_isr(broker.connect(), 0, replicas=(1, 2), leader=1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert broker.node.replicas.get(T0) is None
+    assert broker.replicas.get(T0) is None
 
 
 def test_gained_and_lost_leadership_is_announced(broker: DataPath) -> None:
@@ -127,7 +127,7 @@ def test_gained_and_lost_leadership_is_announced(broker: DataPath) -> None:
     def told(gained: list[Partition], lost: list[Partition]) -> None:
         heard.append(([partition.name for partition in gained], [partition.name for partition in lost]))
 
-    broker.node.replicas.on_leadership(told)
+    broker.replicas.on_leadership(told)
     wire = broker.connect()
     leader_and_isr(wire, 0)
     leader_and_isr(wire, 1)
@@ -141,13 +141,13 @@ def test_a_deleted_partition_is_gone_with_its_folder(broker: DataPath, tmp_path:
     """The folder is renamed at once; a new topic of that name starts empty."""
     wire = broker.connect()
     leader_and_isr(wire, 3, replicas=(0,))
-    broker.node.replicas.append(T0, batch(b"a"), acks=1, now_ms=0)
+    broker.replicas.append(T0, batch(b"a"), acks=1, now_ms=0)
     assert stop_replica(wire, 2, delete=True) is ErrorCode.FENCED_LEADER_EPOCH
     assert stop_replica(wire, -2, delete=True) is ErrorCode.NONE
-    assert broker.node.replicas.get(T0) is None
+    assert broker.replicas.get(T0) is None
     assert not (tmp_path / "t-0").exists()
     assert leader_and_isr(wire, 0, topic_id=Uuid(bytes(15) + b"\3"), replicas=(0,)) is ErrorCode.NONE
-    assert broker.node.replicas.partition(T0).log.log_end_offset == 0
+    assert broker.replicas.partition(T0).log.log_end_offset == 0
 
 
 def test_a_stopped_replica_keeps_its_data(broker: DataPath, tmp_path: Path) -> None:
@@ -186,9 +186,9 @@ def test_the_high_watermark_never_falls_while_a_leader_leads(broker: DataPath) -
     """A replica that joins the ISR behind the watermark does not pull it back."""
     partition = broker.lead("t", replicas=(0, 1), isr=(0,))
     partition.role.followers[1].last_caught_up_ms = -(10**12)
-    broker.node.replicas.append(T0, batch(b"a"), acks=1, now_ms=broker.clock.wall_ms())
+    broker.replicas.append(T0, batch(b"a"), acks=1, now_ms=broker.clock.wall_ms())
     assert partition.log.high_watermark == 1
-    broker.node.replicas.follower_fetched(T0, 1, 0, 0, broker.clock.wall_ms())
+    broker.replicas.follower_fetched(T0, 1, 0, 0, broker.clock.wall_ms())
     assert partition.log.high_watermark == 1
 
 

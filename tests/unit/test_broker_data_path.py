@@ -469,4 +469,4 @@ def test_a_follower_serves_only_readers_that_may_read_from_followers(broker: Dat
     assert produce(wire, batch(b"b")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert fetched(wire.ask(fetch_request(0), 10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert values(fetched(wire.ask(fetch_request(0), 12))) == [b"a"]
-    assert broker.node.replicas.partition(TopicPartition("t", 0)).leader_id == 1
+    assert broker.replicas.partition(TopicPartition("t", 0)).leader_id == 1

@@ -53,7 +53,7 @@ class GroupBroker(DataPath):
             self.metadata,
             clock=self.clock,
             call_later=self.timers,
-            rng=self.node.rng,
+            rng=self.rng,
             spawn=self.spawned.append,
         )
         self.groups.start()

@@ -41,7 +41,7 @@ class Broker:
     def __init__(self, directory: Path, **texts: str) -> None:
         self.disk = Disk()
         self.path = DataPath(directory, sync=lambda log: self.syncs.request(log))
-        node = self.path.node
+        node = self.path
         self.syncs = LogSyncs(self.path.clock, self.disk, lambda log: node.replicas.synced(log, 0))
         self.path.configs["t"] = LogConfig(texts)
 
@@ -112,7 +112,7 @@ def test_a_failed_sync_is_answered_with_an_error_and_never_repeated(tmp_path: Pa
     broker.path.timers.advance(0)
     assert [answer(wire).error_code for wire in wires] == 3 * [ErrorCode.KAFKA_STORAGE_ERROR]
     assert broker.disk.begun == []
-    assert broker.path.node.log_dirs.online == []
+    assert broker.path.log_dirs.online == []
 
 
 def test_a_leader_syncs_what_it_has_from_before(tmp_path: Path) -> None:

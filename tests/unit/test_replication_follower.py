@@ -73,7 +73,7 @@ def test_a_request_after_the_first_names_only_what_moved(pair: Pair) -> None:
     pair.follow(0)
     pair.follow(0, other)
     pair.turn()
-    pair.leader.node.replicas.append(T0, batch(b"a"), acks=1, now_ms=START_MS)
+    pair.leader.replicas.append(T0, batch(b"a"), acks=1, now_ms=START_MS)
     pair.turn()
     request = pair.fetcher.request(VERSION, -1, 0)
     assert [(topic.topic, [p.partition for p in topic.partitions]) for topic in request.topics] == [("t", [0])]
@@ -259,7 +259,7 @@ def test_a_partition_that_is_behind_changes_fetchers_and_comes_back_in_sync(tmp_
     pair.fetcher, pair.wire = first, pair.leader.connect()
     pair.turn()
     pair.turn()
-    assert bytes_of(pair.follower_log()) == bytes_of(pair.leader.node.replicas.partition(T0).log)
+    assert bytes_of(pair.follower_log()) == bytes_of(pair.leader.replicas.partition(T0).log)
     assert first.leaving() == []
 
 

@@ -31,22 +31,22 @@ def lead(broker: DataPath, isr: tuple[int, ...] = (0, 1), epoch: int = 0) -> Par
 
 
 def write(broker: DataPath, *values: bytes, acks: int = 1) -> None:
-    broker.node.replicas.append(T0, batch(*values), acks=acks, now_ms=broker.clock.wall_ms())
+    broker.replicas.append(T0, batch(*values), acks=acks, now_ms=broker.clock.wall_ms())
 
 
 def fetched(broker: DataPath, replica: int, offset: int) -> None:
-    broker.node.replicas.follower_fetched(T0, replica, offset, 0, broker.clock.wall_ms(), 70 + replica)
+    broker.replicas.follower_fetched(T0, replica, offset, 0, broker.clock.wall_ms(), 70 + replica)
 
 
 def answer(broker: DataPath, error: ErrorCode = ErrorCode.NONE, isr: tuple[int, ...] = (), partition_epoch: int = 1):
     """Take the request that is to be sent, and answer it."""
-    changes = broker.node.replicas.alter_partition
+    changes = broker.replicas.alter_partition
     assert changes.request(VERSION, 5) is not None
     partition = AlterPartitionResponsePartitionData(
         partition_index=0, error_code=error, leader_id=0, leader_epoch=0, isr=list(isr), partition_epoch=partition_epoch
     )
     topics = [AlterPartitionResponseTopicData(topic_name="t", partitions=[partition])]
-    return broker.node.replicas.isr_answered(AlterPartitionResponse(topics=topics), VERSION, broker.clock.wall_ms())
+    return broker.replicas.isr_answered(AlterPartitionResponse(topics=topics), VERSION, broker.clock.wall_ms())
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_request_names_the_set_in_the_order_of_the_assignment_with_broker_ep
     """As of version 3 (KIP-903); our own epoch is the one of our registration."""
     lead(broker, isr=(0,))
     fetched(broker, 1, 0)
-    request = broker.node.replicas.alter_partition.request(3, 5)
+    request = broker.replicas.alter_partition.request(3, 5)
     (entry,) = request.topics[0].partitions
     assert [(member.broker_id, member.broker_epoch) for member in entry.new_isr_with_epochs] == [(0, 5), (1, 71)]
     assert (entry.leader_epoch, entry.partition_epoch, request.broker_epoch) == (0, 0, 5)
@@ -99,7 +99,7 @@ def test_a_laggard_is_left_out_and_the_watermark_moves_on_only_when_that_is_conf
     fetched(broker, 2, 1)
     broker.clock.now_ms += LAG_MS + 1
     fetched(broker, 2, 1)
-    broker.node.replicas.shrink_isrs(broker.clock.wall_ms())
+    broker.replicas.shrink_isrs(broker.clock.wall_ms())
     assert partition.role.pending_isr == {0, 2}
     assert partition.log.high_watermark == 0
     answer(broker, isr=(0, 2), partition_epoch=2)
@@ -127,7 +127,7 @@ def test_an_error_for_a_partition_ends_the_change_or_repeats_it(
     fetched(broker, 1, 0)
     answer(broker, error)
     assert partition.role.pending_isr == pending
-    assert broker.node.replicas.alter_partition.waiting is again
+    assert broker.replicas.alter_partition.waiting is again
 
 
 def test_a_follower_that_is_refused_and_goes_silent_holds_no_producer_up(broker: DataPath) -> None:
@@ -139,9 +139,9 @@ def test_a_follower_that_is_refused_and_goes_silent_holds_no_producer_up(broker:
     answer(broker, ErrorCode.INELIGIBLE_REPLICA)
     assert partition.log.high_watermark == 0, "it may be let in at its next fetch"
     waiting: list[ErrorCode] = []
-    assert broker.node.replicas.wait_for_commit(T0, 0, waiting.append, timeout_ms=10 * LAG_MS) is not None
+    assert broker.replicas.wait_for_commit(T0, 0, waiting.append, timeout_ms=10 * LAG_MS) is not None
     broker.clock.now_ms += LAG_MS + 1
-    broker.node.replicas.shrink_isrs(broker.clock.wall_ms())
+    broker.replicas.shrink_isrs(broker.clock.wall_ms())
     broker.purgatory.try_complete_actions()
     assert waiting == [ErrorCode.NONE]
 
@@ -163,9 +163,9 @@ def test_a_request_that_failed_as_a_whole_is_asked_again_with_what_came_meanwhil
     """NOT_CONTROLLER, a lost connection: nothing is known, so all of it is asked anew."""
     lead(broker, isr=(0,))
     fetched(broker, 1, 0)
-    changes = broker.node.replicas.alter_partition
+    changes = broker.replicas.alter_partition
     first = changes.request(VERSION, 5)
-    assert not broker.node.replicas.isr_answered(
+    assert not broker.replicas.isr_answered(
         AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER), VERSION, broker.clock.wall_ms()
     )
     assert changes.request(VERSION, 5) == first
@@ -176,13 +176,13 @@ def test_a_change_that_the_controller_overtook_is_not_sent(broker: DataPath) -> 
     lead(broker, isr=(0,))
     fetched(broker, 1, 0)
     lead(broker, isr=(0, 1, 2), epoch=1)
-    assert broker.node.replicas.alter_partition.request(VERSION, 5) is None
+    assert broker.replicas.alter_partition.request(VERSION, 5) is None
 
 
 def test_a_dead_follower_neither_joins_nor_holds_up_the_watermark(tmp_path: Path) -> None:
     """It was caught up a moment ago, but it is not alive: nobody waits for it."""
     broker = DataPath(tmp_path)
-    broker.node.replicas._is_alive = lambda broker_id: broker_id != 2
+    broker.replicas._is_alive = lambda broker_id: broker_id != 2
     partition = lead(broker, isr=(0, 1))
     fetched(broker, 2, 0)
     assert partition.role.pending_isr is None
@@ -198,7 +198,7 @@ def test_in_a_new_epoch_of_the_same_leader_the_followers_positions_stay_known(br
     fetched(broker, 1, 1)
     assert partition.log.high_watermark == 0
     lead(broker, isr=(0, 1), epoch=1)
-    broker.node.replicas._is_alive = lambda broker_id: broker_id != 2
+    broker.replicas._is_alive = lambda broker_id: broker_id != 2
     fetched(broker, 1, 1)
     assert partition.log.high_watermark == 1
 
@@ -209,7 +209,7 @@ def test_below_min_insync_replicas_nothing_is_appended_or_committed(broker: Data
     partition = lead(broker, isr=(0, 1))
     write(broker, b"a", acks=-1)
     codes: list[ErrorCode] = []
-    broker.node.replicas.wait_for_commit(T0, 0, codes.append, timeout_ms=1000)
+    broker.replicas.wait_for_commit(T0, 0, codes.append, timeout_ms=1000)
     partition.role.isr = frozenset({0})
     fetched(broker, 1, 1)
     assert partition.log.high_watermark == 0
@@ -226,7 +226,7 @@ def test_a_parked_produce_is_answered_when_the_followers_have_it_and_not_before(
     lead(broker, isr=(0, 1, 2))
     write(broker, b"a", acks=-1)
     codes: list[ErrorCode] = []
-    broker.node.replicas.wait_for_commit(T0, 0, codes.append, timeout_ms=1000)
+    broker.replicas.wait_for_commit(T0, 0, codes.append, timeout_ms=1000)
     for replica in (1, 2):
         assert codes == []
         fetched(broker, replica, 1)

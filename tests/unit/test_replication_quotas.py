@@ -113,8 +113,8 @@ def test_a_leader_over_its_quota_sends_nothing_to_a_replica_out_of_sync(tmp_path
     broker = DataPath(tmp_path)
     broker.lead("t", replicas=(0, 1, 2), isr=(0, 1))
     for _ in range(2):
-        broker.node.replicas.append(T0, batch(b"x" * 1000), acks=1, now_ms=START_MS)
-    quotas = broker.node.replication_quotas
+        broker.replicas.append(T0, batch(b"x" * 1000), acks=1, now_ms=START_MS)
+    quotas = broker.replication_quotas
     quotas.leader.throttle("t", None)
     quotas.leader.limit(100)
     wire = broker.connect()
@@ -129,8 +129,8 @@ def test_consumers_are_no_replicas(tmp_path: Path) -> None:
     """A throttle of replication neither counts nor holds back what consumers read."""
     broker = DataPath(tmp_path)
     broker.lead("t")
-    broker.node.replicas.append(T0, batch(b"x" * 1000), acks=1, now_ms=START_MS)
-    quota = broker.node.replication_quotas.leader
+    broker.replicas.append(T0, batch(b"x" * 1000), acks=1, now_ms=START_MS)
+    quota = broker.replication_quotas.leader
     quota.throttle("t", None)
     quota.limit(1)
     wire = broker.connect()

@@ -113,10 +113,10 @@ def test_a_session_tells_in_the_end_what_a_full_fetch_tells(
         reader = Reader(broker, replica_id, max_bytes)
         size = len(batch(b"x"))
         for what, partition in steps:
-            log = broker.node.replicas.partition(name(partition)).log
+            log = broker.replicas.partition(name(partition)).log
             epochs[partition] += what in ("drop", "lead")
-            if what == "append" and broker.node.replicas.partition(name(partition)).is_leader:
-                broker.node.replicas.append(name(partition), batch(b"x"), acks=1, now_ms=START_MS)
+            if what == "append" and broker.replicas.partition(name(partition)).is_leader:
+                broker.replicas.append(name(partition), batch(b"x"), acks=1, now_ms=START_MS)
             elif what == "fetch":
                 reader.turn(size)
             elif what == "drop":
@@ -127,7 +127,7 @@ def test_a_session_tells_in_the_end_what_a_full_fetch_tells(
         for _ in range(2 * PARTITIONS + sum(what == "append" for what, _ in steps)):
             reader.turn(size)
         for partition in range(PARTITIONS):
-            found = broker.node.replicas.partition(name(partition))
+            found = broker.replicas.partition(name(partition))
             if found.is_leader:
                 end = found.log.log_end_offset
                 assert reader.offsets[partition] == end
@@ -144,11 +144,11 @@ def test_a_request_looks_at_no_partition_without_news(tmp_path: Path) -> None:
     reader = Reader(broker, 1, 1 << 20)
     reader.turn(1)
     reader.turn(1)
-    (session,) = broker.node.fetch_sessions._sessions.values()
+    (session,) = broker.fetch_sessions._sessions.values()
     assert session.news == {}
     reader.wire.post(fetch([], reader.session, replica_id=1, max_wait_ms=500), VERSION)
     assert reader.wire.answer() is None
-    broker.node.replicas.append(name(2), batch(b"x"), acks=1, now_ms=START_MS)
+    broker.replicas.append(name(2), batch(b"x"), acks=1, now_ms=START_MS)
     broker.timers.advance(0)
     assert list(told(reader.wire.answer())) == [2]
 
@@ -178,7 +178,7 @@ def test_a_resting_partitions_follower_counts_as_caught_up_as_long_as_it_fetches
         reader.turn(1)
         broker.clock.now_ms += 360_000
     reader.turn(1)
-    replicas = broker.node.replicas
+    replicas = broker.replicas
     replicas.append(name(0), batch(b"x"), acks=1, now_ms=broker.clock.wall_ms())
     replicas.shrink_isrs(broker.clock.wall_ms())
     assert isinstance(partition.role, Leader)
@@ -198,7 +198,7 @@ def test_a_follower_that_gives_one_partition_up_lags_there_though_it_fetches_oth
     reader = Reader(broker, 1, 1 << 20)
     reader.turn(1)
     reader.turn(1)
-    replicas = broker.node.replicas
+    replicas = broker.replicas
     replicas.append(name(0), batch(b"x"), acks=1, now_ms=broker.clock.wall_ms())
     broker.clock.now_ms += 1000
     gone = [ForgottenTopic(topic="t", partitions=[0])] if how == "forgets" else []
@@ -235,7 +235,7 @@ def test_a_fetch_in_the_name_of_no_replica_moves_no_watermark(tmp_path: Path) ->
     """Forged or stale: a broker that is not assigned, an older leader epoch, an offset beyond the log."""
     broker = DataPath(tmp_path)
     partition = broker.lead("t", epoch=3, replicas=(0, 1))
-    broker.node.replicas.append(name(0), batch(b"x"), acks=1, now_ms=START_MS)
+    broker.replicas.append(name(0), batch(b"x"), acks=1, now_ms=START_MS)
     wire = broker.connect()
     for replica_id, epoch, offset, expected in (
         (9, 3, 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
@@ -273,8 +273,8 @@ def follow(broker: DataPath, end: int) -> None:
     """Make broker 0 a follower that has ``end`` records, of which one is committed."""
     broker.lead("t", epoch=0, replicas=(0, 1))
     for _ in range(end):
-        broker.node.replicas.append(name(0), batch(b"x"), acks=1, now_ms=START_MS)
-    broker.node.replicas.follower_fetched(name(0), 1, 1, 0, START_MS)
+        broker.replicas.append(name(0), batch(b"x"), acks=1, now_ms=START_MS)
+    broker.replicas.follower_fetched(name(0), 1, 1, 0, START_MS)
     broker.lead("t", epoch=1, leader=1, replicas=(1, 0))
 
 
@@ -319,7 +319,7 @@ def test_a_leader_sends_a_consumer_to_an_in_sync_follower_in_its_rack(
 ) -> None:
     """Broker 1 is in rack near; the answer names it at once and has no records."""
     broker = DataPath(tmp_path)
-    node = broker.node
+    node = broker
     broker.fetches.preferred_read_replica = PreferredReadReplica(0, "here", rack_aware, node.metadata.alive_broker)
     for broker_id, where in ((1, "near"), (2, "far")):
         endpoint = Endpoint("127.0.0.1", 9, "PLAINTEXT", "PLAINTEXT")

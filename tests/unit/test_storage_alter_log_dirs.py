@@ -68,7 +68,7 @@ class Mover:
         self.threads = Threads()
         self.starts += 1
         self.broker = DataPath(self.dirs[0], more_dirs=self.dirs[1:], seed=self.starts)
-        node = self.broker.node
+        node = self.broker
         self.broker.configs["t"] = LogConfig(self.texts)
         for log in (node.log_dirs.get(T0), node.log_dirs.future(T0)):
             if log is not None:
@@ -78,19 +78,15 @@ class Mover:
         self.broker.serve(DATA_PATH_APIS, storage=self.storage)
 
     @property
-    def node(self) -> Any:
-        return self.broker.node
-
-    @property
     def log(self) -> Any:
-        return self.node.replicas.partition(T0).log
+        return self.broker.replicas.partition(T0).log
 
     @property
     def future(self) -> Any:
-        return self.node.log_dirs.future(T0)
+        return self.broker.log_dirs.future(T0)
 
     def other_dir(self) -> str:
-        return next(str(path) for path in self.dirs if str(path) != self.node.log_dirs.dir_of(self.log))
+        return next(str(path) for path in self.dirs if str(path) != self.broker.log_dirs.dir_of(self.log))
 
     def move(self, path: str, *names: TopicPartition) -> list[int]:
         topics = [AlterReplicaLogDirTopic(name=name.topic, partitions=[name.partition]) for name in names or (T0,)]
@@ -99,7 +95,7 @@ class Mover:
         return [item.error_code for topic in response.results for item in topic.partitions]
 
     def append(self, *values: bytes, size: int = 0) -> None:
-        self.node.replicas.append(T0, batch(*values, bytes(size)), acks=1, now_ms=self.broker.clock.wall_ms())
+        self.broker.replicas.append(T0, batch(*values, bytes(size)), acks=1, now_ms=self.broker.clock.wall_ms())
 
     def settle(self) -> None:
         """Let everything run that is planned."""
@@ -152,7 +148,7 @@ def test_a_replica_moves_while_records_are_appended(tmp_path: Path) -> None:
     mover.broker.lead("t")
     for _ in range(6):
         mover.append(b"x", size=300_000)
-    source, target = mover.node.log_dirs.dir_of(mover.log), mover.other_dir()
+    source, target = mover.broker.log_dirs.dir_of(mover.log), mover.other_dir()
     assert mover.move(target) == [ErrorCode.NONE]
     assert mover.described() == {(Path(source).name, False): 0, (Path(target).name, True): 12}
     mover.broker.timers.advance(0)
@@ -161,7 +157,7 @@ def test_a_replica_moves_while_records_are_appended(tmp_path: Path) -> None:
     mover.threads.report()
     before = contents(mover.log)
     mover.settle()
-    assert mover.node.log_dirs.dir_of(mover.log) == target
+    assert mover.broker.log_dirs.dir_of(mover.log) == target
     assert contents(mover.log) == before
     assert (mover.log.high_watermark, mover.log.log_end_offset) == (15, 15)
     assert mover.described() == {(Path(target).name, False): 0}
@@ -178,13 +174,13 @@ def test_what_cannot_be_moved_is_answered_with_kafkas_errors(tmp_path: Path) -> 
     assert mover.move(mover.other_dir() + "/") == [ErrorCode.LOG_DIR_NOT_FOUND]
     assert mover.move(mover.other_dir(), TopicPartition("x", 0)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert mover.move(mover.other_dir(), TopicPartition("n" * 220, 0)) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
-    source = mover.node.log_dirs.dir_of(mover.log)
+    source = mover.broker.log_dirs.dir_of(mover.log)
     assert mover.move(source) == [ErrorCode.NONE]
     assert mover.future is None
-    mover.node.replicas._is_known = lambda name: True
+    mover.broker.replicas._is_known = lambda name: True
     assert mover.move(source, TopicPartition("soon", 0)) == [ErrorCode.REPLICA_NOT_AVAILABLE]
     partition = mover.broker.lead("soon")
-    assert mover.node.log_dirs.dir_of(partition.log) == source
+    assert mover.broker.log_dirs.dir_of(partition.log) == source
 
 
 def test_a_long_wrong_path_for_many_replicas_fills_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -204,14 +200,14 @@ def test_moving_back_cancels_the_move_and_deletes_the_copy(tmp_path: Path) -> No
     mover.broker.lead("t")
     for _ in range(3):
         mover.append(b"x", size=300_000)
-    source = mover.node.log_dirs.dir_of(mover.log)
+    source = mover.broker.log_dirs.dir_of(mover.log)
     mover.move(mover.other_dir())
     mover.broker.timers.advance(0)
     assert mover.threads.begun
     assert mover.move(source) == [ErrorCode.NONE]
     mover.settle()
     assert mover.future is None
-    assert mover.node.log_dirs.dir_of(mover.log) == source
+    assert mover.broker.log_dirs.dir_of(mover.log) == source
     assert not mover.is_planned()
     mover.append(b"goes on")
 
@@ -226,7 +222,7 @@ def test_a_replica_stopped_and_led_again_in_the_middle_of_a_slice_is_copied_by_o
     mover.move(target)
     mover.broker.timers.advance(0)
     assert len(mover.threads.begun) == 1
-    replicas, outcome = mover.node.replicas, LeadershipOutcome()
+    replicas, outcome = mover.broker.replicas, LeadershipOutcome()
     replicas.stop(T0, -1, 0, delete=False, outcome=outcome)
     replicas.announce(outcome)
     replicas.announce(LeadershipOutcome(gained=[replicas.partition(T0)]))
@@ -234,7 +230,7 @@ def test_a_replica_stopped_and_led_again_in_the_middle_of_a_slice_is_copied_by_o
     assert len(mover.threads.begun) == 1, "the future log has one writer"
     before = contents(mover.log)
     mover.settle()
-    assert mover.node.log_dirs.dir_of(mover.log) == target
+    assert mover.broker.log_dirs.dir_of(mover.log) == target
     assert contents(mover.log) == before
 
 
@@ -248,10 +244,10 @@ def test_a_copy_follows_the_log_start_offset_and_the_truncations_of_its_log(tmp_
     mover.broker.timers.advance(0)
     mover.threads.work()
     partition.log.update_high_watermark(2)
-    mover.node.log_dirs.truncate({T0: 2})
+    mover.broker.log_dirs.truncate({T0: 2})
     mover.broker.lead("t", epoch=1)
     mover.append(b"other", b"records", size=200_000)
-    mover.node.replicas.delete_records(T0, 1)
+    mover.broker.replicas.delete_records(T0, 1)
     mover.threads.report()
     expected = contents(mover.log)
     mover.settle()
@@ -278,7 +274,9 @@ def test_records_that_compaction_removed_at_the_end_do_not_delay_a_move(tmp_path
 def test_a_move_keeps_to_its_limit_of_bytes_per_second(tmp_path: Path) -> None:
     """1 MB at 100 kB/s is ten seconds."""
     mover = Mover(tmp_path)
-    mover.node.settings = mover.node.settings.replace({"replica.alter.log.dirs.io.max.bytes.per.second": "100000"})
+    mover.broker.config.replace(
+        mover.broker.config.values.replace({"replica.alter.log.dirs.io.max.bytes.per.second": "100000"})
+    )
     mover.broker.lead("t")
     for _ in range(10):
         mover.append(b"x", size=100_000)
@@ -292,7 +290,7 @@ def test_a_limit_that_is_lifted_lets_a_move_go_on_at_once(tmp_path: Path) -> Non
     """Though a slice would have had to take an hour."""
     mover = Mover(tmp_path)
     name = "replica.alter.log.dirs.io.max.bytes.per.second"
-    mover.node.settings = mover.node.settings.replace({name: "100"})
+    mover.broker.config.replace(mover.broker.config.values.replace({name: "100"}))
     mover.broker.lead("t")
     for _ in range(4):
         mover.append(b"x", size=100_000)
@@ -303,7 +301,7 @@ def test_a_limit_that_is_lifted_lets_a_move_go_on_at_once(tmp_path: Path) -> Non
     for _ in range(60):
         mover.broker.timers.advance(1000)
     assert mover.future is not None
-    mover.node.settings = mover.node.settings.replace({name: str(1 << 40)})
+    mover.broker.config.replace(mover.broker.config.values.replace({name: str(1 << 40)}))
     start = mover.broker.clock.monotonic_ms()
     mover.settle()
     assert mover.future is None
@@ -321,7 +319,7 @@ def test_a_copy_whose_disk_fails_takes_only_its_log_dir_offline(tmp_path: Path) 
     os.dup2(os.open(active.path, os.O_RDONLY), active.file.fileno())  # every write fails
     mover.broker.timers.advance(0)
     mover.settle()
-    assert list(mover.node.log_dirs.offline) == [target]
+    assert list(mover.broker.log_dirs.offline) == [target]
     mover.append(b"serves on")
     assert mover.move(target) == [ErrorCode.KAFKA_STORAGE_ERROR]
 
@@ -347,10 +345,10 @@ def test_a_start_completes_what_a_crash_interrupted_between_the_two_renames(
         mover.settle()
     monkeypatch.undo()
     assert not list(tmp_path.rglob("t-0"))
-    mover.node.log_dirs.close(clean=False)
+    mover.broker.log_dirs.close(clean=False)
     mover.start()
     mover.broker.lead("t", epoch=1)
-    assert mover.node.log_dirs.dir_of(mover.log) == target
+    assert mover.broker.log_dirs.dir_of(mover.log) == target
     assert mover.log.log_end_offset == 2
 
 
@@ -368,12 +366,12 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path, clean: bool) -> None:
     copied = mover.future.log_end_offset
     assert 0 < copied < 8
     mover.storage.stop()
-    mover.node.log_dirs.close(clean=clean)
+    mover.broker.log_dirs.close(clean=clean)
     mover.start()
     assert mover.future.log_end_offset == copied
     mover.broker.lead("t", epoch=1)
     mover.settle()
-    assert mover.node.log_dirs.dir_of(mover.log) == target
+    assert mover.broker.log_dirs.dir_of(mover.log) == target
     assert contents(mover.log) == before
 
 
@@ -420,7 +418,7 @@ class Moving(RuleBasedStateMachine):
         log = self.mover.log
         offset = log.log_start_offset + int((log.log_end_offset - log.log_start_offset) * share)
         log.update_high_watermark(min(log.high_watermark, offset))
-        self.mover.node.log_dirs.truncate({T0: offset})
+        self.mover.broker.log_dirs.truncate({T0: offset})
         self.epoch += 1
         self.mover.broker.lead("t", epoch=self.epoch)
         self.expected = contents(self.mover.log)
@@ -429,7 +427,7 @@ class Moving(RuleBasedStateMachine):
     def delete_records(self, share: float) -> None:
         log = self.mover.log
         offset = log.log_start_offset + int((log.high_watermark - log.log_start_offset) * share)
-        self.mover.node.replicas.delete_records(T0, offset)
+        self.mover.broker.replicas.delete_records(T0, offset)
         log.apply_retention(self.mover.broker.clock.wall_ms())
         self.expected = contents(self.mover.log)
 
@@ -463,7 +461,7 @@ class Moving(RuleBasedStateMachine):
             self.mover.threads.work()
         while self.mover.threads.ended:
             self.mover.threads.report()
-        self.mover.node.log_dirs.close(clean=clean)
+        self.mover.broker.log_dirs.close(clean=clean)
         self.mover.start()
         self.epoch += 1
         self.mover.broker.lead("t", epoch=self.epoch)
@@ -474,14 +472,14 @@ class Moving(RuleBasedStateMachine):
     def the_log_is_what_it_was(self) -> None:
         if hasattr(self, "mover"):
             assert contents(self.mover.log) == self.expected
-            assert not self.mover.node.log_dirs.offline
+            assert not self.mover.broker.log_dirs.offline
 
     def teardown(self) -> None:
         if hasattr(self, "mover"):
             self.mover.settle()
             assert contents(self.mover.log) == self.expected
             assert self.mover.future is None
-            self.mover.node.log_dirs.close(clean=False)
+            self.mover.broker.log_dirs.close(clean=False)
             self.folder.cleanup()
 
 

@@ -1,4 +1,5 @@
-"""A Kafka broker in ZooKeeper mode: controller, replication, groups, one module per API, and the server around them.
+"""A Kafka broker in ZooKeeper mode (Kafka's `KafkaServer`): a folder for each subsystem, named as Kafka names it.
 
-``server.py`` starts and stops it, ``dispatch.py`` takes requests in, ``node.py`` says what a handler can reach.
+`server` starts and stops the broker, `assembly` makes its parts and says which part is informed of what, `requests` takes
+requests in, and `apis` has one module for each API key.
 """

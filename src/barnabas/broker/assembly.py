@@ -1,7 +1,7 @@
 """What the parts of a broker are made of, and which part is informed of what.
 
 In Kafka this is spread over `KafkaServer.startup` and `BrokerServer`; ZooKeeper's `setupRequestProcessors` is the model.
-`make_parts` makes everything without I/O, so an API handler never meets a part that is not there yet. `Parts.subscribe`
+`Parts` makes everything without I/O, so an API handler never meets a part that is not there yet. `Parts.subscribe`
 contains all subscriptions. `barnabas.broker.server` starts and stops the parts in order.
 """
 
@@ -40,7 +40,6 @@ from barnabas.broker.replication.service import AlterPartitionSender, FetcherPar
 from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
-from barnabas.broker.requests.request import Node
 from barnabas.broker.storage.log_cleaner import LogCleaner
 from barnabas.broker.storage.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from barnabas.broker.storage.schedule import StorageSchedule
@@ -51,7 +50,7 @@ from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 
-__all__ = ["Environment", "Parts", "make_parts"]
+__all__ = ["Environment", "Parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,33 +80,213 @@ class Environment:
     in_thread: InThread
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
-    """All parts of a broker."""
+    """All parts of a broker, each made from what it needs. Nothing starts, and none informs another, before `subscribe`."""
 
-    node: Node
-    environment: Environment
-    purgatory: Purgatory
-    metadata: MetadataCache
-    interpreter: Interpreter
-    configs: DynamicConfig
-    config_manager: ConfigManager
-    log_dirs: LogDirs
-    replicas: ReplicaManager
-    replication_quotas: ReplicationQuotas
-    fetch_sessions: FetchSessions
-    fetchers: ReplicaFetcherManager
-    alter_partition_sender: AlterPartitionSender
-    channels: Channels
-    controller: Controller
-    lifecycle: BrokerLifecycle
-    death_watch: DeathWatch
-    topics: Topics
-    groups: GroupService
-    producer_ids: ProducerIds
-    storage: StorageService
-    connection_quotas: ConnectionQuotas
-    dispatcher: Dispatcher
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.log_dirs = environment.log_dirs
+        self.purgatory = Purgatory(environment.call_later)
+        self.metadata = MetadataCache(environment.cluster_id)
+        self.channels = Channels(
+            environment.broker_id,
+            environment.network,
+            request_timeout_ms=environment.config["request.timeout.ms"],
+        )
+        self.interpreter = Interpreter(environment.coordination, self.channels, environment.spawn)
+        self._make_configuration()
+        self._make_replication()
+        self._make_controller()
+        self._make_groups_and_topics()
+        self._make_storage()
+        self._make_dispatcher()
+
+    def _make_configuration(self) -> None:
+        environment = self.environment
+        self.configs = DynamicConfig(environment.config, lambda: (partition.name.topic for partition in self.replicas))
+        self.config_repository = ConfigRepository(self.configs, environment.broker_id, environment.clock.wall_ms)
+        self.config_manager = ConfigManager(
+            self.config_repository, self.interpreter, environment.spawn, environment.call_later
+        )
+
+    def _make_replication(self) -> None:
+        environment, config, clock = self.environment, self.environment.config, self.environment.clock
+        metadata, log_dirs = self.metadata, self.log_dirs
+        self.syncs = LogSyncs(clock, environment.in_thread, lambda log: self.replicas.synced(log, clock.wall_ms()))
+        self.replicas = ReplicaManager(
+            environment.broker_id,
+            log_dirs,
+            self.purgatory,
+            log_config=self.configs.log_config,
+            is_known=lambda topic_partition: metadata.partition(topic_partition) is not None,
+            lag_time_max_ms=config["replica.lag.time.max.ms"],
+            lag_max_messages=config["replica.lag.max.messages"],
+            is_alive=lambda broker_id: metadata.alive_broker(broker_id) is not None,
+            sync=self.syncs.request,
+        )
+        self.replication_quotas = ReplicationQuotas(
+            environment.broker_id,
+            windows=config["replication.quota.window.num"],
+            window_ms=config["replication.quota.window.size.seconds"] * 1000,
+        )
+        self.replication_quotas.configure_broker(config.values)
+        self.fetch_sessions = FetchSessions(
+            config["max.incremental.fetch.session.cache.slots"], environment.rng, self.purgatory
+        )
+        self._make_fetching()
+        self.alter_partition_sender = AlterPartitionSender(
+            self.replicas,
+            metadata,
+            self.channels,
+            lambda: self.broker_epoch,
+            config,
+            clock,
+            environment.call_later,
+            environment.spawn,
+        )
+
+    def _make_fetching(self) -> None:
+        """Serving the fetches of others, and fetching from leaders."""
+        environment, config, metadata = self.environment, self.environment.config, self.metadata
+        selector = replica_selector(config["replica.selector.class"])
+        self.fetches = Fetches(
+            self.replicas,
+            self.purgatory,
+            environment.clock,
+            self.replication_quotas.leader,
+            metadata.topic_name,
+            None
+            if selector is None
+            else PreferredReadReplica(environment.broker_id, config["broker.rack"], selector, metadata.alive_broker),
+        )
+        self.fetchers = ReplicaFetcherManager(
+            FetcherParts(
+                broker_id=environment.broker_id,
+                broker_epoch=lambda: self.broker_epoch,
+                config=config,
+                clock=environment.clock,
+                call_later=environment.call_later,
+                network=environment.fetch_network,
+                listener=environment.inter_broker_listener,
+                metadata=metadata,
+                when_durable=self.syncs.when_durable,
+                quota=self.replication_quotas.follower,
+                truncate=lambda topic_partition, offset: self.log_dirs.truncate({topic_partition: offset}),
+                changed=self.purgatory.check_and_complete,
+            )
+        )
+
+    def _make_controller(self) -> None:
+        """The controller, and this broker's membership in the cluster."""
+        environment, config = self.environment, self.environment.config
+        self.lifecycle = BrokerLifecycle(
+            environment.broker_id,
+            environment.broker_info,
+            environment.coordination,
+            self.channels,
+            self.metadata,
+            config,
+            environment.files,
+            environment.clock,
+            log_dirs=lambda: self.log_dirs.online,
+            lost_data=self.log_dirs.lost_data,
+            controller=lambda: self.controller,
+            is_closing=environment.is_closing,
+            spawn=environment.spawn,
+        )
+        self.controller = Controller(
+            environment.broker_id,
+            self.interpreter,
+            self.channels,
+            self.lifecycle.register,
+            wall_ms=environment.clock.wall_ms,
+            new_topic_id=partial(random_uuid, environment.rng),
+            settings=partial(_controller_settings, config, environment.inter_broker_listener),
+        )
+        self.death_watch = DeathWatch(
+            environment.broker_id,
+            environment.coordination,
+            environment.network,
+            self.metadata,
+            listener=environment.inter_broker_listener,
+            is_controller=lambda: self.controller.is_active,
+        )
+
+    def _make_groups_and_topics(self) -> None:
+        environment, config = self.environment, self.environment.config
+        self.topics = Topics(
+            config,
+            self.metadata,
+            self.configs,
+            self.controller,
+            self.purgatory,
+            environment.rng,
+            self.interpreter.start,
+        )
+        self.groups = GroupService(
+            config,
+            self.replicas,
+            self.metadata,
+            clock=environment.clock,
+            call_later=environment.call_later,
+            rng=environment.rng,
+            spawn=environment.spawn,
+        )
+        self.producer_ids = ProducerIds(environment.broker_id)
+
+    def _make_storage(self) -> None:
+        environment, config, log_dirs = self.environment, self.environment.config, self.log_dirs
+        self.storage = StorageService(
+            Background(environment.clock, environment.call_later, environment.in_thread),
+            StorageSchedule(
+                log_dirs,
+                self.replicas,
+                config,
+                environment.files,
+                flush=self.syncs.flush,
+                partition_changed=self.purgatory.check_and_complete,
+                close_idle=lambda now_ms, max_idle_ms: self.dispatcher.close_idle(now_ms, max_idle_ms),
+            ),
+            LogCleaner(log_dirs, config),
+            ReplicaAlterLogDirsManager(log_dirs, self.replicas, config),
+        )
+
+    def _make_dispatcher(self) -> None:
+        environment = self.environment
+        apis = load_handlers()
+        services = Services(
+            broker_id=environment.broker_id,
+            broker_epoch=lambda: self.broker_epoch,
+            config=environment.config,
+            api_versions=advertised(apis.values()),
+            clock=environment.clock,
+            call_later=environment.call_later,
+            start=self.interpreter.start,
+            files=environment.files,
+            purgatory=self.purgatory,
+            metadata=self.metadata,
+            replicas=self.replicas,
+            log_dirs=self.log_dirs,
+            storage=self.storage,
+            fetch_sessions=self.fetch_sessions,
+            fetches=self.fetches,
+            groups=self.groups,
+            producer_ids=self.producer_ids,
+            configs=self.configs,
+            config_repository=self.config_repository,
+            topics=self.topics,
+            controller=self.controller,
+        )
+        self.connection_quotas = ConnectionQuotas(_connection_limits(environment.config.values))
+        self.dispatcher = Dispatcher(
+            {key: api.bind(services) for key, api in apis.items()},
+            self.purgatory,
+            self.connection_quotas,
+            environment.clock,
+            client_id=f"broker-{environment.broker_id}",
+            unsupported_version=unsupported_version(),
+        )
+        self.channels.call_self = self.dispatcher.call
 
     @property
     def coordination(self) -> CoordinationClient:
@@ -122,12 +301,6 @@ class Parts:
         """The czxid of this broker's znode in /brokers/ids; -1 while it is not registered."""
         return self.lifecycle.broker_epoch
 
-    async def load_configuration(self) -> None:
-        """Read the dynamic configuration; before any log is opened."""
-        await self.config_manager.load()
-        for topic in self.configs.known_topics():
-            self.configure_quotas(topic, self.configs.log_config(topic))
-
     def subscribe(self) -> None:
         """Which part is informed of what, in this order."""
         coordination = self.environment.coordination
@@ -139,7 +312,7 @@ class Parts:
         configs.on_settings(self.replication_quotas.configure_broker)
         configs.on_settings(self.topics.settings_changed)
         configs.on_topic(self.replicas.configure)
-        configs.on_topic(self.configure_quotas)
+        configs.on_topic(self._configure_throttle)
         configs.on_topic(self.topics.topic_configured)
         configs.on_unknown_topic(self.config_manager.learn_topic)
 
@@ -159,7 +332,12 @@ class Parts:
 
         self.controller.on_progress(self.topics.controller_progressed)
 
-    def configure_quotas(self, topic: str, config: LogConfig) -> None:
+    def configure_throttles(self) -> None:
+        """Take the throttled replicas of all topics whose configuration is known."""
+        for topic in self.configs.known_topics():
+            self._configure_throttle(topic, self.configs.log_config(topic))
+
+    def _configure_throttle(self, topic: str, config: LogConfig) -> None:
         """Take the throttled replicas of a topic from its configuration."""
         self.replication_quotas.configure_topic(
             topic,
@@ -181,199 +359,6 @@ class Parts:
                     if (endpoint := broker.endpoint(environment.inter_broker_listener)) is not None
                 }
             )
-
-
-def make_parts(environment: Environment) -> Parts:
-    """Make all parts, each from what it needs. Nothing starts, and nothing is informed, before `Parts.subscribe`."""
-    config, clock, rng, call_later = environment.config, environment.clock, environment.rng, environment.call_later
-    log_dirs = environment.log_dirs
-    node = _node(environment)
-
-    purgatory = node.purgatory = Purgatory(call_later)
-    metadata = node.metadata = MetadataCache(environment.cluster_id)
-    channels = node.channels = Channels(
-        environment.broker_id, environment.network, request_timeout_ms=config["request.timeout.ms"]
-    )
-    interpreter = Interpreter(environment.coordination, channels, environment.spawn)
-    configs = node.configs = DynamicConfig(config, lambda: (partition.name.topic for partition in replicas))
-    config_repository = ConfigRepository(configs, environment.broker_id, clock.wall_ms)
-    config_manager = ConfigManager(config_repository, interpreter, environment.spawn, call_later)
-    syncs = LogSyncs(clock, environment.in_thread, lambda log: replicas.synced(log, clock.wall_ms()))
-    replicas = node.replicas = ReplicaManager(
-        environment.broker_id,
-        log_dirs,
-        purgatory,
-        log_config=configs.log_config,
-        is_known=lambda topic_partition: metadata.partition(topic_partition) is not None,
-        lag_time_max_ms=config["replica.lag.time.max.ms"],
-        lag_max_messages=config["replica.lag.max.messages"],
-        is_alive=lambda broker_id: metadata.alive_broker(broker_id) is not None,
-        sync=syncs.request,
-    )
-    replication_quotas = node.replication_quotas = ReplicationQuotas(
-        environment.broker_id,
-        windows=config["replication.quota.window.num"],
-        window_ms=config["replication.quota.window.size.seconds"] * 1000,
-    )
-    replication_quotas.configure_broker(config.values)
-    fetch_sessions = node.fetch_sessions = FetchSessions(
-        config["max.incremental.fetch.session.cache.slots"], rng, purgatory
-    )
-    selector = replica_selector(config["replica.selector.class"])
-    fetches = Fetches(
-        replicas,
-        purgatory,
-        clock,
-        replication_quotas.leader,
-        metadata.topic_name,
-        None
-        if selector is None
-        else PreferredReadReplica(environment.broker_id, config["broker.rack"], selector, metadata.alive_broker),
-    )
-    fetchers = ReplicaFetcherManager(
-        FetcherParts(
-            broker_id=environment.broker_id,
-            broker_epoch=lambda: node.broker_epoch,
-            config=config,
-            clock=clock,
-            call_later=call_later,
-            network=environment.fetch_network,
-            listener=environment.inter_broker_listener,
-            metadata=metadata,
-            when_durable=syncs.when_durable,
-            quota=replication_quotas.follower,
-            truncate=lambda topic_partition, offset: log_dirs.truncate({topic_partition: offset}),
-            changed=purgatory.check_and_complete,
-        )
-    )
-
-    alter_partition_sender = AlterPartitionSender(
-        replicas, metadata, channels, lambda: node.broker_epoch, config, clock, call_later, environment.spawn
-    )
-    lifecycle = BrokerLifecycle(
-        environment.broker_id,
-        environment.broker_info,
-        environment.coordination,
-        channels,
-        metadata,
-        config,
-        environment.files,
-        clock,
-        log_dirs=lambda: log_dirs.online,
-        lost_data=log_dirs.lost_data,
-        controller=lambda: controller,
-        is_closing=environment.is_closing,
-        spawn=environment.spawn,
-        set_epoch=partial(setattr, node, "broker_epoch"),
-    )
-    controller = node.controller = Controller(
-        environment.broker_id,
-        interpreter,
-        channels,
-        lifecycle.register,
-        wall_ms=clock.wall_ms,
-        new_topic_id=partial(random_uuid, rng),
-        settings=partial(_controller_settings, config, environment.inter_broker_listener),
-    )
-    death_watch = DeathWatch(
-        environment.broker_id,
-        environment.coordination,
-        environment.network,
-        metadata,
-        listener=environment.inter_broker_listener,
-        is_controller=lambda: controller.is_active,
-    )
-
-    topics = node.topics = Topics(config, metadata, configs, controller, purgatory, rng, interpreter.start)
-    groups = GroupService(
-        config, replicas, metadata, clock=clock, call_later=call_later, rng=rng, spawn=environment.spawn
-    )
-    producer_ids = node.producer_ids = ProducerIds(environment.broker_id)
-    storage = StorageService(
-        Background(clock, call_later, environment.in_thread),
-        StorageSchedule(
-            log_dirs,
-            replicas,
-            config,
-            environment.files,
-            flush=syncs.flush,
-            partition_changed=purgatory.check_and_complete,
-            close_idle=lambda now_ms, max_idle_ms: dispatcher.close_idle(now_ms, max_idle_ms),
-        ),
-        LogCleaner(log_dirs, config),
-        ReplicaAlterLogDirsManager(log_dirs, replicas, config),
-    )
-
-    apis = load_handlers()
-    services = Services(
-        broker_id=environment.broker_id,
-        broker_epoch=lambda: lifecycle.broker_epoch,
-        config=config,
-        api_versions=advertised(apis.values()),
-        clock=clock,
-        call_later=call_later,
-        start=interpreter.start,
-        files=environment.files,
-        purgatory=purgatory,
-        metadata=metadata,
-        replicas=replicas,
-        log_dirs=log_dirs,
-        storage=storage,
-        fetch_sessions=fetch_sessions,
-        fetches=fetches,
-        groups=groups,
-        producer_ids=producer_ids,
-        configs=configs,
-        config_repository=config_repository,
-        topics=topics,
-        controller=controller,
-    )
-    connection_quotas = ConnectionQuotas(_connection_limits(config.values))
-    dispatcher = Dispatcher(
-        {key: api.bind(services) for key, api in apis.items()},
-        purgatory,
-        connection_quotas,
-        clock,
-        client_id=f"broker-{environment.broker_id}",
-        unsupported_version=unsupported_version(),
-    )
-    channels.call_self = dispatcher.call
-    return Parts(
-        node=node,
-        environment=environment,
-        purgatory=purgatory,
-        metadata=metadata,
-        interpreter=interpreter,
-        configs=configs,
-        config_manager=config_manager,
-        log_dirs=log_dirs,
-        replicas=replicas,
-        replication_quotas=replication_quotas,
-        fetch_sessions=fetch_sessions,
-        fetchers=fetchers,
-        alter_partition_sender=alter_partition_sender,
-        channels=channels,
-        controller=controller,
-        lifecycle=lifecycle,
-        death_watch=death_watch,
-        topics=topics,
-        groups=groups,
-        producer_ids=producer_ids,
-        storage=storage,
-        connection_quotas=connection_quotas,
-        dispatcher=dispatcher,
-    )
-
-
-def _node(environment: Environment) -> Node:
-    node = Node()
-    node.broker_id = environment.broker_id
-    node.cluster_id = environment.cluster_id
-    node.config = environment.config
-    node.clock, node.rng, node.files = environment.clock, environment.rng, environment.files
-    node.spawn, node.call_later = environment.spawn, environment.call_later
-    node.coordination, node.log_dirs = environment.coordination, environment.log_dirs
-    return node
 
 
 def _connection_limits(settings: Values) -> ConnectionLimits:

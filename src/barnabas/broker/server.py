@@ -21,7 +21,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
-from barnabas.broker.assembly import Environment, Parts, make_parts
+from barnabas.broker.assembly import Environment, Parts
 from barnabas.broker.cluster.znodes import (
     BrokerInfo,
     Endpoint,
@@ -145,7 +145,8 @@ class BrokerServer:
             self.broker_id = await self._find_broker_id(coordination)
         parts = self._make_parts(coordination, cluster_id)
         parts.subscribe()
-        await parts.load_configuration()
+        await parts.config_manager.load()
+        parts.configure_throttles()
         parts.log_dirs.load(self._clock.wall_ms(), parts.configs.log_config)
         await self._listen(parts)
         parts.groups.start(await self._count_offsets_partitions(coordination))
@@ -212,7 +213,7 @@ class BrokerServer:
             on_offline=self._log_dir_lost,
             producer_expiration_ms=settings["producer.id.expiration.ms"],
         )
-        parts = self._parts = make_parts(
+        parts = self._parts = Parts(
             Environment(
                 broker_id=self.broker_id,
                 cluster_id=cluster_id,

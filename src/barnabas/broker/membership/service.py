@@ -191,12 +191,11 @@ class BrokerLifecycle:
         controller: Callable[[], Controller],
         is_closing: Callable[[], bool],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        set_epoch: Callable[[int], None],
     ) -> None:
         """``info`` is what gets registered; it is asked when the listeners are open, ``log_dirs`` and ``lost_data`` (what
         logs have lost) when logs are loaded.
 
-        Once ``is_closing()``, a lost registration is not made again. ``set_epoch`` is called when `broker_epoch` changes.
+        Once ``is_closing()``, a lost registration is not made again.
         """
         self._broker_id = broker_id
         self._info = info
@@ -211,7 +210,6 @@ class BrokerLifecycle:
         self._controller = controller
         self._is_closing = is_closing
         self._spawn = spawn
-        self._set_epoch = set_epoch
         self._has_kept_its_pages: bool | None = None
         self._has_registered = False
         self._is_known = asyncio.Event()
@@ -253,7 +251,7 @@ class BrokerLifecycle:
                 return await _remove(client, removals, retry=True)
             case joining.SetEpoch(epoch):
                 self.broker_epoch = epoch
-                return self._set_epoch(epoch)
+                return None
             case joining.NoteBoot():
                 self._has_kept_its_pages = True
                 return note_boot(self._files, self._log_dirs())

@@ -1,37 +1,16 @@
-"""What a request handler is given: the `Node`, with the parts of a running broker, and the `Request`.
+"""A request of a client, and what is known of the client (Kafka's `RequestChannel.Request` and `RequestContext`).
 
-A handler is a synchronous function ``handle(node, request)`` that answers with `Request.reply`, at once or later. What
-must wait for the coordination service or another broker goes through `Node.spawn`; what must wait for time through
-`Node.call_later`. Nothing here touches the event loop: the server hands those two in.
+A handler is a synchronous function that answers with `Request.reply`, at once or later.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from barnabas.base.clock import CallLater, Clock
-from barnabas.base.files import Files
-from barnabas.base.randomness import Random
-from barnabas.base.settings import Values
-from barnabas.broker.configuration.broker_config import BrokerConfig
-from barnabas.broker.replication.quotas import ReplicationQuotas
-from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
+from barnabas.broker.requests.purgatory import DelayedOperation
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from barnabas.broker.cluster.channels import Channels
-    from barnabas.broker.configuration.dynamic_config import DynamicConfig
-    from barnabas.broker.controller.service import Controller
-    from barnabas.broker.groups.service import GroupService
-    from barnabas.broker.metadata.cache import MetadataCache
-    from barnabas.broker.replication.fetch_sessions import FetchSessions
-    from barnabas.broker.replication.replica_manager import ReplicaManager
-    from barnabas.broker.topics.service import Topics
-    from barnabas.broker.transactions.producer_ids import ProducerIds
-    from barnabas.coordination.client import CoordinationClient
-    from barnabas.log.dirs.log_dirs import LogDirs
-
-__all__ = ["ClientFacts", "Node", "Request"]
+__all__ = ["ANONYMOUS", "ClientFacts", "Request"]
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -48,53 +27,6 @@ class ClientFacts:
         self.principal = ANONYMOUS
         self.software_name = "unknown"
         self.software_version = "unknown"
-
-
-class Node:
-    """The parts of a running broker. The server fills it in the order of the start; parts keep it and read late."""
-
-    # Set by the server before any other part is made.
-    broker_id: int
-    cluster_id: str
-    config: BrokerConfig
-    clock: Clock
-    rng: Random
-    files: Files
-    spawn: Callable[[Coroutine[Any, Any, None]], None]
-    """Start work that waits; its exceptions are logged, and it is cancelled when the broker stops."""
-    call_later: CallLater
-    broker_epoch: int
-    """The czxid of our znode in /brokers/ids; -1 while not registered."""
-
-    # The parts.
-    log_dirs: "LogDirs"
-    purgatory: Purgatory
-    replicas: "ReplicaManager"
-    channels: "Channels"
-    coordination: "CoordinationClient"
-    metadata: "MetadataCache"
-    configs: "DynamicConfig"
-    topics: "Topics"
-    controller: "Controller"
-    groups: "GroupService"
-    producer_ids: "ProducerIds"
-    fetch_sessions: "FetchSessions"
-    replication_quotas: ReplicationQuotas
-    """Without any limit until the server reads the configuration."""
-
-    def __init__(self) -> None:
-        self.broker_id = -1
-        self.cluster_id = ""
-        self.broker_epoch = -1
-        self.replication_quotas = ReplicationQuotas(-1)
-
-    @property
-    def settings(self) -> Values:
-        return self.config.values
-
-    @settings.setter
-    def settings(self, values: Values) -> None:
-        self.config.replace(values)
 
 
 class Request:
