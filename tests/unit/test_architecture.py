@@ -50,12 +50,10 @@ EDGES_OF_FOLDER = {"broker/cluster": 2, "broker/controller": 2, "coordination/cl
 
 # Deciding code that still has a hand on the world. The list shrinks only: an entry that is no longer needed fails.
 IMPURE_SO_FAR: dict[str, set[str]] = {
-    "broker/replication/alter_partition_manager.py": {"async", "spawn"},
-    "broker/requests/request.py": {"import CoordinationClient", "spawn"},
     "broker/storage/log_cleaner.py": {"in_thread"},
 }
 # The assembly starts nothing, and gives the edges what they work with.
-PASSES_ON = {"broker/assembly.py": {"import CoordinationClient", "InThread", "async", "in_thread", "spawn"}}
+PASSES_ON = {"broker/assembly.py": {"import CoordinationClient", "InThread", "in_thread", "spawn"}}
 
 IMPURE_MODULES = {
     "asyncio",
@@ -89,7 +87,6 @@ MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 10
 # These are to become smaller. The list shrinks only.
 OVERSIZED_SO_FAR: dict[str, set[str]] = {
-    "broker/assembly.py": {"make_parts"},
     "broker/groups/membership.py": {"Membership"},
     "broker/membership/service.py": {"BrokerLifecycle()"},
     "broker/replication/fetcher.py": {"Fetcher"},
@@ -212,9 +209,7 @@ def import_graph() -> dict[str, set[str]]:
 
 
 # This list shrinks only, too.
-CIRCLES_SO_FAR: list[list[str]] = [
-    ["barnabas.broker.configuration.service", "barnabas.broker.requests.request", "barnabas.broker.topics.service"]
-]
+CIRCLES_SO_FAR: list[list[str]] = []
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:

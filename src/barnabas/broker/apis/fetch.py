@@ -20,8 +20,8 @@ from typing import Any
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.services import Services
-from barnabas.broker.metadata.leader_hints import LeaderHints
 from barnabas.broker.replication.delayed_fetch import CONSUMER, FetchParams
 from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED

@@ -25,9 +25,9 @@ from collections.abc import Mapping
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
-from barnabas.broker.metadata.leader_hints import LeaderHints
 from barnabas.broker.replication.delayed_produce import acknowledgement, wait_for_acknowledgements
 from barnabas.broker.requests.request import Request
 from barnabas.log.conversion import RejectedRecordsError

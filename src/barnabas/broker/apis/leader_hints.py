@@ -1,4 +1,7 @@
-"""Where a partition went: what Produce and Fetch tell a client that asked the wrong broker (KIP-951)."""
+"""Which broker leads a partition now: for responses to a client that asked the wrong broker (KIP-951).
+
+In Kafka: `KafkaApis.getCurrentLeader`.
+"""
 
 from barnabas.base.ids import NO_BROKER, TopicPartition
 from barnabas.broker.metadata.cache import MetadataCache
