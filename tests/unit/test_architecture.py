@@ -44,7 +44,7 @@ EDGE_PATHS = (
 )
 # A subsystem has one edge. The controller has two: its event loop, and the queues of requests to each broker, which
 # Kafka calls ControllerChannelManager and which run beside the event loop. The cluster has two: the connections to
-# brokers, and the interpreter of steps, which uses them and the coordination client. The coordination client has its connection,
+# brokers, and the interpreter of steps, which uses them and the coordination client. That client has its connection,
 # and the same client for callers without an event loop.
 EDGES_OF_FOLDER = {"broker/cluster": 2, "broker/controller": 2, "coordination/client": 2}
 
