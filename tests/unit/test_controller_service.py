@@ -118,7 +118,6 @@ class Member:
             controller=lambda: self.controller,
             is_closing=lambda: False,
             spawn=lambda work: work.close(),
-            set_epoch=lambda _: None,
         )
         self.broker_id = broker
         self.brokers = brokers
