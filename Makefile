@@ -61,7 +61,7 @@ format: install  ## format and fix what can be fixed
 bench: install  ## figures side by side with Apache Kafka, where the reference systems are at hand
 	@$(BIN)/python bench/run.py
 
-lock: $(VENV)/bin/uv  ## resolve pyproject.toml anew into requirements.lock
+lock: $(VENV)/bin/uv  ## resolve pyproject.toml again into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --upgrade \
 	  --extra dev pyproject.toml requirements-build.in -o requirements.lock
 

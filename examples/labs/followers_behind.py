@@ -1,8 +1,8 @@
 """Lab: both followers are behind when the leader is lost.
 
-A record is committed once every in-sync replica has it; only then a consumer sees it, and only then a producer with
-acks=all is told. What is not committed may be lost with the leader. A producer that asked for acks=all was told nothing
-and sends it again; one that was content with acks=1 was told, wrongly, that all is well.
+A record is committed once every in-sync replica has it; only then does a consumer see it, and only then does the
+leader acknowledge it to a producer with acks=all. What is not committed may be lost with the leader. A producer with
+acks=all has no acknowledgement for it and sends it again; one with acks=1 has an acknowledgement that proved wrong.
 """
 
 import sys
@@ -29,7 +29,7 @@ def body(lab: Lab) -> None:
     for broker in followers:
         lab.cluster.pause_broker(broker)
     lab.say(
-        "They stay in the in-sync set until replica.lag.time.max.ms is over: nobody knows yet that they are behind."
+        "They stay in the in-sync set until replica.lag.time.max.ms is over: no other broker knows yet that they are behind."
     )
     own = f"--topic orders --bootstrap-server {lab.address(leader)}"
     lab.barnabas(f"console-producer {own} --request-required-acks 1", stdin="on-its-way\n")
@@ -48,8 +48,8 @@ def body(lab: Lab) -> None:
             lambda: lab.log_bytes("orders", leader).count(b"careful-") == CAREFUL, "the records in the leader's log"
         )
         careful.poll(0.5)
-        told = sum(receipt.done for receipt in receipts)
-        lab.check(f"of {CAREFUL} records with acks=all in the same log, {told} are acknowledged", holds=told == 0)
+        done = sum(receipt.done for receipt in receipts)
+        lab.check(f"of {CAREFUL} records with acks=all in the same log, {done} are acknowledged", holds=done == 0)
         reached = lab.barnabas(f"get-offsets {own}")
         lab.check(
             f"the leader's log has {COMMITTED + 1 + HASTY + CAREFUL} records, yet consumers are shown {COMMITTED}",
@@ -76,7 +76,7 @@ def body(lab: Lab) -> None:
         kind: sum(value.startswith(kind) for value in values)
         for kind in ("committed", "on-its-way", "hasty", "careful")
     }
-    lab.say(f"{'records':<12}{'acks':<6}{'told it is safe':>16}{'there now':>11}")
+    lab.say(f"{'records':<12}{'acks':<6}{'acknowledged':>16}{'there now':>11}")
     told_safe = {"committed": COMMITTED, "on-its-way": 1, "hasty": HASTY, "careful": CAREFUL}
     for kind, acks in (("committed", "all"), ("on-its-way", "1"), ("hasty", "1"), ("careful", "all")):
         lab.say(f"{kind:<12}{acks:<6}{told_safe[kind]:>16}{kinds[kind]:>11}")
@@ -92,7 +92,7 @@ def body(lab: Lab) -> None:
     )
     lab.check(f"the {HASTY} records that the leader alone had are lost, though acknowledged", holds=kinds["hasty"] == 0)
 
-    lab.step(f"5. Broker {leader} comes back with records that nobody else has")
+    lab.step(f"5. Broker {leader} comes back with records that no other broker has")
     lab.cluster.start_broker(leader)
     lab.until(lambda: lab.in_sync("orders", {0, 1, 2}), "the old leader in sync")
     lab.describe("orders")

@@ -28,7 +28,7 @@ __all__ = ["PATIENT", "CheckFailed", "Lab", "run"]
 T = TypeVar("T")
 _PATIENCE_S = 60.0
 PATIENT = {"zookeeper.session.timeout.ms": "40000", "replica.lag.time.max.ms": "60000"}
-"""Settings for labs that let brokers stand still: these are to be thought alive and in sync meanwhile, however slow the
+"""Settings for labs that let brokers stand still: such brokers stay alive and in sync for the others, however slow the
 machine."""
 _MOST_BROKERS = 6
 """Of all labs: whether they run on the usual ports does not hang on which one it is."""
@@ -99,7 +99,7 @@ class Lab:
         print(text, flush=True)
 
     def check(self, claim: str, *, holds: bool, otherwise: object = "") -> None:
-        """A claim that is told when it holds and ends the lab when it does not."""
+        """A claim that is printed when it holds and ends the lab when it does not."""
         if not holds:
             raise CheckFailed(f"{claim}: {otherwise}" if otherwise != "" else claim)
         self.checks += 1
@@ -155,7 +155,7 @@ class Lab:
     # What is so
 
     def topic(self, name: str) -> dict[int, PartitionDescription]:
-        """Each partition of a topic: its leader (None: nobody), replicas, isr. Empty where nobody answers just now."""
+        """Each partition of a topic: its leader or None, replicas, isr. Empty while no broker answers."""
         try:
             with AdminConnection(self.cluster.bootstrap_servers, {"request.timeout.ms": "2000"}) as admin:
                 return {each.partition: each for each in describe_topics(admin, [name])[0].partitions}

@@ -21,7 +21,7 @@ KILL_AFTER = {"sync": 300, "async": 1250}
 SENT_AT_MOST = 1400
 AT_LEADER = 30
 WHY = {
-    "sync": "each send waited; one more may be there, of which it was not told",
+    "sync": "each send waited; one more may be there, whose acknowledgement did not arrive",
     "async": "what waited in its buffer for a full batch went with the process",
 }
 
@@ -86,7 +86,11 @@ def settled(lab: Lab, topic: str) -> list[str]:
 
 def why(mode: str, acks: str) -> str:
     """A reason for the table."""
-    return "what the kernel had taken still arrives, but nobody says so" if (mode, acks) == ("sync", "0") else WHY[mode]
+    return (
+        "what the kernel had taken still arrives, without an acknowledgement"
+        if (mode, acks) == ("sync", "0")
+        else WHY[mode]
+    )
 
 
 def a_leader_dies(lab: Lab) -> None:
@@ -101,11 +105,11 @@ def a_leader_dies(lab: Lab) -> None:
     # An answer to the followers' open fetches may arrive yet; it holds no more than this one record.
     with Producer(settings(lab, "1")) as first:
         first.send("leader-acks1", b"on-its-way").result(30)
-    told = {}
+    believed = {}
     careful = Producer(settings(lab, "-1"))
     for acks in ACKS[:2]:
         with Producer(settings(lab, acks)) as producer:
-            told[acks] = sum(send_one(producer, f"leader-acks{acks}", number) for number in range(AT_LEADER))
+            believed[acks] = sum(send_one(producer, f"leader-acks{acks}", number) for number in range(AT_LEADER))
     receipts = [careful.send("leader-acks-1", f"{number}".encode()) for number in range(AT_LEADER)]
     for acks in ACKS:
         lab.until(lambda acks=acks: has_all(lab, f"leader-acks{acks}"), "the records in the leader's log")
@@ -115,7 +119,7 @@ def a_leader_dies(lab: Lab) -> None:
     lab.cluster.kill_broker(2)
     for broker in (0, 1):
         lab.cluster.resume_broker(broker)
-    told["-1"] = sum(receipt.result(60).offset >= 0 for receipt in receipts)
+    believed["-1"] = sum(receipt.result(60).offset >= 0 for receipt in receipts)
     careful.close()
     for acks in ACKS:
         lab.until(lambda acks=acks: lab.in_sync(f"leader-acks{acks}", {0, 1}), "a new leader")
@@ -128,8 +132,8 @@ def a_leader_dies(lab: Lab) -> None:
     lab.say(f"{'acks':>4}{'thought sent':>14}{'in the topic':>14}{'lost':>6}  why")
     for acks in ACKS:
         found = sum(value.isdigit() for value in lab.read(f"leader-acks{acks}"))
-        lost[acks] = told[acks] - found
-        lab.say(f"{acks:>4}{told[acks]:>14}{found:>14}{lost[acks]:>6}  {reasons[acks]}")
+        lost[acks] = believed[acks] - found
+        lab.say(f"{acks:>4}{believed[acks]:>14}{found:>14}{lost[acks]:>6}  {reasons[acks]}")
     lab.check("acks 0 and 1 lost what the leader alone had", holds=lost["0"] > 0 and lost["1"] > 0, otherwise=lost)
     lab.check("acks -1 lost nothing", holds=lost["-1"] == 0, otherwise=lost)
 

@@ -14,7 +14,7 @@ PARTITIONS = 10
 
 
 def body(lab: Lab) -> None:
-    """See the placement, lose a rack, and ask for the three reports that tell of it."""
+    """See the placement, lose a rack, and ask for the three reports that show it."""
     lab.step(f"1. {PARTITIONS} partitions, replication factor 3, on brokers 0, 1, 2 in one rack and 3, 4, 5 in another")
     lab.create("flights", f"--partitions {PARTITIONS} --replication-factor 3")
     lab.describe("flights")

@@ -1,6 +1,6 @@
 """Lab: a failed replica rejoins, step by step.
 
-A leader that is lost may have records at its end which nobody else has. When it comes back it must not keep them: it takes
+A leader that is lost may have records at its end that no other replica has. When it comes back it must not keep them: it takes
 its high watermark from disk, asks the new leader where its own last leader epoch ended, cuts its log there, fetches what
 it missed, and is in sync again.
 """

@@ -35,7 +35,7 @@ def body(lab: Lab) -> None:
     lab.barnabas("topics --describe --under-replicated-partitions --topic topic1 --bootstrap-server $KAFKA")
     lab.say("Each partition still has its three Replicas; Isr says which of them are in sync.")
 
-    lab.step("3. Clients go on meanwhile")
+    lab.step("3. Clients continue without it")
     lab.produce("topic1", [f"late {number}" for number in range(300)])
     count = len(lab.read("topic1"))
     lab.check(f"all {count} records are there, those from before too", holds=count == 600)

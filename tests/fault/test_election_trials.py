@@ -20,7 +20,7 @@ MANY = int(os.environ.get("BARNABAS_PARTITIONS", "30"))
 def test_two_brokers_killed_at_once_leave_the_third_leader_and_controller_before_any_session_ends(
     tmp_path: Path,
 ) -> None:
-    """The controller is one of the two, so nobody watches the other; below min.insync.replicas nothing is taken."""
+    """The controller is one of the two, so there is no controller to notice the other; below min.insync.replicas no write is accepted."""
     with trio(tmp_path, LONG_SESSION, tick_ms=3000) as cluster:
         cluster.create(TOPIC)
         epochs = Epochs(cluster, TOPIC)

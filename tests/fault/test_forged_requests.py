@@ -92,7 +92,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Facts]:
 
 
 def roles(facts: Facts, *, controller_epoch: int, broker_epoch: int, leader_epoch: int) -> LeaderAndIsrRequest:
-    """Somebody would take the leadership of partition 0 from everybody."""
+    """A forged request that takes the leadership of partition 0 from all brokers."""
     partition = LeaderAndIsrPartitionState(
         topic_name=TOPIC, partition_index=0, controller_epoch=controller_epoch, leader=-1, leader_epoch=leader_epoch,
         isr=[], partition_epoch=FAR, replicas=[0, 1, 2],
@@ -104,7 +104,7 @@ def roles(facts: Facts, *, controller_epoch: int, broker_epoch: int, leader_epoc
 
 
 def deletion(*, controller_epoch: int, broker_epoch: int, leader_epoch: int) -> StopReplicaRequest:
-    """Somebody would have partition 0 deleted."""
+    """A forged request that deletes partition 0."""
     partition = StopReplicaPartitionState(partition_index=0, leader_epoch=leader_epoch, delete_partition=True)
     return StopReplicaRequest(
         controller_id=0,
@@ -230,7 +230,7 @@ def test_fetches_in_a_replicas_name_from_where_no_replica_can_be_are_refused(
 
 
 def test_a_broker_that_believed_a_controller_of_the_future_comes_back_whole_when_it_starts_again(facts: Facts) -> None:
-    """Its epoch cannot be told from a real one, so the real controller is refused until then; no record is at stake."""
+    """Its epoch looks like a real one, so the real controller is refused until then; no record is at stake."""
     number = (facts.epochs.controller() + 1) % BROKERS
     future = UpdateMetadataRequest(
         controller_id=7, controller_epoch=facts.controller_epoch + FAR, broker_epoch=facts.broker_epoch(number)

@@ -1,4 +1,4 @@
-"""Any bytes to any port: an error or a closed connection at once, bounded memory, and everybody else is served.
+"""Any bytes to any port: an error or a closed connection at once, bounded memory, and other clients are served.
 
 The cases are those of a hostile or broken peer: lengths out of bounds cut at three places, requests of unknown keys and
 versions, counts and lengths in bodies that nothing backs, floods of connections, and plain noise.

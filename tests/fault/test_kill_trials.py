@@ -67,7 +67,7 @@ def test_killed_with_9_nothing_acknowledged_is_lost_or_doubled(pair: Pair, victi
         (made,) = admin.create_topics([topic], request_timeout=10).values()
         try:
             made.result(15)
-        except Exception as error:  # whatever it is, the next try tells
+        except Exception as error:  # a later try shows whether it lasts
             return "TOPIC_ALREADY_EXISTS" in str(error)
         return True
 

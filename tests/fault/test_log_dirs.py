@@ -128,7 +128,7 @@ def small_disk(path: Path, size: str) -> Iterator[None]:
 
 
 def is_lost(cluster: Trio, broker: int, path: str) -> bool:
-    with contextlib.suppress(Exception):  # the next look tells
+    with contextlib.suppress(Exception):  # it does not answer yet
         return {log_dir.path: log_dir.error for log_dir in dirs_of(cluster, broker)}[path] != ErrorCode.NONE
     return False
 
@@ -237,7 +237,7 @@ def test_a_failing_sync_costs_its_log_dir_and_is_not_repeated(tmp_path: Path) ->
 def test_a_dir_that_cannot_be_read_at_the_start_is_done_without_and_the_last_one_ends_the_broker(
     tmp_path: Path,
 ) -> None:
-    """Its replicas are not silently made anew elsewhere; with no dir left the broker says so and ends."""
+    """Its replicas are not silently created again elsewhere; with no dir left the broker logs that and ends."""
     with trio(tmp_path, each=two_dirs(tmp_path)) as cluster:
         cluster.create(TOPIC)
         load = Load(cluster.bootstrap, TOPIC)

@@ -95,7 +95,7 @@ def ends_whole(cuttable: Cuttable, load: Load, epochs: Epochs) -> None:
 
 @pytest.mark.parametrize("office", ["controller", "other"])
 def test_cut_off_from_coordination_a_broker_is_replaced_and_comes_back(cuttable: Cuttable, office: str) -> None:
-    """Its session ends: others lead and control; what it took meanwhile as leader is never acknowledged."""
+    """Its session ends: others lead and control; what it takes as leader until then is never acknowledged."""
     cluster = cuttable.cluster
     controller = cluster.controller()
     victim = controller if office == "controller" else (controller + 1) % BROKERS
@@ -116,7 +116,7 @@ def test_cut_off_from_coordination_a_broker_is_replaced_and_comes_back(cuttable:
 def test_cut_off_from_the_other_brokers_a_follower_leaves_the_set_in_time_and_comes_back(
     cuttable: Cuttable, record_property
 ) -> None:
-    """Its session lives, so only its lag tells; what it leads itself waits, for it cannot ask the controller."""
+    """Its session lives, so only its lag shows the cut; writes to partitions that it leads wait, for it cannot ask the controller."""
     cluster = cuttable.cluster
     victim = (cluster.controller() + 1) % BROKERS
     followed = [cuttable.led_by(number) for number in range(BROKERS) if number != victim]

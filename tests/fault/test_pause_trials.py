@@ -132,7 +132,7 @@ def pause_broker(cluster: Trio, epochs: Epochs, load: Load, stale: StaleWrites, 
 
 
 def pause_coordination(server: Server, load: Load) -> None:
-    """Longer than the sessions; leaders go on meanwhile."""
+    """Longer than the sessions; leaders continue during the pause."""
     server.pause()
     try:
         end = time.monotonic() + 2 * SESSION_MS / 1000

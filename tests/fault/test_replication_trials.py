@@ -39,7 +39,7 @@ def chosen(cluster: Trio, victim: str) -> Server:
 def test_servers_killed_with_9_lose_and_double_nothing_and_the_logs_end_equal(
     tmp_path: Path, run: int, record_property
 ) -> None:
-    """Whoever is hit: the load goes on, the dead one comes back, catches up and rejoins."""
+    """After each kill the load continues; the killed server comes back, catches up and rejoins."""
     rng = random.Random(run)
     with trio(tmp_path) as cluster:
         cluster.create(TOPIC)

@@ -1,4 +1,4 @@
-"""Brokers that are told to stop do so soon, whoever stops with them."""
+"""Brokers stop soon after SIGTERM, even when others stop with them."""
 
 import time
 from pathlib import Path
@@ -15,7 +15,7 @@ PATIENT = {"controller.socket.timeout.ms": 300_000, "controlled.shutdown.retry.b
 
 
 def test_brokers_stop_soon_when_the_coordination_server_is_dead(tmp_path: Path) -> None:
-    """Nobody can arrange anything: no controlled shutdown, and no waiting for it, be the broker controller or not."""
+    """A controlled shutdown is impossible, so no broker waits for it, whether it is controller or not."""
     with trio(tmp_path, PATIENT) as cluster:
         cluster.create("t")
         cluster.zookeeper.kill()

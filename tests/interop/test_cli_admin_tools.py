@@ -380,7 +380,7 @@ def test_proposals_show_the_same_present_and_can_be_executed(run: Run, cluster: 
 @pytest.mark.java
 @needs_reference
 def test_plans_that_cannot_be_are_refused_as_by_apaches_tool(run: Run, cluster: Any, tmp_path: Path) -> None:
-    """Unknown brokers, partitions and log dirs; a plan that is not active is told so."""
+    """Unknown brokers, partitions and log dirs; a plan that is not active is reported."""
     make_topic(run, cluster, "fixed", "0:1")
     for replicas, message in (([[0, 9]], "Unknown broker id 9"), ([[0], [1]], "Unable to find partition: fixed-1")):
         file = plan_file(tmp_path / "bad.json", "fixed", replicas)
@@ -407,7 +407,7 @@ def test_plans_that_cannot_be_are_refused_as_by_apaches_tool(run: Run, cluster: 
 @needs_reference
 @pytest.mark.parametrize("brokers", ["apache", "ours"])
 def test_replicas_move_between_log_dirs_and_back(run: Run, tmp_path: Path, brokers: str) -> None:
-    """Throttled, verified with Apache's words, finished; a target that is not asked for is told."""
+    """Throttled, verified with Apache's words, finished; an unexpected target is reported."""
     dirs = [str(tmp_path / name) for name in ("one", "two")]
     if brokers == "apache":
         started: Any = apache_cluster(tmp_path / "apache", settings={"log.dirs": ",".join(dirs)})

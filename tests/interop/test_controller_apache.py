@@ -135,7 +135,7 @@ def leaders(client: AdminClient, topic: str) -> set[int]:
 @pytest.mark.java
 @pytest.mark.fault
 def test_apaches_broker_works_under_our_controller_and_ours_under_apaches(tmp_path: Path) -> None:
-    """One ensemble, both kinds of brokers: topics lie on all of them, whoever rules; deletion works either way."""
+    """One ensemble, both kinds of brokers: topics lie on all of them under a controller of either kind; so does deletion."""
     single = {"offsets.topic.replication.factor": "1"}
     with (
         up(tmp_path / "ours", brokers=2) as ours,
@@ -154,7 +154,7 @@ def test_apaches_broker_works_under_our_controller_and_ours_under_apaches(tmp_pa
         remote.start()
 
         def apache_rules() -> bool:
-            """Take the office from whoever has it until Apache's broker wins it."""
+            """Take the office from its holder until Apache's broker wins it."""
             data = remote.get("/controller")[0] if remote.exists("/controller") else b"{}"
             holder = json.loads(data).get("brokerid")
             if holder not in (None, 7):

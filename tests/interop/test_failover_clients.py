@@ -1,7 +1,7 @@
 """Every broker killed with 9 in turn, under producers and groups of four makes: librdkafka, kafka-python, aiokafka, Java.
 
 Each make has a topic, one idempotent acks=all producer and one group with one member, which commits as it reads. A
-kill takes a leader from every topic and, sooner or later, the coordinator from every group; nobody is started again
+kill takes a leader from every topic and, sooner or later, the coordinator from every group; no client is started again
 but the brokers. The trial runs once, then each make's outcome is looked at.
 """
 
@@ -38,7 +38,7 @@ A_TIME = 6
 
 @dataclass
 class Client:
-    """A producer and a group's member on threads of their own, and what they were told."""
+    """A producer and a group's member on threads of their own, and the answers that they got."""
 
     cluster: Trio
     topic: str
@@ -332,7 +332,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Out
 
 
 def all_go_on(clients: list[Client]) -> None:
-    """Everybody writes and reads."""
+    """Every client writes and reads."""
     for client in clients:
         before = len(client.read)
         eventually(

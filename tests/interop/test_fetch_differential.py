@@ -8,8 +8,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from support.needs import needs_reference
 from support.raw import ask
-from support.reference import apache_cluster, needs_reference
+from support.reference import apache_cluster
 from support.servers import up
 
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]

@@ -292,7 +292,7 @@ def test_aiokafka_shares_commits_and_leaves(cluster: Up, topic: str) -> None:
 
 @pytest.mark.fault
 def test_offsets_and_members_survive_kill_9_of_their_broker(tmp_path: Path) -> None:
-    """What was committed is there after the restart, and the member goes on without being started anew."""
+    """What was committed is there after the restart, and the member continues without a restart."""
     zk_port, port = free_ports(2)
     (tmp_path / "zoo.cfg").write_text(f"dataDir={tmp_path}/zk\nclientPort={zk_port}\nclientPortAddress=127.0.0.1\n")
     (tmp_path / "server.properties").write_text(

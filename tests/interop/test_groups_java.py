@@ -164,6 +164,6 @@ def test_apache_reads_the_records_of_our_groups(cluster: Up, topic: str) -> None
         printed = apache_tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             *["--bootstrap-server", cluster.bootstrap, "--topic", "__consumer_offsets", "--from-beginning"],
-            *["--formatter", f"org.apache.kafka.tools.consumer.{formatter}", "--timeout-ms", 5000],
+            *["--formatter", f"org.apache.kafka.tools.consumer.{formatter}", "--timeout-ms", 15_000],
         ).stdout
         assert re.search(expected, printed), printed

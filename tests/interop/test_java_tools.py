@@ -50,7 +50,7 @@ def produce(cluster: Up, version: str, topic: str, lines: list[str], *args: obje
 def consume(cluster: Up, version: str, topic: str, count: int, *args: object) -> list[str]:
     main = TOOLS + "consumer.ConsoleConsumer"
     base = ("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--from-beginning", "--max-messages", count)
-    return run(main, *base, "--timeout-ms", 20000, *args, version=version).splitlines()
+    return run(main, *base, "--timeout-ms", 60_000, *args, version=version).splitlines()
 
 
 def test_topics_are_created_described_grown_and_deleted(cluster: Up, version: str) -> None:
@@ -88,7 +88,7 @@ def test_the_performance_tools_move_records(cluster: Up, version: str) -> None:
     sizes = ("--num-records", 50000, "--record-size", 200, "--throughput", -1)
     main = TOOLS + "ProducerPerformance"
     assert "50000 records sent" in run(main, "--topic", topic, *sizes, *properties, version=version)
-    arguments = ("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--messages", 50000, "--timeout", 20000)
+    arguments = ("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--messages", 50000, "--timeout", 60_000)
     table = run(TOOLS + "ConsumerPerformance", *arguments, version=version)
     assert re.search(r", 5\d{4}, ", table), table
 
@@ -138,18 +138,18 @@ def test_configurations_are_altered_and_described(cluster: Up, version: str) -> 
     assert "broker.id=0" in everything
 
 
-def test_offsets_and_log_dirs_are_told(cluster: Up, version: str) -> None:
+def test_offsets_and_log_dirs_are_listed(cluster: Up, version: str) -> None:
     """GetOffsetShell and LogDirsCommand."""
     topic = f"offsets-{version}"
     topics(cluster, version, "--create", "--topic", topic, "--partitions", 2)
     produce(cluster, version, topic, [f"line {n}" for n in range(10)])
     base = ("--bootstrap-server", cluster.bootstrap)
-    told = run(TOOLS + "GetOffsetShell", *base, "--topic", topic, version=version).split()
-    assert sum(int(line.rpartition(":")[2]) for line in told) == 10
+    output = run(TOOLS + "GetOffsetShell", *base, "--topic", topic, version=version).split()
+    assert sum(int(line.rpartition(":")[2]) for line in output) == 10
     earliest = run(TOOLS + "GetOffsetShell", *base, "--topic", topic, "--time", "-2", version=version).split()
     assert sorted(earliest) == [f"{topic}:0:0", f"{topic}:1:0"]
-    told = run(TOOLS + "LogDirsCommand", *base, "--describe", "--topic-list", topic, version=version)
-    (line,) = [line for line in told.splitlines() if line.startswith("{")]
+    output = run(TOOLS + "LogDirsCommand", *base, "--describe", "--topic-list", topic, version=version)
+    (line,) = [line for line in output.splitlines() if line.startswith("{")]
     (broker,) = json.loads(line)["brokers"]
     partitions = [p for d in broker["logDirs"] for p in d["partitions"]]
     assert sorted(p["partition"] for p in partitions) == [f"{topic}-0", f"{topic}-1"]

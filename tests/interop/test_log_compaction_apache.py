@@ -197,7 +197,7 @@ def test_apaches_dump_finds_no_fault_in_compacted_files_and_both_print_the_same(
 
 
 def test_apaches_broker_serves_and_compacts_what_ours_compacted_and_the_reverse(tmp_path: Path) -> None:
-    """The newest value of each key is the same whoever compacted, and each goes on from the other's checkpoint."""
+    """The newest value of each key is the same after both compactions, and each continues from the other's checkpoint."""
     settings = {**CLEANER, "zookeeper.session.timeout.ms": "4000", "offsets.topic.num.partitions": "1"}
     topic = {"cleanup.policy": "compact", "segment.bytes": "60000", "min.cleanable.dirty.ratio": "0.01",
              "delete.retention.ms": "100"}  # fmt: skip

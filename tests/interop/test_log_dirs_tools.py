@@ -32,9 +32,9 @@ def ask(cluster: Up, version: str, tool: str, *args: object) -> str:
 
 
 def stored(cluster: Up, version: str) -> list[dict[str, Any]]:
-    """The replicas that LogDirsCommand tells of, each with its dir."""
-    told = ask(cluster, version, LOG_DIRS, "--describe", "--topic-list", "moved")
-    (line,) = [line for line in told.splitlines() if line.startswith("{")]
+    """The replicas that LogDirsCommand lists, each with its dir."""
+    output = ask(cluster, version, LOG_DIRS, "--describe", "--topic-list", "moved")
+    (line,) = [line for line in output.splitlines() if line.startswith("{")]
     (broker,) = json.loads(line)["brokers"]
     assert all(log_dir["error"] is None for log_dir in broker["logDirs"])
     return [{**replica, "dir": log_dir["logDir"]} for log_dir in broker["logDirs"] for replica in log_dir["partitions"]]

@@ -1,4 +1,4 @@
-"""The migration guide, command by command: a cluster moves from Apache's brokers to ours and back, and nobody notices.
+"""The migration guide, command by command: a cluster moves from Apache's brokers to ours and back, without an error for any client.
 
 Producers and groups run from before the first step until after the last and are never started again. What the guide
 says with the names of an ordinary installation is done here to the cluster at hand; a command that the page has and no

@@ -1,4 +1,4 @@
-"""Two of our brokers and two of Apache's as one cluster: whoever leads, whoever controls, the other kind follows.
+"""Two of our brokers and two of Apache's as one cluster: each kind follows leaders and controllers of the other.
 
 Brokers 0 and 1 are ours, 2 and 3 Apache's. Leaders stay where a test puts them, and a session ends after 6 s, so that
 a broker that was killed under Apache's controller is missed soon.
@@ -34,7 +34,7 @@ either_controls = pytest.mark.parametrize("controlling", [OURS, APACHES])
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     settings = {
-        "auto.create.topics.enable": "false",  # a client that still asks for a deleted topic must not make it anew
+        "auto.create.topics.enable": "false",  # a client that still asks for a deleted topic must not create it again
         "auto.leader.rebalance.enable": "false",
         "log.cleaner.backoff.ms": "500",
         "log.flush.start.offset.checkpoint.interval.ms": "500",
@@ -69,7 +69,7 @@ def control(cluster: MixedCluster, kind: str) -> int:
 
 
 def find_controller(cluster: MixedCluster) -> AdminClient:
-    """A client that knows who is the controller: librdkafka's does not ask again when it is told NOT_CONTROLLER."""
+    """A client that knows who is the controller: librdkafka's does not ask again after NOT_CONTROLLER."""
     eventually(lambda: cluster.admin.list_topics(timeout=30).controller_id == cluster.controller, timeout_s=LIMIT_S)
     return cluster.admin
 
@@ -109,7 +109,7 @@ def write(
 
 
 def read(cluster: MixedCluster, topic: str, partition: int, count: int, **settings: object) -> list[str]:
-    """The values from the beginning on, up to the end that the leader tells."""
+    """The values from the beginning on, up to the end that the leader reports."""
     options = {"bootstrap.servers": cluster.bootstrap, "group.id": "read", "enable.auto.commit": False, "log_level": 0}
     reader = Consumer({**options, "auto.offset.reset": "earliest", "enable.partition.eof": True, **settings})
     reader.assign([TopicPartition(topic, partition, 0)])
@@ -305,8 +305,8 @@ def test_our_follower_keeps_apaches_transactions_and_leads_with_the_right_last_s
     assert read(cluster, topic, 0, 20) == stable, "ours leads: nothing aborted, nothing from the open transaction"
     assert len(read(cluster, topic, 0, 35, **{"isolation.level": "read_uncommitted"})) == 35
     spec = {TopicPartition(topic, 0): OffsetSpec.latest()}
-    told = cluster.admin.list_offsets(spec, isolation_level=IsolationLevel.READ_COMMITTED)
-    assert next(iter(told.values())).result(LIMIT_S).offset == 33, "30 records and 3 markers"
+    listed = cluster.admin.list_offsets(spec, isolation_level=IsolationLevel.READ_COMMITTED)
+    assert next(iter(listed.values())).result(LIMIT_S).offset == 33, "30 records and 3 markers"
     cluster.start(2, APACHES)
     cluster.await_whole()
     done = barnabas(

@@ -183,10 +183,10 @@ def test_apaches_tool_elects_leaders_of_our_brokers(ours: MixedCluster, tmp_path
     partitions = [{"topic": topic, "partition": partition} for partition in (0, 1, 7)]
     file = tmp_path / "elections.json"
     file.write_text(json.dumps({"version": 1, "partitions": partitions}))
-    told = tool("--election-type", "preferred", "--path-to-json-file", file)
-    assert f"Successfully completed leader election (PREFERRED) for partitions {topic}-0" in told
-    assert f"Valid replica already elected for partitions {topic}-1" in told
-    assert "UnknownTopicOrPartitionException" in told
+    output = tool("--election-type", "preferred", "--path-to-json-file", file)
+    assert f"Successfully completed leader election (PREFERRED) for partitions {topic}-0" in output
+    assert f"Valid replica already elected for partitions {topic}-1" in output
+    assert "UnknownTopicOrPartitionException" in output
     assert ours.states(topic)[0]["leader"] == 1
     unclean = tool("--election-type", "unclean", "--topic", topic, "--partition", 0)
     assert f"Valid replica already elected for partitions {topic}-0" in unclean

@@ -153,7 +153,7 @@ def test_a_group_goes_on_when_its_coordinators_broker_stops(cluster: Cluster) ->
     def committed() -> bool:
         try:
             reader.commit(asynchronous=False)
-        except Exception:  # the new coordinator is found or loads; the next try tells
+        except Exception:  # the new coordinator is not found yet, or loads
             return False
         return True
 

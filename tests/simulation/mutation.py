@@ -30,7 +30,7 @@ def patch(owner: Any, name: str, value: object) -> None:
 
 
 def rewrite(owner: Any, name: str, old: str, new: str) -> None:
-    """Compile a function anew with ``old`` replaced by ``new`` in its source, where it must stand exactly once."""
+    """Compile a function again with ``old`` replaced by ``new`` in its source, where it must stand exactly once."""
     original = inspect.getattr_static(owner, name, None)
     if original is None:
         raise MutantOutdatedError(f"{owner.__name__} has no {name}")

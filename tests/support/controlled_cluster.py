@@ -1,4 +1,4 @@
-"""A controller over a dictionary of znodes, and brokers that do what they are told: who holds a copy of what."""
+"""A controller over a dictionary of znodes, and brokers that obey it: which of them holds which replica."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -93,7 +93,7 @@ class RawClient:
         return self.receive()[2]
 
     def drain_events(self, wait_s: float = 0.05) -> list[bytes]:
-        """All events that came so far, and the list anew."""
+        """All events that came so far; the list starts empty again."""
         while self._buffer or select.select([self.socket], [], [], wait_s)[0]:
             frame = self.read_frame()
             assert decode_reply_header(frame)[0] == Xid.WATCHER_EVENT

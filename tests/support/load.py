@@ -14,7 +14,7 @@ _POSITION_LOST = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET,
 
 @dataclass
 class Load:
-    """A producer that writes numbered records until told to stop, and what it was promised."""
+    """A producer that writes numbered records until it is stopped, and what was acknowledged."""
 
     bootstrap: str
     topic: str

@@ -191,7 +191,7 @@ class MixedCluster:
         return -1 if found is None else int(found["brokerid"])
 
     def give_office_to(self, *broker_ids: int) -> int:
-        """Take the controller's office from whoever has it until one of these wins it; who did."""
+        """Take the controller's office from its holder until one of these brokers wins it; returns that one."""
 
         def won() -> int | None:
             holder = self.controller
@@ -226,7 +226,7 @@ class MixedCluster:
         return found
 
     def await_equal_logs(self, topic: str, partitions: int) -> None:
-        """All replicas have the same bytes in the same epochs. Nobody may be writing."""
+        """All replicas have the same bytes in the same epochs. No client may write at that time."""
         for partition in range(partitions):
             eventually(
                 lambda partition=partition: len(set(self.log_bytes(topic, partition))) == 1,

@@ -1,4 +1,4 @@
-"""Ports for processes that must be told theirs."""
+"""Free ports, for processes that get theirs from the command line or a file."""
 
 import random
 import socket

@@ -22,7 +22,7 @@ def waited_for_cpu_s(pid: int | str) -> float:
     """For how long the threads of a process were ready to run and did not, in all."""
     waited_ns = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
             waited_ns += int((task / "schedstat").read_text().split()[1])
     return waited_ns / 1e9
 

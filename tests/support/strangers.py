@@ -1,4 +1,4 @@
-"""Clients that run through everything that happens to a cluster and remember what they were told.
+"""Clients that run through everything that happens to a cluster and remember the answers.
 
 A producer remembers what was acknowledged, a group's member each record that it was given, in its order. Each kind is
 a program of others: librdkafka, kafka-python, Apache's VerifiableProducer and VerifiableConsumer. None is ever started
@@ -123,7 +123,7 @@ class KafkaPythonMember(Member):
 
 
 class JavaTool:
-    """A tool of Apache's that prints a line of JSON for everything that happens, until it is told to stop."""
+    """A tool of Apache's that prints a line of JSON for everything that happens, until it is stopped."""
 
     def __init__(self, main: str, directory: Path, *args: object, version: str = "3.9.1") -> None:
         self.name = f"{main}-{version}-{id(self)}"

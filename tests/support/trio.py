@@ -102,7 +102,7 @@ class Trio:
                     [NewTopic(topic, partitions, BROKERS, config=dict(config or {}))], request_timeout=10
                 ).values()
                 made.result(15)
-            except Exception as error:  # whatever it is, the next try tells
+            except Exception as error:  # a later try shows whether it lasts
                 return "TOPIC_ALREADY_EXISTS" in str(error)
             return True
 
@@ -113,7 +113,7 @@ class Trio:
         """librdkafka's metadata of each partition; none while it is not known."""
         try:
             found = self.admin.list_topics(topic, timeout=5).topics[topic].partitions
-        except Exception:  # nobody answers just now
+        except Exception:  # no broker answers at the moment
             return []
         return [found[index] for index in sorted(found)]
 
@@ -132,7 +132,7 @@ class Trio:
         def found() -> int:
             try:
                 return self.admin.list_topics(timeout=5).controller_id + 1
-            except Exception:  # nobody answers just now
+            except Exception:  # no broker answers at the moment
                 return 0
 
         return eventually(found, timeout_s=60, what="a controller") - 1
@@ -179,7 +179,7 @@ class Epochs:
 
     def __init__(self, cluster: Trio, topic: str, partitions: int = PARTITIONS) -> None:
         self.leaders: dict[tuple[int, int], set[int]] = {}
-        """The leaders seen, by partition and leader epoch; -1 (nobody) left out."""
+        """The leaders seen, by partition and leader epoch; without -1 (none)."""
         self.faults: list[str] = []
         self._topic = topic
         self._last: dict[int, tuple[int, int]] = {}
@@ -209,14 +209,14 @@ class Epochs:
         return changed
 
     def state(self, partition: int) -> dict[str, Any]:
-        """The znode's "leader", "isr" and epochs as they are now; the last known while nobody answers."""
+        """The znode's "leader", "isr" and epochs as they are now; the last known while coordination does not answer."""
         path = f"/brokers/topics/{self._topic}/partitions/{partition}/state"
         with contextlib.suppress(KazooException):  # kazoo's own watches may lag behind a server that was away
             self._states[partition] = json.loads(self._client.get(path)[0])
         return self._states[partition]
 
     def controller(self) -> int:
-        """Who holds the office; -1 for nobody, or while the coordination server does not answer."""
+        """The controller's id; -1 for none, or while the coordination server does not answer."""
         try:
             return json.loads(self._client.get("/controller")[0])["brokerid"]
         except KazooException:

@@ -64,8 +64,8 @@ PROOFS: dict[str, dict[str, str]] = {
             "interop/test_reassignment_apache.py::test_apaches_tool_moves_partitions_of_our_brokers"
         ),
         "LeaderElectionCommand": "interop/test_reassignment_apache.py::test_apaches_tool_elects_leaders_of_our_brokers",
-        "LogDirsCommand": f"{JAVA_TOOLS}::test_offsets_and_log_dirs_are_told",
-        "GetOffsetShell": f"{JAVA_TOOLS}::test_offsets_and_log_dirs_are_told",
+        "LogDirsCommand": f"{JAVA_TOOLS}::test_offsets_and_log_dirs_are_listed",
+        "GetOffsetShell": f"{JAVA_TOOLS}::test_offsets_and_log_dirs_are_listed",
         "ProducerPerformance": f"{JAVA_TOOLS}::test_the_performance_tools_move_records",
         "ConsumerPerformance": f"{JAVA_TOOLS}::test_the_performance_tools_move_records",
         "VerifiableProducer": f"{JAVA_TOOLS}::test_the_verifiable_clients_agree",
