@@ -1,5 +1,6 @@
 """The documentation says what the code does."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -33,3 +34,45 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     """Every relative link names a file that is there."""
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+GLOSSARY_ROW = re.compile(r"^\| `([\w/]+\.py)` \*? ?\| (.+?) \| (.+?) \|$", re.MULTILINE)
+
+
+def defined_names(path: Path) -> set[str]:
+    """Functions, methods, classes and constants of a module, at any depth."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return names
+
+
+def test_the_glossary_names_modules_and_names_that_exist() -> None:
+    """Each row's module is there, and defines what the row names."""
+    rows = GLOSSARY_ROW.findall((ROOT / "docs" / "contributing" / "glossary.md").read_text())
+    assert len(rows) > 80
+    wrong = []
+    for module, names, _ in rows:
+        path = ROOT / "src" / "barnabas" / module
+        defined = defined_names(path) if path.exists() else set()
+        wrong += [f"{module}: {name}" for name in re.findall(r"`(\w+)`", names) if name not in defined]
+    assert wrong == []
+
+
+def test_the_glossary_has_every_subsystem() -> None:
+    """A folder of the broker, the log or the coordination service without a row is missing."""
+    rows = GLOSSARY_ROW.findall((ROOT / "docs" / "contributing" / "glossary.md").read_text())
+    listed = {Path(module).parent.as_posix() for module, _, _ in rows}
+    package = ROOT / "src" / "barnabas"
+    folders = {
+        path.parent.relative_to(package).as_posix()
+        for top in ("broker", "log", "coordination")
+        for path in (package / top).rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert folders - listed == set()
