@@ -76,3 +76,17 @@ def test_the_glossary_has_every_subsystem() -> None:
         if path.name != "__init__.py"
     }
     assert folders - listed == set()
+
+
+def test_every_stop_of_the_walks_exists() -> None:
+    """The page "Read the code" names files and functions that are there."""
+    text = (ROOT / "docs" / "contributing" / "read-the-code.md").read_text()
+    stops = re.findall(r"`([\w/]+\.py):(\w+)`", text)
+    assert len(stops) > 40
+    package = ROOT / "src" / "barnabas"
+    wrong = [
+        f"{module}:{name}"
+        for module, name in stops
+        if not (package / module).exists() or name not in defined_names(package / module)
+    ]
+    assert wrong == []

@@ -1,0 +1,46 @@
+"""The story of a broker's death, which docs/contributing/failover.txt tells for one seed."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from barnabas.testing.simulation.failover import SEED, failover_trace
+
+STORED = Path(__file__).parents[2] / "docs" / "contributing" / "failover.txt"
+STORY = (
+    r"client +creates topic orders",
+    r"znode .*/partitions/0/state: leader (?P<old>\d), ISR \[.*\], leader epoch 0",
+    r"client +'one' to broker (?P=old): acknowledged at offset 0",
+    r"client +'three' to broker (?P=old): acknowledged at offset 2",
+    r"broker-(?P=old) +KILLED",
+    r"znode +/brokers/ids/(?P=old) removed",
+    r"znode .*/partitions/0/state: leader (?!(?P=old))\d, ISR \[\d, \d\], leader epoch [12]",
+    r"client +'four' to broker \d: acknowledged at offset 3",
+    r"broker-(?P=old) +STARTED AGAIN",
+    r"znode +/brokers/ids/(?P=old) created",
+    r"broker-(?P=old) +follows orders-0",
+    r"broker-(?P=old) +log end offset 4, high watermark 4",
+    r"znode .*/partitions/0/state: leader \d, ISR \[\d, \d, \d\]",
+)
+
+
+def tells_the_story(lines: Sequence[str]) -> bool:
+    """Whether all events of `STORY` are there, in this order."""
+    return re.search(r".*\n(?:.*\n)*?.*".join(STORY), "\n".join(lines)) is not None
+
+
+@pytest.mark.parametrize("seed", [1, SEED])
+def test_a_killed_leader_is_replaced_and_comes_back(seed: int) -> None:
+    """Whether it was the controller, too, or not; the same seed gives the same lines."""
+    lines = failover_trace(seed)
+    assert tells_the_story(lines)
+    assert failover_trace(seed) == lines
+
+
+def test_the_stored_trace_tells_the_story() -> None:
+    """It was printed by `python -m barnabas.testing.simulation.failover`; times may differ after changes of the code."""
+    lines = STORED.read_text().splitlines()
+    assert tells_the_story(lines)
+    assert not tells_the_story([line for line in lines if "KILLED" not in line])
