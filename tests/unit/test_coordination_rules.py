@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from barnabas.coordination.core.access import authenticate, checked_acl, hide_digests, ip_id, is_allowed
 from barnabas.coordination.core.operations.base import checked_version
-from barnabas.coordination.core.paths import is_valid_path
+from barnabas.coordination.core.paths import checked_path
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.records import ACL, OPEN_ACL, Id
 
 
-def is_valid_by_the_book(path: str) -> bool:
-    """ZooKeeper's programmer's guide, said plainly."""
+def is_valid_by_zookeepers_rules(path: str) -> bool:
+    """The rules of ZooKeeper's programmer's guide, one by one."""
     if path == "/":
         return True
     if not path.startswith("/"):
@@ -31,11 +31,18 @@ def is_valid_by_the_book(path: str) -> bool:
     return True
 
 
+def is_accepted(path: str) -> bool:
+    try:
+        return checked_path(path) == path
+    except KeeperError:
+        return False
+
+
 @given(st.text(st.sampled_from("/./..ab \0\x1f\x7f\x9f\xa0\ud800\uf8ff\uf900\uffef\ufff0\uffff\U0001f600"), max_size=8))
-def test_paths_are_valid_by_zookeepers_rules(path: str) -> None:
+def test_a_path_is_accepted_exactly_by_zookeepers_rules(path: str) -> None:
     """The pattern and the plain rules agree."""
-    assert is_valid_path("/" + path) == is_valid_by_the_book("/" + path)
-    assert is_valid_path(path) == is_valid_by_the_book(path)
+    assert is_accepted("/" + path) == is_valid_by_zookeepers_rules("/" + path)
+    assert is_accepted(path) == is_valid_by_zookeepers_rules(path)
 
 
 BOB = Id("digest", "bob:" + b64encode(hashlib.sha1(b"bob:pw").digest()).decode())

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from barnabas.wire.jute.codec import decode
-from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.errors import ErrorCode, KeeperError, error_code
 from barnabas.wire.jute.frames import decode_multi_response, encode_multi_request, encode_request
 from barnabas.wire.jute.opcodes import ANY_VERSION, CreateMode, EventType, OpCode
 from barnabas.wire.jute.records import (
@@ -273,7 +273,7 @@ def multi(operations: Sequence[Operation]) -> Operation:
         results: list[Any] = []
         errors: list[ErrorCode] = []
         for part, (_, record) in zip(parts, decode_multi_response(raw, offset), strict=False):
-            errors.append(_code(record.err) if isinstance(record, ErrorResponse) else ErrorCode.OK)
+            errors.append(error_code(record.err) if isinstance(record, ErrorResponse) else ErrorCode.OK)
             made = getattr(record, "path", None)
             results.append(getattr(record, "stat", None) if made is None else _made(part.path, made))
         for part, error in zip(parts, errors, strict=False):
@@ -283,13 +283,6 @@ def multi(operations: Sequence[Operation]) -> Operation:
 
     path = parts[0].path if parts else ""
     return Operation(OpCode.MULTI, path, lambda _: None, parse, writes=True, parts=parts)
-
-
-def _code(err: int) -> ErrorCode:
-    try:
-        return ErrorCode(err)
-    except ValueError:
-        return ErrorCode.SYSTEM_ERROR
 
 
 def sync(path: str) -> Operation:

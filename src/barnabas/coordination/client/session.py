@@ -23,7 +23,6 @@ order in which the server sent them.
 """
 
 import logging
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,8 +31,14 @@ from enum import Enum, auto
 from barnabas.base.network import Part
 from barnabas.coordination.client.operations import Operation, WatchCallback, WatchEvent, WatchKind, under_chroot
 from barnabas.wire.jute.codec import MalformedRecordError, decode
-from barnabas.wire.jute.errors import ErrorCode, KeeperError
-from barnabas.wire.jute.frames import decode_connect_response, encode_connect_request, encode_request
+from barnabas.wire.jute.errors import ErrorCode, KeeperError, error_code
+from barnabas.wire.jute.frames import (
+    REPLY_HEADER_BYTES,
+    decode_connect_response,
+    decode_reply_header,
+    encode_connect_request,
+    encode_request,
+)
 from barnabas.wire.jute.opcodes import EventType, OpCode, Xid
 from barnabas.wire.jute.records import AuthPacket, ConnectRequest, SetWatches, WatcherEvent
 
@@ -41,7 +46,6 @@ __all__ = ["TRANSITIONS", "ClientSession", "Connect", "Disconnect", "Effect", "I
 
 logger = logging.getLogger(__name__)
 
-_REPLY = struct.Struct(">iqi")
 _MAX_IN_FLIGHT = 1000  # ZooKeeper's own limit of outstanding requests
 _BACKOFF_FIRST_MS = 20
 _BACKOFF_MAX_MS = 1000
@@ -271,13 +275,10 @@ class ClientSession:
         Raises `MalformedRecordError` for a frame that makes no sense; the caller closes the connection then.
         """
         self._received_ms = now_ms
-        try:
-            if self.state is State.CONNECTED or self.state is State.CLOSING:
-                self._reply_or_event(frame)
-            elif self.state is State.ASSOCIATING:
-                self._connect_response(frame, now_ms)
-        except struct.error as error:
-            raise MalformedRecordError(f"a frame of {len(frame)} bytes: {error}") from error
+        if self.state is State.CONNECTED or self.state is State.CLOSING:
+            self._reply_or_event(frame)
+        elif self.state is State.ASSOCIATING:
+            self._connect_response(frame, now_ms)
 
     def tick(self, now_ms: int) -> None:
         """The time of the last `Wake` has come."""
@@ -420,15 +421,15 @@ class ClientSession:
     # Replies and events
 
     def _reply_or_event(self, frame: bytes) -> None:
-        xid, zxid, err = _REPLY.unpack_from(frame)
+        xid, zxid, err = decode_reply_header(frame)
         if zxid > 0:
             self.last_zxid = zxid
         if xid >= 0:
             self._reply(xid, err, frame)
         elif xid == Xid.WATCHER_EVENT:
-            self._fire(decode(WatcherEvent, frame, _REPLY.size))
+            self._fire(decode(WatcherEvent, frame, REPLY_HEADER_BYTES))
         elif xid == Xid.AUTH and err != 0:
-            logger.error("The coordination server refused an identity: %s", _error(err, "").code.name)
+            logger.error("The coordination server refused an identity: %s", error_code(err).name)
             self._notify(SessionEvent.AUTH_FAILED)
 
     def _reply(self, xid: int, err: int, frame: bytes) -> None:
@@ -439,10 +440,10 @@ class ClientSession:
             path = under_chroot(self.chroot, operation.path)
             self._watches[kind].setdefault(path, {})[operation.watch] = None
         if err and err not in operation.expected_errors:
-            operation.finished(None, _error(err, operation.path))
+            operation.finished(None, KeeperError(error_code(err), operation.path))
             return
         try:
-            result = operation.parse(None if err else frame, _REPLY.size)
+            result = operation.parse(None if err else frame, REPLY_HEADER_BYTES)
         except KeeperError as error:
             operation.finished(None, error)
             return
@@ -486,10 +487,3 @@ class ClientSession:
 
 def _auth_request(scheme: str, auth: bytes) -> bytearray:
     return encode_request(Xid.AUTH, OpCode.AUTH, AuthPacket(0, scheme, auth))
-
-
-def _error(err: int, path: str) -> KeeperError:
-    try:
-        return KeeperError(ErrorCode(err), path)
-    except ValueError:
-        return KeeperError(ErrorCode.SYSTEM_ERROR, f"{path} (unknown error {err})")

@@ -7,7 +7,7 @@ import re
 
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 
-__all__ = ["CONFIG_PATH", "QUOTA_PATH", "SYSTEM_PATH", "SYSTEM_PATHS", "checked_path", "is_valid_path", "parent_of"]
+__all__ = ["CONFIG_PATH", "QUOTA_PATH", "SYSTEM_PATH", "SYSTEM_PATHS", "checked_path", "parent_of"]
 
 SYSTEM_PATH = "/zookeeper"
 QUOTA_PATH = "/zookeeper/quota"
@@ -19,11 +19,6 @@ _VALID = re.compile(
     r"/|(?:/(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]+)+"
 )
 # Characters beyond U+FFFF are surrogate pairs to the Java servers, which refuse them.
-
-
-def is_valid_path(path: str) -> bool:
-    """Whether ZooKeeper's rules allow the path."""
-    return _VALID.fullmatch(path) is not None
 
 
 def checked_path(path: str) -> str:

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["ErrorCode", "KeeperError"]
+__all__ = ["ErrorCode", "KeeperError", "error_code"]
 
 
 class ErrorCode(IntEnum):
@@ -42,6 +42,14 @@ class ErrorCode(IntEnum):
     SESSION_CLOSED_REQUIRE_SASL_AUTH = -124
     QUOTA_EXCEEDED = -125
     THROTTLED_OP = -127
+
+
+def error_code(err: int) -> ErrorCode:
+    """The code for the ``err`` field of a reply; SYSTEM_ERROR for an unknown number."""
+    try:
+        return ErrorCode(err)
+    except ValueError:
+        return ErrorCode.SYSTEM_ERROR
 
 
 class KeeperError(BarnabasError):

@@ -35,6 +35,7 @@ from barnabas.wire.jute.records import (
 )
 
 __all__ = [
+    "REPLY_HEADER_BYTES",
     "MultiPart",
     "decode_connect_request",
     "decode_connect_response",
@@ -56,6 +57,7 @@ MultiPart = tuple[int, object]
 _LENGTH = struct.Struct(">i")
 _MULTI_HEADER = struct.Struct(">i?i")
 _REPLY_HEADER = struct.Struct(">iqi")
+REPLY_HEADER_BYTES = _REPLY_HEADER.size
 _REPLY = struct.Struct(">iiqi")
 _REQUEST = struct.Struct(">iii")
 _MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
@@ -137,7 +139,7 @@ def encode_reply(xid: int, zxid: int, err: int, body: object | None = None) -> b
 
 
 def decode_reply_header(data: Buffer) -> tuple[int, int, int]:
-    """``(xid, zxid, err)``; the body follows at byte 16. Raises `MalformedRecordError`."""
+    """``(xid, zxid, err)``; the body follows them. Raises `MalformedRecordError`."""
     try:
         xid, zxid, err = _REPLY_HEADER.unpack_from(data)
     except struct.error as error:
@@ -195,6 +197,6 @@ def encode_multi_response(xid: int, zxid: int, err: int, parts: Iterable[MultiPa
     return _framed(out)
 
 
-def decode_multi_response(data: Buffer, offset: int = 16) -> list[MultiPart]:
+def decode_multi_response(data: Buffer, offset: int = REPLY_HEADER_BYTES) -> list[MultiPart]:
     """The results in a multi's reply; ``offset`` is the end of its `ReplyHeader`. Raises `MalformedRecordError`."""
     return _decode_parts(_MULTI_RESPONSES, bytes(data), offset)

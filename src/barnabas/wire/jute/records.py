@@ -36,7 +36,6 @@ __all__ = [
     "GetDataResponse",
     "GetEphemeralsRequest",
     "GetEphemeralsResponse",
-    "GetSASLRequest",
     "Id",
     "MultiHeader",
     "ReconfigRequest",
@@ -47,7 +46,6 @@ __all__ = [
     "SetACLResponse",
     "SetDataRequest",
     "SetDataResponse",
-    "SetSASLResponse",
     "SetWatches",
     "SetWatches2",
     "Stat",
@@ -161,20 +159,6 @@ class AuthPacket:
     type: Int
     scheme: str
     auth: bytes | None
-
-
-@dataclass(slots=True)
-class GetSASLRequest:
-    """One token of a SASL exchange."""
-
-    token: bytes | None
-
-
-@dataclass(slots=True)
-class SetSASLResponse:
-    """The answer to a SASL token."""
-
-    token: bytes | None
 
 
 @dataclass(slots=True)
