@@ -49,8 +49,8 @@ async def converse(address: str) -> None:
         assert {data for data, _ in read} == {b"v"}
         await client.get("/a/0", heard.append)
         session_id = client.session_id
-        assert client._link is not None
-        client._link.lose()
+        assert client._driver.link is not None
+        client._driver.link.lose()
         await client.set_data("/a/0", b"w")
         assert client.session_id == session_id
         await client.sync("/")

@@ -340,8 +340,8 @@ def test_after_an_expired_session_the_broker_is_registered_and_elected_again(tmp
             epoch = member.lifecycle.broker_epoch
             # A server rejects this password as that of an expired session.
             member.client._session.password = b"x" * 16
-            assert member.client._link is not None
-            member.client._link.lose()
+            assert member.client._driver.link is not None
+            member.client._driver.link.lose()
             await until(lambda: member.controller.epoch == 2 and member.controller.is_active)
             assert member.lifecycle.broker_epoch > epoch
 

@@ -185,8 +185,8 @@ def test_a_write_with_an_unknown_outcome_fails_and_is_retried_only_on_demand(tmp
             retried = asyncio.ensure_future(client.run(create("/b"), retry=True))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert client._link is not None
-            client._link.lose()
+            assert client._driver.link is not None
+            client._driver.link.lose()
             with pytest.raises(KeeperError) as failed:
                 await lost
             assert failed.value.code is ErrorCode.CONNECTION_LOSS
@@ -210,8 +210,8 @@ def test_after_an_expired_session_a_new_one_begins(tmp_path: Path) -> None:
                 old = client.session_id
                 # The server answers a wrong password as it answers a session that has expired.
                 client._session.password = b"x" * 16
-                assert client._link is not None
-                client._link.lose()
+                assert client._driver.link is not None
+                client._driver.link.lose()
                 await until(lambda: SessionEvent.CREATED in events)
                 assert events[-2:] == [SessionEvent.EXPIRED, SessionEvent.CREATED]
                 assert client.session_id != old

@@ -49,19 +49,8 @@ class CoordinationClient:
 
     def __init__(self, network: Network, servers: str, *, rng: Random, session_timeout_ms: int = 18_000) -> None:
         """``servers`` is a `ConnectString`; ``rng`` puts its servers in order, so that clients spread over them."""
-        parsed = ConnectString.parse(servers)
-        addresses = list(parsed.servers)
-        rng.shuffle(addresses)
-        self._network = network
-        self._session = ClientSession(addresses, parsed.chroot, session_timeout_ms, self._session_changed)
-        self._listeners: list[Callable[[SessionEvent], None]] = []
-        self._connected = asyncio.Event()
-        self._closed = asyncio.Event()
-        self._is_started = False
-        self._link: _Link | None = None
-        self._connecting: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._flush_planned = False
+        self._driver = _Driver(network, servers, rng, session_timeout_ms)
+        self._session = self._driver.session
 
     # The session
 
@@ -81,38 +70,29 @@ class CoordinationClient:
 
     def on_session(self, listener: Callable[[SessionEvent], None]) -> None:
         """Call ``listener`` at every `SessionEvent`, from the loop, in order with replies and watches."""
-        self._listeners.append(listener)
+        self._driver.listeners.append(listener)
 
     async def start(self, timeout_ms: int) -> None:
         """Connect; raises CONNECTION_LOSS when there is no session in time. Without `start` nothing is sent."""
-        if not self._is_started and self._session.state is State.NOT_CONNECTED:
-            self._is_started = True
-            self._session.start()
-            self._perform()
+        self._driver.start()
         await self.wait_connected(timeout_ms)
 
     async def wait_connected(self, timeout_ms: int | None = None) -> None:
         """Return when there is a session with a connection; raises CONNECTION_LOSS after the time."""
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                await self._connected.wait()
+                await self._driver.connected.wait()
         except TimeoutError:
             where = ",".join(f"{host}:{port}" for host, port in self._session.servers)
             raise KeeperError(ErrorCode.CONNECTION_LOSS, where) from None
 
     async def close(self) -> None:
         """End the session, so that its ephemerals go at once, and the connection."""
-        connecting = self._connecting
-        self._session.close(_now_ms())
-        self._perform()
-        await self._closed.wait()
-        if connecting is not None:
-            await asyncio.wait([connecting])
+        await self._driver.close()
 
     def add_auth(self, scheme: str, auth: bytes) -> None:
         """Add an identity to this and every later connection; a refusal comes as `SessionEvent.AUTH_FAILED`."""
-        self._session.add_auth(scheme, auth)
-        self._perform()
+        self._driver.add_auth(scheme, auth)
 
     # Requests
 
@@ -129,7 +109,7 @@ class CoordinationClient:
                 future.set_exception(error)
 
         operation.finished = finished
-        self._submit(operation)
+        self._driver.submit(operation)
         return future
 
     async def run(self, operation: Operation, *, retry: bool = False) -> Any:
@@ -161,7 +141,7 @@ class CoordinationClient:
 
             for index in waiting:
                 operations[index].finished = finished_at(index)
-                self._submit(operations[index])
+                self._driver.submit(operations[index])
             await done
             waiting = [index for index in waiting if retry and _is_connection_loss(results[index])]
         return results
@@ -259,44 +239,85 @@ class CoordinationClient:
             if failure is not None and failure.code is not ErrorCode.NO_NODE:
                 raise failure
 
-    # The session's inputs and effects
 
-    def _submit(self, operation: Operation) -> None:
-        self._session.submit(operation)
+def _now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1000)
+
+
+def _is_connection_loss(result: object) -> bool:
+    return isinstance(result, KeeperError) and result.code is ErrorCode.CONNECTION_LOSS
+
+
+class _Driver:
+    """Runs a session: its connections, its timer, and the turns of the loop in which its frames leave."""
+
+    def __init__(self, network: Network, servers: str, rng: Random, session_timeout_ms: int) -> None:
+        parsed = ConnectString.parse(servers)
+        addresses = list(parsed.servers)
+        rng.shuffle(addresses)
+        self.session = ClientSession(addresses, parsed.chroot, session_timeout_ms, self._changed)
+        self.listeners: list[Callable[[SessionEvent], None]] = []
+        self.connected = asyncio.Event()
+        self.link: _Link | None = None
+        self._network = network
+        self._closed = asyncio.Event()
+        self._is_started = False
+        self._connecting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._flush_planned = False
+
+    def start(self) -> None:
+        """Begin to connect; a second call does nothing."""
+        if not self._is_started and self.session.state is State.NOT_CONNECTED:
+            self._is_started = True
+            self.session.start()
+            self._perform()
+
+    async def close(self) -> None:
+        """End the session and the connection."""
+        connecting = self._connecting
+        self.session.close(_now_ms())
+        self._perform()
+        await self._closed.wait()
+        if connecting is not None:
+            await asyncio.wait([connecting])
+
+    def submit(self, operation: Operation) -> None:
+        self.session.submit(operation)
         self._plan_flush()
 
-    def _session_changed(self, event: SessionEvent) -> None:
-        if self._session.is_connected:
-            self._connected.set()
+    def add_auth(self, scheme: str, auth: bytes) -> None:
+        self.session.add_auth(scheme, auth)
+        self._plan_flush()
+
+    def received(self, frame: bytes) -> None:
+        """A frame has arrived on the present connection."""
+        self.session.receive(frame, _now_ms())
+        self._perform()
+
+    def lost(self) -> None:
+        """The present connection is closed, or could not be opened."""
+        self.link = None
+        self.session.connection_lost(_now_ms())
+        self._perform()
+
+    def _changed(self, event: SessionEvent) -> None:
+        if self.session.is_connected:
+            self.connected.set()
         else:
-            self._connected.clear()
-        for listener in list(self._listeners):
+            self.connected.clear()
+        for listener in list(self.listeners):
             listener(event)
-
-    def _received(self, frame: bytes) -> None:
-        """A frame of the present connection."""
-        self._session.receive(frame, _now_ms())
-        self._perform()
-
-    def _connection_opened(self, link: "_Link") -> None:
-        self._link = link
-        self._session.connection_opened(_now_ms())
-        self._perform()
-
-    def _connection_lost(self) -> None:
-        self._link = None
-        self._session.connection_lost(_now_ms())
-        self._perform()
 
     def _tick(self, at_ms: int) -> None:
         self._timer = None
-        self._session.tick(max(at_ms, _now_ms()))
+        self.session.tick(max(at_ms, _now_ms()))
         self._perform()
 
     def _perform(self) -> None:
         """Do what the session has decided."""
-        while self._session.has_effects:
-            for effect in self._session.take_effects():
+        while self.session.has_effects:
+            for effect in self.session.take_effects():
                 match effect:
                     case Connect():
                         self._connecting = asyncio.get_running_loop().create_task(self._connect(effect))
@@ -306,8 +327,8 @@ class CoordinationClient:
                         self._cancel_timer()
                         self._timer = asyncio.get_running_loop().call_at(at_ms / 1000, self._tick, at_ms)
         self._plan_flush()
-        if self._session.state is State.CLOSED and not self._closed.is_set():
-            self._connected.clear()
+        if self.session.state is State.CLOSED and not self._closed.is_set():
+            self.connected.clear()
             self._cancel_timer()
             self._closed.set()
 
@@ -320,17 +341,19 @@ class CoordinationClient:
         except OSError as error:
             logger.debug("No coordination server at %s:%d: %s", wanted.host, wanted.port, error)
             self._connecting = None
-            self._connection_lost()
+            self.lost()
         except BaseException:
             link.drop()
             raise
         else:
             self._connecting = None
             if not link.is_ended:
-                self._connection_opened(link)
+                self.link = link
+                self.session.connection_opened(_now_ms())
+                self._perform()
 
     def _disconnect(self) -> None:
-        link, self._link = self._link, None
+        link, self.link = self.link, None
         if link is not None:
             link.drop()
         if self._connecting is not None:
@@ -344,30 +367,22 @@ class CoordinationClient:
 
     def _plan_flush(self) -> None:
         """Requests of one turn of the loop leave together."""
-        if not self._flush_planned and self._session.wants_to_send:
+        if not self._flush_planned and self.session.wants_to_send:
             self._flush_planned = True
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flush_planned = False
-        link = self._link
-        if link is not None and (frames := self._session.frames_to_send(_now_ms())):
+        link = self.link
+        if link is not None and (frames := self.session.frames_to_send(_now_ms())):
             link.send(frames)
-
-
-def _now_ms() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)
-
-
-def _is_connection_loss(result: object) -> bool:
-    return isinstance(result, KeeperError) and result.code is ErrorCode.CONNECTION_LOSS
 
 
 class _Link:
     """One connection. After `drop` it reports nothing more."""
 
-    def __init__(self, client: CoordinationClient) -> None:
-        self._client = client
+    def __init__(self, driver: _Driver) -> None:
+        self._driver = driver
         self._connection: Connection | None = None
         self.is_ended = False
 
@@ -387,7 +402,7 @@ class _Link:
         if self.is_ended:
             return
         try:
-            self._client._received(bytes(data))
+            self._driver.received(bytes(data))
         except MalformedRecordError as error:
             logger.error("Closing the connection to the coordination server at %s: %s", self.peer, error)
             self.lose()
@@ -405,7 +420,7 @@ class _Link:
         """Close the connection; the session tries the next server."""
         if not self.is_ended:
             self.drop()
-            self._client._connection_lost()
+            self._driver.lost()
 
     def drop(self) -> None:
         """Close the connection; the session knows."""

@@ -22,6 +22,7 @@ leader.
 
 import logging
 from collections import deque
+from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 from barnabas.coordination.core.access import authenticate, ip_id, is_allowed
@@ -162,48 +163,19 @@ class ClientConnection:
             self.transport.send(encode_event(WatcherEvent(event.type, KeeperState.SYNC_CONNECTED, event.path)))
 
 
+@dataclass(slots=True, eq=False)
 class _Proposal:
     """A write between decision and commit."""
 
-    __slots__ = (
-        "changes",
-        "client",
-        "events",
-        "opcode",
-        "outcome",
-        "session_id",
-        "since_ms",
-        "txn",
-        "txn_type",
-        "xid",
-        "zxid",
-    )
-
-    def __init__(
-        self,
-        zxid: int,
-        session_id: int,
-        client: ClientConnection | None,
-        xid: int,
-        opcode: int,
-        txn_type: int,
-        txn: Transaction,
-        outcome: Outcome,
-        changes: list[Change],
-        events: list[Event],
-        since_ms: int,
-    ) -> None:
-        self.zxid = zxid
-        self.session_id = session_id
-        self.client = client
-        self.xid = xid
-        self.opcode = opcode
-        self.txn_type = txn_type
-        self.txn = txn
-        self.outcome = outcome
-        self.changes = changes
-        self.events = events
-        self.since_ms = since_ms
+    header: TxnHeader
+    client: ClientConnection | None
+    opcode: int
+    """the request's; the header has the transaction's type"""
+    txn: Transaction
+    outcome: Outcome
+    changes: list[Change]
+    events: list[Event]
+    since_ms: int
 
 
 class _WaitingRead:
@@ -445,7 +417,7 @@ class Processor:
             txn_type, txn, outcome = OpCode.ERROR, ErrorTxn(error.code), Outcome(OpCode.ERROR, err=error.code)
         header = TxnHeader(session_id, xid, zxid, wall_ms, txn_type)
         self.unlogged.append(encode_transaction(header, txn, TxnDigest(DIGEST_VERSION, staged.digest)))
-        proposal = _Proposal(zxid, session_id, client, xid, opcode, txn_type, txn, outcome, changes, events, now_ms)
+        proposal = _Proposal(header, client, opcode, txn, outcome, changes, events, now_ms)
         self._proposals.append(proposal)
         if client is not None:
             client.waiting.append(proposal)
@@ -456,10 +428,12 @@ class Processor:
         database = self.database
         for _ in range(count):
             proposal = self._proposals.popleft()
+            header = proposal.header
+            txn_type = header.type
             self._staged.commit(proposal.changes)
-            database.last_zxid = proposal.zxid
-            if proposal.txn_type in (OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION):
-                database.track_session(proposal.txn_type, proposal.session_id, proposal.txn)
+            database.last_zxid = header.zxid
+            if txn_type in (OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION):
+                database.track_session(txn_type, header.client_id, proposal.txn)
             if proposal.events:
                 self.watches.fire(proposal.events)
             client = proposal.client
@@ -467,22 +441,22 @@ class Processor:
                 client.waiting.popleft()
                 self._answer(client, proposal, now_ms)
                 self._read_on(client, now_ms)
-            if proposal.txn_type == OpCode.CLOSE_SESSION:
-                self._end_session(proposal.session_id)
+            if txn_type == OpCode.CLOSE_SESSION:
+                self._end_session(header.client_id)
 
     def _answer(self, client: ClientConnection, proposal: _Proposal, now_ms: int) -> None:
-        outcome, zxid = proposal.outcome, proposal.zxid
+        outcome, xid, zxid = proposal.outcome, proposal.header.cxid, proposal.header.zxid
         if outcome.type == OpCode.ERROR:
-            frame = encode_reply(proposal.xid, zxid, outcome.err)
+            frame = encode_reply(xid, zxid, outcome.err)
         elif proposal.opcode == OpCode.CREATE_SESSION:
             assert client.session is not None
             self._established(client, client.session)
             return
         elif outcome.type == OpCode.MULTI:
             parts = WRITES[OpCode.MULTI].reply(outcome)
-            frame = encode_multi_response(proposal.xid, zxid, 0, parts)  # type: ignore[arg-type]  # multi's reply
+            frame = encode_multi_response(xid, zxid, 0, parts)  # type: ignore[arg-type]  # multi's reply
         else:
-            frame = encode_reply(proposal.xid, zxid, 0, WRITES[proposal.opcode].reply(outcome))
+            frame = encode_reply(xid, zxid, 0, WRITES[proposal.opcode].reply(outcome))
         self._reply(client, frame, now_ms, proposal.since_ms)
 
     def _end_session(self, session_id: int) -> None:

@@ -9,6 +9,7 @@ follows every transaction in the log and ends every snapshot, as in ZooKeeper si
 
 import struct
 import zlib
+from dataclasses import dataclass
 
 from barnabas.wire.jute.opcodes import CONTAINER_OWNER
 from barnabas.wire.jute.records import ACL, OPEN_ACL, Stat
@@ -40,54 +41,23 @@ def _as_int(value: int) -> int:
     return (value + _INT_SIGN & 0xFFFFFFFF) - _INT_SIGN
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Znode:
     """Data, access control list, and the fields of a `Stat`. ``cversion`` counts the creations of children."""
 
-    __slots__ = (
-        "acl",
-        "aversion",
-        "ctime",
-        "cversion",
-        "czxid",
-        "data",
-        "digest",
-        "mtime",
-        "mzxid",
-        "num_children",
-        "owner",
-        "pzxid",
-        "version",
-    )
-
-    def __init__(
-        self,
-        data: bytes | None,
-        acl: tuple[ACL, ...],
-        czxid: int,
-        mzxid: int,
-        ctime: int,
-        mtime: int,
-        version: int,
-        cversion: int,
-        aversion: int,
-        owner: int,
-        pzxid: int,
-        num_children: int,
-        digest: int,
-    ) -> None:
-        self.data = data
-        self.acl = acl
-        self.czxid = czxid
-        self.mzxid = mzxid
-        self.ctime = ctime
-        self.mtime = mtime
-        self.version = version
-        self.cversion = cversion
-        self.aversion = aversion
-        self.owner = owner
-        self.pzxid = pzxid
-        self.num_children = num_children
-        self.digest = digest
+    data: bytes | None
+    acl: tuple[ACL, ...]
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    owner: int
+    pzxid: int
+    num_children: int
+    digest: int
 
     @classmethod
     def new(cls, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time_ms: int) -> "Znode":
