@@ -293,7 +293,10 @@ class _Driver:
     def received(self, frame: bytes) -> None:
         """A frame has arrived on the present connection."""
         self.session.receive(frame, _now_ms())
-        self._perform()
+        if self.session.has_effects:
+            self._perform()
+        else:
+            self._plan_flush()
 
     def lost(self) -> None:
         """The present connection is closed, or could not be opened."""

@@ -237,9 +237,9 @@ class ClientSession:
     @property
     def wants_to_send(self) -> bool:
         """Whether `frames_to_send` has something."""
-        return bool(self._control) or (
-            bool(self._queue) and self.is_connected and len(self._in_flight) < _MAX_IN_FLIGHT
-        )
+        if self._control:
+            return True
+        return bool(self._queue) and len(self._in_flight) < _MAX_IN_FLIGHT and self.is_connected
 
     def frames_to_send(self, now_ms: int) -> list[Part]:
         """Frames that are due, with their length prefix; the caller sends them on the present connection."""
