@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
 from support.promptness import promptly, read_to_the_end
+from support.raw import receive
 from support.servers import Up, up
 from support.waiting import eventually
 
@@ -128,8 +129,8 @@ def test_an_unknown_key_or_version_ends_the_connection_or_is_answered(broker: Po
 def advertised(broker: Port) -> list[tuple[int, int, int]]:
     with broker.connect() as connection:
         connection.sendall(kafka_frame(18, 0, b""))
-        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
-        body = connection.recv(size, socket.MSG_WAITALL)
+        (size,) = struct.unpack(">i", receive(connection, 4))
+        body = receive(connection, size)
     (count,) = struct.unpack_from(">i", body, 6)
     return [struct.unpack_from(">hhh", body, 10 + 6 * n) for n in range(count)]
 
@@ -169,12 +170,12 @@ def test_a_batch_that_lies_about_its_length_is_refused_and_the_connection_lives(
     body = struct.pack(">hhii", -1, 1, 1000, 1) + topic
     with broker.connect() as connection:
         connection.sendall(kafka_frame(0, 3, body))
-        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
-        answer = connection.recv(size, socket.MSG_WAITALL)
+        (size,) = struct.unpack(">i", receive(connection, 4))
+        answer = receive(connection, size)
         (code,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + 7 + 4 + 4)
         assert code in (2, 87)
         connection.sendall(kafka_frame(18, 0, b""))
-        assert len(connection.recv(4, socket.MSG_WAITALL)) == 4
+        assert len(receive(connection, 4)) == 4
 
 
 def test_noise_is_survived(target: Port) -> None:

@@ -29,6 +29,7 @@ from barnabas.wire.kafka.messages.produce import (
 )
 from barnabas.wire.kafka.records.records import Record, build_batch
 from support.load import PARTITIONS, Load, Reader, assert_exactly_once_in_order, read_all
+from support.raw import receive
 from support.servers import Server
 from support.trio import SESSION_MS, Epochs, Trio, trio
 from support.waiting import eventually
@@ -99,11 +100,11 @@ class Sent:
         with self._connection as connection:
             connection.settimeout(60)
             for number, acks in self._sent:
-                prefix = connection.recv(4, socket.MSG_WAITALL)
+                prefix = receive(connection, 4)
                 if len(prefix) < 4:
                     self._writes.refused += 1
                     continue
-                frame = connection.recv(struct.unpack(">i", prefix)[0], socket.MSG_WAITALL)
+                frame = receive(connection, struct.unpack(">i", prefix)[0])
                 header = decode_response_header(frame, ProduceRequest.API_KEY, PRODUCE_VERSION)
                 response = decode(ProduceResponse, PRODUCE_VERSION, memoryview(frame), header.body_offset)
                 self._writes.take(number, acks, response.responses[0].partition_responses[0].error_code)
