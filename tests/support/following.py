@@ -4,7 +4,8 @@ from pathlib import Path
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import ZERO_UUID, TopicPartition
-from barnabas.broker.replication.fetcher import EARLIEST, LATEST, Fetcher, FetchLimits
+from barnabas.broker.replication.fetcher import Fetcher, FetchLimits
+from barnabas.broker.replication.log_alignment import EARLIEST, LATEST
 from barnabas.broker.replication.partition import Partition, StateChange
 from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.log.dirs.log_dirs import LogDirs
@@ -73,8 +74,8 @@ class Pair:
         """One fetch and its answer, and before it what an old source must be asked."""
         fetcher = self.fetcher
         fetcher.speak(self.version)
-        while fetcher.wants_epochs:
-            fetcher.epochs_answered(self.wire.ask(fetcher.epochs_request(), 4), self.now_ms)
+        while fetcher.epochs.is_wanted:
+            fetcher.epochs.answered(self.wire.ask(fetcher.epochs.request(), 4), self.now_ms)
         if fetcher.wants_fetch:
             response = self.wire.ask(fetcher.request(self.version, -1, 0), self.version)
             fetcher.answered(response, self.version, self.now_ms, START_MS)
@@ -86,6 +87,6 @@ class Pair:
     def locate(self) -> None:
         """The two questions after OFFSET_OUT_OF_RANGE."""
         for timestamp in (EARLIEST, LATEST):
-            self.fetcher.offsets_answered(
-                timestamp, self.wire.ask(self.fetcher.offsets_request(timestamp), 7), self.now_ms
+            self.fetcher.offsets.answered(
+                timestamp, self.wire.ask(self.fetcher.offsets.request(timestamp), 7), self.now_ms
             )

@@ -316,9 +316,9 @@ def test_an_old_source_is_asked_where_our_last_epoch_ended_before_any_fetch(pair
     """Fetch before version 12 cannot tell that the logs parted: what the source lacks goes first."""
     aligning(pair)
     assert not pair.fetcher.wants_fetch
-    request = pair.fetcher.epochs_request()
+    request = pair.fetcher.epochs.request()
     assert [(p.current_leader_epoch, p.leader_epoch) for p in request.topics[0].partitions] == [(3, 2)]
-    pair.fetcher.epochs_answered(pair.wire.ask(request, 4), 0)
+    pair.fetcher.epochs.answered(pair.wire.ask(request, 4), 0)
     assert pair.follower_log().log_end_offset == 1
     pair.turn()
     assert pair.fetcher.state_of(T0) is FetchState.FETCHING
@@ -330,7 +330,7 @@ def test_a_source_that_leaves_a_partition_out_is_asked_again_after_a_pause(
 ) -> None:
     """Not at once: nobody would ever stop."""
     aligning(pair)
-    pair.fetcher.epochs_answered(OffsetForLeaderEpochResponse(topics=topics), 0)
+    pair.fetcher.epochs.answered(OffsetForLeaderEpochResponse(topics=topics), 0)
     assert pair.fetcher.state_of(T0) is FetchState.DELAYED
     pair.fetcher.wake(20)
     pair.fetcher.speak(11)

@@ -9,8 +9,8 @@ comes with each answer and is kept within our own log.
 
 A partition that is behind may be held back by a throttle (KIP-73): it is not asked for while the quota is exceeded.
 
-A `Fetcher` decides and touches logs, never the network: `request`, `offsets_request` and `epochs_request` say what to
-send, `answered`, `offsets_answered`, `epochs_answered` and `failed` take what came of it. Changes of roles come in
+A `Fetcher` decides and touches logs, never the network: `request` says what to send, `answered` and `failed` take
+what came of it, and so do those of its parts `epochs` and `offsets`. Changes of roles come in
 between (`follow`, `unfollow`); an answer to what was asked before such a change is not applied, because each partition
 remembers what it asked.
 """
@@ -21,14 +21,14 @@ from dataclasses import dataclass
 
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition
-from barnabas.broker.replication.fetch_session_handler import FetchSessionHandler
+from barnabas.broker.replication.fetch_transitions import FetchTransitions
+from barnabas.broker.replication.log_alignment import EpochAlignment, OffsetAlignment
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition_fetch_state import (
     UNKNOWN,
     FetchEvent,
     FetchState,
     PartitionFetchState,
-    PartitionFetchStates,
 )
 from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.truncation import truncation_for
@@ -43,18 +43,6 @@ from barnabas.wire.kafka.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from barnabas.wire.kafka.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 
 __all__ = ["FetchLimits", "Fetcher"]
 
@@ -63,9 +51,7 @@ logger = logging.getLogger(__name__)
 DIVERGING_EPOCHS_VERSION = 12
 TOPIC_IDS_VERSION = 13
 REPLICA_STATE_VERSION = 15
-LATEST, EARLIEST = -1, -2
 _THROTTLED_PAUSE_MS = 50
-_FIRST_BACKOFF_MS = 20  # right after an election a follower often hears of it before the leader does
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +84,17 @@ class Fetcher:
         """
         self._broker_id = broker_id
         self._limits = limits
-        self._truncate_log = truncate
         self._changed = changed
         self._quota = quota or ReplicationQuota(1, 1000)
         self._for_in_sync = for_in_sync
-        self._states = PartitionFetchStates()
-        self._session = FetchSessionHandler()
-        # Work lists, so that a fetch looks at what has news only:
-        self._leaving: dict[TopicPartition, None] = {}  # fetched ones that belong to the other fetcher
-        self._unsynced: dict[TopicPartition, None] = {}  # those whose log may have to be synced before the next fetch
+        transitions = self._transitions = FetchTransitions(limits.backoff_ms, truncate, changed)
+        self._states = transitions.states
+        self._session = transitions.session
+        self._leaving = transitions.leaving
+        self.epochs = EpochAlignment(broker_id, transitions)
+        self.offsets = OffsetAlignment(broker_id, transitions)
+        # A work list, so that a fetch looks at what has news only: those whose log may have to be synced before it.
+        self._unsynced: dict[TopicPartition, None] = {}
         self._without_id: set[TopicPartition] = set()
 
     def __len__(self) -> int:
@@ -133,7 +121,7 @@ class Fetcher:
         self.unfollow(topic_partition)
         log = partition.log
         if log.latest_epoch < 0 and log.log_end_offset > log.high_watermark:
-            self._truncate_log(topic_partition, log.high_watermark)
+            self._transitions.truncate_log(topic_partition, log.high_watermark)
         self._admit(PartitionFetchState(partition))
 
     def take_over(self, other: "Fetcher", topic_partition: TopicPartition) -> None:
@@ -159,55 +147,8 @@ class Fetcher:
         if fetched is not None:
             self._without_id.discard(topic_partition)
             if fetched.state is FetchState.FETCHING:
-                self._no_longer_fetched(topic_partition)
+                self._transitions.no_longer_fetched(topic_partition)
         return fetched
-
-    # States
-
-    def _move(self, fetched: PartitionFetchState, event: FetchEvent) -> None:
-        before = fetched.state
-        self._states.move(fetched, event)
-        if before is FetchState.FETCHING:
-            self._no_longer_fetched(fetched.topic_partition)
-        elif fetched.state is FetchState.FETCHING:
-            fetched.last_epoch = fetched.partition.log.latest_epoch
-            self._session.add(fetched.topic_partition, fetched.topic_id)
-
-    def _no_longer_fetched(self, topic_partition: TopicPartition) -> None:
-        self._session.remove(topic_partition)
-        self._leaving.pop(topic_partition, None)
-
-    def _delay(self, fetched: PartitionFetchState, now_ms: int) -> None:
-        """After an error that may pass: each time twice as long, up to replica.fetch.backoff.ms."""
-        fetched.backoff_ms = min(max(2 * fetched.backoff_ms, _FIRST_BACKOFF_MS), self._limits.backoff_ms)
-        fetched.until_ms = now_ms + fetched.backoff_ms
-        self._move(fetched, FetchEvent.ERROR)
-
-    def _refused(self, fetched: PartitionFetchState, code: int, now_ms: int) -> None:
-        """The source answered with an error."""
-        if code == ErrorCode.FENCED_LEADER_EPOCH:
-            logger.info(
-                "Partition %s has a later leader epoch at its leader than %d: waiting for LeaderAndIsr",
-                fetched.topic_partition,
-                fetched.leader_epoch,
-            )
-            self._move(fetched, FetchEvent.FENCED)
-        elif code == ErrorCode.OFFSET_OUT_OF_RANGE and fetched.state is FetchState.FETCHING:
-            fetched.leader_start = UNKNOWN
-            self._move(fetched, FetchEvent.OFFSET_OUT_OF_RANGE)
-        else:
-            # The leader does not know yet that it leads, or no longer does: LeaderAndIsr is under way.
-            logger.debug("Partition %s cannot be fetched: %s", fetched.topic_partition, ErrorCode(code).name)
-            self._delay(fetched, now_ms)
-
-    def _log_failed(self, fetched: PartitionFetchState, error: KafkaError) -> None:
-        if fetched.partition.log.offline is None:
-            logger.error("Partition %s is copied again after an error: %s", fetched.topic_partition, error)
-            fetched.until_ms = 0
-            self._move(fetched, FetchEvent.ERROR)
-            return
-        logger.error("Partition %s is no longer copied, because its log failed: %s", fetched.topic_partition, error)
-        self._move(fetched, FetchEvent.STORAGE_FAILED)
 
     # Time
 
@@ -219,7 +160,7 @@ class Fetcher:
         next_ms = None
         for fetched in tuple(self._states.within(FetchState.DELAYED).values()):
             if fetched.until_ms <= now_ms:
-                self._move(fetched, FetchEvent.DELAY_IS_OVER)
+                self._transitions.move(fetched, FetchEvent.DELAY_IS_OVER)
             else:
                 wait_ms = fetched.until_ms - now_ms
                 next_ms = wait_ms if next_ms is None else min(next_ms, wait_ms)
@@ -234,7 +175,7 @@ class Fetcher:
             fetched = self._states.get(topic_partition)
             if fetched is not None and not fetched.is_in_sync and self._quota.is_throttled(topic_partition):
                 fetched.until_ms = now_ms + _THROTTLED_PAUSE_MS
-                self._move(fetched, FetchEvent.THROTTLED)
+                self._transitions.move(fetched, FetchEvent.THROTTLED)
                 found = True
         return found
 
@@ -247,14 +188,6 @@ class Fetcher:
     @property
     def wants_fetch(self) -> bool:
         return bool(self._states.within(FetchState.FETCHING) or self._states.within(FetchState.STARTING))
-
-    @property
-    def wants_epochs(self) -> bool:
-        return bool(self._states.within(FetchState.TRUNCATING))
-
-    @property
-    def wants_offsets(self) -> bool:
-        return bool(self._states.within(FetchState.LOCATING))
 
     def unsynced(self) -> list[PartitionLog]:
         """The logs to sync before the next `request`: it says that we have what the topic wants on stable storage."""
@@ -278,12 +211,12 @@ class Fetcher:
         for fetched in tuple(self._states.within(FetchState.STARTING).values()):
             epoch = fetched.partition.log.latest_epoch
             if version >= DIVERGING_EPOCHS_VERSION:
-                self._move(fetched, FetchEvent.DIVERGENCE_IS_REPORTED)
+                self._transitions.move(fetched, FetchEvent.DIVERGENCE_IS_REPORTED)
             elif fetched.is_aligned or epoch < 0:
-                self._move(fetched, FetchEvent.LOGS_AGREE)
+                self._transitions.move(fetched, FetchEvent.LOGS_AGREE)
             else:
                 fetched.requested_epoch = epoch
-                self._move(fetched, FetchEvent.DIVERGENCE_IS_UNKNOWN)
+                self._transitions.move(fetched, FetchEvent.DIVERGENCE_IS_UNKNOWN)
 
     def request(self, version: int, broker_epoch: int, wait_ms: int) -> FetchRequest:
         """The next fetch, delayed by the leader for ``wait_ms`` at most. One call of `answered` or `failed` follows."""
@@ -346,7 +279,7 @@ class Fetcher:
                 if fetched is None or fetched.requested_offset != fetched.partition.log.log_end_offset:
                     continue  # its role changed since we asked
                 if data.error_code:
-                    self._refused(fetched, data.error_code, now_ms)
+                    self._transitions.refused(fetched, data.error_code, now_ms)
                 else:
                     self._take(fetched, data, now_ms, wall_ms)
         return True
@@ -361,7 +294,7 @@ class Fetcher:
         try:
             diverging = data.diverging_epoch
             if diverging is not None and diverging.epoch >= 0:
-                self._truncate(fetched, truncation_for(log, diverging.epoch, diverging.end_offset).offset)
+                self._transitions.truncate(fetched, truncation_for(log, diverging.epoch, diverging.end_offset).offset)
                 fetched.last_epoch = log.latest_epoch
                 self._session.change(topic_partition)
                 return
@@ -391,133 +324,13 @@ class Fetcher:
                 log.forget_lost_data()
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                self._log_failed(fetched, error)
+                self._transitions.log_failed(fetched, error)
             else:
                 logger.error("Partition %s: what the leader sent cannot be appended: %s", topic_partition, error)
-                self._delay(fetched, now_ms)
+                self._transitions.delay(fetched, now_ms)
         except UnexpectedOffsetError as error:
             logger.error("Partition %s is fetched again after a pause: %s", topic_partition, error)
-            self._delay(fetched, now_ms)
-
-    def _truncate(self, fetched: PartitionFetchState, offset: int) -> None:
-        topic_partition, log = fetched.topic_partition, fetched.partition.log
-        if offset < log.high_watermark:
-            logger.warning(
-                "Truncating %s to offset %d below high watermark %d", topic_partition, offset, log.high_watermark
-            )
-        else:
-            logger.info("Truncating %s to offset %d, where its log diverges from the leader's", topic_partition, offset)
-        self._truncate_log(topic_partition, offset)
-        self._changed(topic_partition)
-
-    # Truncating, for a source that speaks an old Fetch
-
-    def epochs_request(self) -> OffsetForLeaderEpochRequest:
-        """Where the epochs of our last records ended in the leaders' logs."""
-        topics: dict[str, OffsetForLeaderTopic] = {}
-        for (name, index), fetched in self._states.within(FetchState.TRUNCATING).items():
-            topic = topics.setdefault(name, OffsetForLeaderTopic(topic=name, partitions=[]))
-            topic.partitions.append(
-                OffsetForLeaderPartition(
-                    partition=index,
-                    current_leader_epoch=fetched.leader_epoch,
-                    leader_epoch=fetched.requested_epoch,
-                )
-            )
-        return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=list(topics.values()))
-
-    def epochs_answered(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> None:
-        """Truncate what the leaders do not have; what is not certain yet is asked for again."""
-        truncating = self._states.within(FetchState.TRUNCATING)
-        left_out = dict(truncating)
-        for topic in response.topics:
-            for data in topic.partitions:
-                topic_partition = TopicPartition(topic.topic, data.partition)
-                left_out.pop(topic_partition, None)
-                fetched = truncating.get(topic_partition)
-                if fetched is None:
-                    continue
-                if data.error_code:
-                    self._refused(fetched, data.error_code, now_ms)
-                else:
-                    self._align(fetched, data.leader_epoch, data.end_offset)
-        for fetched in left_out.values():
-            self._delay(fetched, now_ms)
-
-    def epochs_failed(self, now_ms: int) -> None:
-        """No answer came: later again."""
-        for fetched in tuple(self._states.within(FetchState.TRUNCATING).values()):
-            self._delay(fetched, now_ms)
-
-    def _align(self, fetched: PartitionFetchState, epoch: int, end_offset: int) -> None:
-        log = fetched.partition.log
-        try:
-            offset, is_final = truncation_for(log, epoch, end_offset)
-            if offset < log.log_end_offset:
-                self._truncate(fetched, offset)
-        except KafkaError as error:
-            self._log_failed(fetched, error)
-            return
-        if is_final or log.latest_epoch < 0:
-            fetched.is_aligned = True
-            self._move(fetched, FetchEvent.LOGS_AGREE)
-        else:
-            fetched.requested_epoch = log.latest_epoch  # an earlier one than before, which the truncation took away
-
-    # Locating
-
-    def offsets_request(self, timestamp: int) -> ListOffsetsRequest:
-        """Where the leaders' logs end (`LATEST`) or begin (`EARLIEST`); ask in the reverse order of these two."""
-        topics: dict[str, ListOffsetsTopic] = {}
-        for (name, index), fetched in self._states.within(FetchState.LOCATING).items():
-            topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
-            topic.partitions.append(
-                ListOffsetsPartition(
-                    partition_index=index, current_leader_epoch=fetched.leader_epoch, timestamp=timestamp
-                )
-            )
-        return ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
-
-    def offsets_answered(self, timestamp: int, response: ListOffsetsResponse, now_ms: int) -> None:
-        """With the leader's start known from before and its end from here, go where fetching can continue."""
-        locating = self._states.within(FetchState.LOCATING)
-        for topic in response.topics:
-            for data in topic.partitions:
-                fetched = locating.get(TopicPartition(topic.name, data.partition_index))
-                if fetched is None:
-                    continue
-                if data.error_code:
-                    self._refused(fetched, data.error_code, now_ms)
-                elif timestamp == EARLIEST:
-                    fetched.leader_start = data.offset
-                elif fetched.leader_start != UNKNOWN:
-                    self._relocate(fetched, data.offset)
-
-    def offsets_failed(self, now_ms: int) -> None:
-        """No answer came: later again."""
-        for fetched in tuple(self._states.within(FetchState.LOCATING).values()):
-            self._delay(fetched, now_ms)
-
-    def _relocate(self, fetched: PartitionFetchState, leader_end: int) -> None:
-        """Truncate to a leader that ends before us: it lost records, or was elected out of sync. Start where one that
-        begins after us starts."""
-        topic_partition, log = fetched.topic_partition, fetched.partition.log
-        try:
-            if leader_end < log.log_end_offset:
-                logger.warning(
-                    "Truncating %s from %d to the leader's end %d", topic_partition, log.log_end_offset, leader_end
-                )
-                self._truncate_log(topic_partition, leader_end)
-                if fetched.leader_start > log.log_end_offset or leader_end < log.log_start_offset:
-                    log.truncate_fully_and_start_at(max(fetched.leader_start, 0))
-            elif fetched.leader_start > log.log_end_offset:
-                logger.warning("Restarting %s at the leader's start %d", topic_partition, fetched.leader_start)
-                log.truncate_fully_and_start_at(fetched.leader_start)
-        except KafkaError as error:
-            self._log_failed(fetched, error)
-            return
-        self._changed(topic_partition)
-        self._move(fetched, FetchEvent.LOCATED)
+            self._transitions.delay(fetched, now_ms)
 
 
 def _bytes(records: "Buffer | FileSlice") -> Buffer:

@@ -28,7 +28,8 @@ from barnabas.base.network import Network
 from barnabas.broker.cluster.channels import BrokenConnectionError, ChannelError, Channels
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.replication.fetcher import EARLIEST, LATEST, TOPIC_IDS_VERSION, Fetcher, FetchLimits
+from barnabas.broker.replication.fetcher import TOPIC_IDS_VERSION, Fetcher, FetchLimits
+from barnabas.broker.replication.log_alignment import EARLIEST, LATEST
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.replica_manager import LeadershipOutcome, ReplicaManager
@@ -268,7 +269,7 @@ class _ReplicaFetcherLoop:
             self._exchange(self)
             due_ms = fetcher.wake(clock.monotonic_ms())
             try:
-                if fetcher.wants_offsets:
+                if fetcher.offsets.is_wanted:
                     await self._locate()
                 if fetcher.wants_fetch:
                     await self._fetch(due_ms)
@@ -323,7 +324,7 @@ class _ReplicaFetcherLoop:
             version = TOPIC_IDS_VERSION - 1
         await self._sync()
         fetcher.speak(version)
-        while fetcher.wants_epochs:
+        while fetcher.epochs.is_wanted:
             await self._align()
             fetcher.speak(version)
         if not fetcher.wants_fetch:
@@ -356,11 +357,11 @@ class _ReplicaFetcherLoop:
         fetcher, clock = self.fetcher, self._parts.clock
         version = min(await self._channels.version(self._source, ApiKey.OFFSET_FOR_LEADER_EPOCH), _EPOCHS_VERSION)
         try:
-            while fetcher.wants_epochs:
-                response = await self._channels.send(self._source, fetcher.epochs_request(), version=version)
-                fetcher.epochs_answered(response, clock.monotonic_ms())
+            while fetcher.epochs.is_wanted:
+                response = await self._channels.send(self._source, fetcher.epochs.request(), version=version)
+                fetcher.epochs.answered(response, clock.monotonic_ms())
         except ChannelError:
-            fetcher.epochs_failed(clock.monotonic_ms())
+            fetcher.epochs.failed(clock.monotonic_ms())
             raise
 
     async def _locate(self) -> None:
@@ -368,11 +369,11 @@ class _ReplicaFetcherLoop:
         version = min(await self._channels.version(self._source, ApiKey.LIST_OFFSETS), _LIST_OFFSETS_VERSION)
         try:
             for timestamp in (EARLIEST, LATEST):
-                request = fetcher.offsets_request(timestamp)
+                request = fetcher.offsets.request(timestamp)
                 response = await self._channels.send(self._source, request, version=version)
-                fetcher.offsets_answered(timestamp, response, clock.monotonic_ms())
+                fetcher.offsets.answered(timestamp, response, clock.monotonic_ms())
         except ChannelError:
-            fetcher.offsets_failed(clock.monotonic_ms())
+            fetcher.offsets.failed(clock.monotonic_ms())
             raise
 
 

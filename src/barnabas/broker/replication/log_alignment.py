@@ -1,0 +1,164 @@
+"""What a follower asks a leader for besides records, so that its fetches can begin or continue.
+
+`EpochAlignment` serves partitions that are TRUNCATING: a source that speaks a Fetch before version 12 is asked where our
+last epoch ended (OffsetForLeaderEpoch, KIP-101, KIP-279; Kafka's fetchEpochEndOffsets and truncateToEpochEndOffsets).
+`OffsetAlignment` serves those that are LOCATING: the leader does not have our offset, and is asked where its log begins and
+ends (ListOffsets; Kafka's fetchOffsetAndTruncate).
+"""
+
+import logging
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.replication.fetch_transitions import FetchTransitions
+from barnabas.broker.replication.partition_fetch_state import UNKNOWN, FetchEvent, FetchState, PartitionFetchState
+from barnabas.broker.replication.truncation import truncation_for
+from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+__all__ = ["EARLIEST", "LATEST", "EpochAlignment", "OffsetAlignment"]
+
+logger = logging.getLogger(__name__)
+
+LATEST, EARLIEST = -1, -2
+
+
+class EpochAlignment:
+    """Truncates logs to where they agree with those of a source that speaks an old Fetch."""
+
+    def __init__(self, broker_id: int, transitions: FetchTransitions) -> None:
+        self._broker_id = broker_id
+        self._transitions = transitions
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is something to ask for."""
+        return bool(self._transitions.states.within(FetchState.TRUNCATING))
+
+    def request(self) -> OffsetForLeaderEpochRequest:
+        """Where the epochs of our last records ended in the leaders' logs."""
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for (name, index), fetched in self._transitions.states.within(FetchState.TRUNCATING).items():
+            topic = topics.setdefault(name, OffsetForLeaderTopic(topic=name, partitions=[]))
+            topic.partitions.append(
+                OffsetForLeaderPartition(
+                    partition=index,
+                    current_leader_epoch=fetched.leader_epoch,
+                    leader_epoch=fetched.requested_epoch,
+                )
+            )
+        return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=list(topics.values()))
+
+    def answered(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> None:
+        """Truncate what the leaders do not have; what is not certain yet is asked for again."""
+        truncating = self._transitions.states.within(FetchState.TRUNCATING)
+        left_out = dict(truncating)
+        for topic in response.topics:
+            for data in topic.partitions:
+                topic_partition = TopicPartition(topic.topic, data.partition)
+                left_out.pop(topic_partition, None)
+                fetched = truncating.get(topic_partition)
+                if fetched is None:
+                    continue
+                if data.error_code:
+                    self._transitions.refused(fetched, data.error_code, now_ms)
+                else:
+                    self._align(fetched, data.leader_epoch, data.end_offset)
+        for fetched in left_out.values():
+            self._transitions.delay(fetched, now_ms)
+
+    def failed(self, now_ms: int) -> None:
+        """No answer came: later again."""
+        for fetched in tuple(self._transitions.states.within(FetchState.TRUNCATING).values()):
+            self._transitions.delay(fetched, now_ms)
+
+    def _align(self, fetched: PartitionFetchState, epoch: int, end_offset: int) -> None:
+        log = fetched.partition.log
+        try:
+            offset, is_final = truncation_for(log, epoch, end_offset)
+            if offset < log.log_end_offset:
+                self._transitions.truncate(fetched, offset)
+        except KafkaError as error:
+            self._transitions.log_failed(fetched, error)
+            return
+        if is_final or log.latest_epoch < 0:
+            fetched.is_aligned = True
+            self._transitions.move(fetched, FetchEvent.LOGS_AGREE)
+        else:
+            fetched.requested_epoch = log.latest_epoch  # an earlier one than before, which the truncation took away
+
+
+class OffsetAlignment:
+    """Brings logs to an offset that their leaders have."""
+
+    def __init__(self, broker_id: int, transitions: FetchTransitions) -> None:
+        self._broker_id = broker_id
+        self._transitions = transitions
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is something to ask for."""
+        return bool(self._transitions.states.within(FetchState.LOCATING))
+
+    def request(self, timestamp: int) -> ListOffsetsRequest:
+        """Where the leaders' logs end (`LATEST`) or begin (`EARLIEST`); ask in the reverse order of these two."""
+        topics: dict[str, ListOffsetsTopic] = {}
+        for (name, index), fetched in self._transitions.states.within(FetchState.LOCATING).items():
+            topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=index, current_leader_epoch=fetched.leader_epoch, timestamp=timestamp
+                )
+            )
+        return ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
+
+    def answered(self, timestamp: int, response: ListOffsetsResponse, now_ms: int) -> None:
+        """With the leader's start known from before and its end from here, go where fetching can continue."""
+        locating = self._transitions.states.within(FetchState.LOCATING)
+        for topic in response.topics:
+            for data in topic.partitions:
+                fetched = locating.get(TopicPartition(topic.name, data.partition_index))
+                if fetched is None:
+                    continue
+                if data.error_code:
+                    self._transitions.refused(fetched, data.error_code, now_ms)
+                elif timestamp == EARLIEST:
+                    fetched.leader_start = data.offset
+                elif fetched.leader_start != UNKNOWN:
+                    self._relocate(fetched, data.offset)
+
+    def failed(self, now_ms: int) -> None:
+        """No answer came: later again."""
+        for fetched in tuple(self._transitions.states.within(FetchState.LOCATING).values()):
+            self._transitions.delay(fetched, now_ms)
+
+    def _relocate(self, fetched: PartitionFetchState, leader_end: int) -> None:
+        """Truncate to a leader that ends before us: it lost records, or was elected out of sync. Start where one that
+        begins after us starts."""
+        topic_partition, log = fetched.topic_partition, fetched.partition.log
+        try:
+            if leader_end < log.log_end_offset:
+                logger.warning(
+                    "Truncating %s from %d to the leader's end %d", topic_partition, log.log_end_offset, leader_end
+                )
+                self._transitions.truncate_log(topic_partition, leader_end)
+                if fetched.leader_start > log.log_end_offset or leader_end < log.log_start_offset:
+                    log.truncate_fully_and_start_at(max(fetched.leader_start, 0))
+            elif fetched.leader_start > log.log_end_offset:
+                logger.warning("Restarting %s at the leader's start %d", topic_partition, fetched.leader_start)
+                log.truncate_fully_and_start_at(fetched.leader_start)
+        except KafkaError as error:
+            self._transitions.log_failed(fetched, error)
+            return
+        self._transitions.changed(topic_partition)
+        self._transitions.move(fetched, FetchEvent.LOCATED)
