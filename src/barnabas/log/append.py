@@ -2,7 +2,7 @@
 
 The order of an append: check the batch, check its producer, assign offsets in place, begin a leader epoch or a segment
 where one is due, write the bytes as they came, move the log end offset, then the producer state. The header of a batch is
-unpacked once; whoever has done it already passes it on.
+unpacked once, here, and handed from check to check.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,6 @@ from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.base.ids import TopicPartition
 from barnabas.log.append_checks import (
-    HeaderFields,
     check_produced,
     check_replicated,
     unpack_header,
@@ -31,6 +30,7 @@ from barnabas.wire.kafka.records.batch_header import (
     LOG_OVERHEAD_BYTES,
     TRANSACTIONAL,
     BatchHeader,
+    HeaderFields,
     assign_offsets,
     clear_log_append_time,
     read_header,
@@ -83,17 +83,10 @@ class Appender:
     # ---- leaders
 
     def append_as_leader(
-        self,
-        records: Buffer,
-        header: HeaderFields | None,
-        config: LogConfig,
-        leader_epoch: int,
-        now_ms: int,
-        origin: int,
+        self, records: Buffer, config: LogConfig, leader_epoch: int, now_ms: int, origin: int
     ) -> AppendInfo:
         """See `PartitionLog.append_as_leader`."""
-        if header is None:
-            header = unpack_header(records)
+        header = unpack_header(records)
         check_produced(records, header, config, origin, now_ms)
         if must_look_inside(header, config, origin, now_ms):
             records, header = self._convert(records, header, config, now_ms)

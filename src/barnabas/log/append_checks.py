@@ -11,16 +11,19 @@ from barnabas.log.producer_state import Origin
 from barnabas.log.settings import CODECS, LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import (
+    COMPRESSION_MASK,
     CONTROL,
+    CRC_START,
     HEADER,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
     BatchHeader,
+    HeaderFields,
 )
+from barnabas.wire.kafka.records.records import SMALLEST_RECORD_BYTES
 
 __all__ = [
-    "HeaderFields",
     "check_produced",
     "check_replicated",
     "timestamp_error",
@@ -28,14 +31,8 @@ __all__ = [
     "unpacked_limit_bytes",
 ]
 
-HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
-"""A header's fields in the order of `barnabas.wire.kafka.records.batch_header.BatchHeader`."""
-
-_CODEC = 0x07
-_LEAST_RECORD_BYTES = 7
 _LEAST_LIMIT_BYTES = 16 << 20
 _GROWTH = 16
-_CRC_START = 21
 
 
 def unpacked_limit_bytes(config: LogConfig) -> int:
@@ -75,7 +72,7 @@ def check_produced(records: Buffer, header: HeaderFields, config: LogConfig, ori
             f"The record batch has {size} bytes, max.message.bytes allows {config.max_message_bytes}",
         )
     with memoryview(records) as view:
-        if crc32c(view[_CRC_START:size]) != crc:
+        if crc32c(view[CRC_START:size]) != crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {crc})")
     _check_header(header, config, origin, now_ms)
 
@@ -96,12 +93,12 @@ def _check_header(header: HeaderFields, config: LogConfig, origin: int, now_ms: 
             raise KafkaError(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
         if producer_id >= 0 and sequence < 0:
             raise KafkaError(ErrorCode.INVALID_RECORD, f"Invalid sequence number {sequence} of producer {producer_id}")
-    codec = attributes & _CODEC
+    codec = attributes & COMPRESSION_MASK
     if codec >= len(CODECS):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"Compression codec {codec} does not exist")
-    if codec == 0 and count * _LEAST_RECORD_BYTES > body_bytes:
+    if codec == 0 and count * SMALLEST_RECORD_BYTES > body_bytes:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records do not fit into the batch's {body_bytes} bytes")
-    if codec and count * _LEAST_RECORD_BYTES > unpacked_limit_bytes(config):
+    if codec and count * SMALLEST_RECORD_BYTES > unpacked_limit_bytes(config):
         # Offsets are given by this count alone: a lie here would leave a hole of up to 2^31 of them.
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records are more than a compressed batch may hold")
     if config.log_append_time:
@@ -129,7 +126,7 @@ def check_replicated(batch: memoryview, header: BatchHeader) -> None:
         or header.length < HEADER_BYTES - LOG_OVERHEAD_BYTES
         or header.last_offset_delta < 0
         or header.base_offset < 0
-        or crc32c(batch[_CRC_START:]) != header.crc
+        or crc32c(batch[CRC_START:]) != header.crc
     ):
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"Record batch at offset {header.base_offset} is corrupt (crc {header.crc})"

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
-from barnabas.log.append_checks import HeaderFields, timestamp_error, unpacked_limit_bytes
+from barnabas.log.append_checks import timestamp_error, unpacked_limit_bytes
 from barnabas.log.producer_state import Origin
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
-from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, BatchHeader
+from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, BatchHeader, HeaderFields
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch, check_records, read_records
 

@@ -23,7 +23,6 @@ from barnabas.base.files import Buffer, Files
 from barnabas.base.ids import Uuid
 from barnabas.log import timestamps
 from barnabas.log.append import Appender, AppendInfo, UnexpectedOffsetError
-from barnabas.log.append_checks import HeaderFields
 from barnabas.log.availability import Availability
 from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
 from barnabas.log.flushing import FlushTask
@@ -249,12 +248,10 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         origin: int = Origin.CLIENT,
-        header: HeaderFields | None = None,
     ) -> AppendInfo:
         """Append the one batch in ``records`` (writable, changed in place, not kept) at the end of the log.
 
-        ``header`` is the batch's, where the caller has unpacked it. What the topic's settings want synced before the
-        answer, `awaits_sync` says: the caller has it done.
+        What the topic's settings want synced before the answer, `awaits_sync` says: the caller has it done.
 
         Raises `KafkaError` with Kafka's code for what is wrong with the batch (see `append_checks.check_produced` and
         `ProducerState.check`), RECORD_LIST_TOO_LARGE for more than a segment may hold, KAFKA_STORAGE_ERROR.
@@ -262,7 +259,7 @@ class PartitionLog:
         if self._availability.reason is not None:
             self.check_online()
         try:
-            return self._appender.append_as_leader(records, header, self._config, leader_epoch, now_ms, origin)
+            return self._appender.append_as_leader(records, self._config, leader_epoch, now_ms, origin)
         except OSError as error:
             raise self.fail(error, "appending to") from error
 

@@ -19,6 +19,8 @@ from barnabas.log.compaction.offset_map import OffsetMap
 from barnabas.log.compaction.record_slices import RecordSlice, scan_records, with_timestamp_delta
 from barnabas.wire.kafka.records.batch_header import (
     CONTROL,
+    CRC_START,
+    DELETE_HORIZON,
     HEADER,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -26,6 +28,7 @@ from barnabas.wire.kafka.records.batch_header import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
+    seal,
 )
 from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress
 
@@ -34,8 +37,6 @@ __all__ = ["STEP_RECORDS", "BatchFilter", "LastRecord", "check_whole", "unpack"]
 STEP_RECORDS = 250
 """So many take about 1 ms, less than the interpreter lets one thread keep others waiting."""
 
-_CRC_START = 21
-_DELETE_HORIZON = 0x40
 _MAX_UNPACKED_BYTES = 256 << 20
 
 
@@ -50,7 +51,7 @@ def check_whole(batch: memoryview, header: BatchHeader) -> None:
     """Raises `CorruptDataError` unless the batch is of format 2 and its CRC right: others must not be written anew."""
     if header.magic != 2:
         raise CorruptDataError(f"the batch at offset {header.base_offset} has format {header.magic}")
-    if crc32c(batch[_CRC_START:]) != header.crc:
+    if crc32c(batch[CRC_START:]) != header.crc:
         raise CorruptDataError(f"the CRC of the batch at offset {header.base_offset} is wrong")
 
 
@@ -150,7 +151,7 @@ def _rebuild(header: BatchHeader, data: memoryview, kept: list[RecordSlice], new
         shift = base_timestamp - new_horizon_ms
         body = b"".join([with_timestamp_delta(data, record, record.timestamp_delta + shift) for record in kept])
         base_timestamp = new_horizon_ms
-        attributes |= _DELETE_HORIZON
+        attributes |= DELETE_HORIZON
     packed = compress(header.compression, body)
     return _seal(
         header._replace(
@@ -180,5 +181,5 @@ def _empty(header: BatchHeader) -> Buffer:
 def _seal(header: BatchHeader, body: Buffer) -> bytearray:
     batch = bytearray(HEADER.pack(*header))
     batch += body
-    batch[17:_CRC_START] = crc32c(memoryview(batch)[_CRC_START:]).to_bytes(4, "big")
+    seal(batch)
     return batch

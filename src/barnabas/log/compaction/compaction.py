@@ -26,12 +26,12 @@ from barnabas.log.compaction.offset_map import OffsetMap
 from barnabas.log.compaction.record_slices import scan_records
 from barnabas.log.names import INDEX, TIME_INDEX
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segment.offset_index import MAX_RELATIVE
 from barnabas.log.segment.segment import Segment
 from barnabas.wire.kafka.records.batch_header import BatchHeader, read_header, read_headers
 
 __all__ = ["Compaction", "CompactionLimits"]
 
-_MAX_RELATIVE = (1 << 31) - 1
 _LEAST_CHUNK_BYTES = 4096
 _Batches = list[tuple[memoryview, BatchHeader]]
 
@@ -229,7 +229,7 @@ class Compaction:
             if group and (
                 size + segment.size > config.segment_bytes
                 or index_size + segment_index_size > config.max_index_bytes
-                or (segment.size and end_offset - 1 - group[0].base_offset > _MAX_RELATIVE)
+                or (segment.size and end_offset - 1 - group[0].base_offset > MAX_RELATIVE)
             ):
                 yield group
                 group, size, index_size = [], 0, 0

@@ -12,14 +12,20 @@ from crc32c import crc32c
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File
-from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader, read_header
+from barnabas.wire.kafka.records.batch_header import (
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    BatchHeader,
+    read_header,
+)
 
 __all__ = ["LOCATOR", "Located", "MisplacedEntryError", "locate", "scan_headers", "scan_valid"]
 
 LOCATOR = struct.Struct(">qi11xi")
 """What finding a batch needs of its header: base offset, length, last offset delta."""
 
-_CRC_START = 21
 _CHUNK_BYTES = 4096
 _SCAN_CHUNK_BYTES = 1 << 20
 _LEAST_OLD_MESSAGE_BYTES = 14
@@ -124,7 +130,7 @@ def scan_valid(
             or header.base_offset < next_offset
             or header.last_offset_delta < 0
             or header.last_offset > max_offset
-            or crc32c(chunk[at + _CRC_START : at + size]) != header.crc
+            or crc32c(chunk[at + CRC_START : at + size]) != header.crc
         ):
             return
         yield position, header

@@ -10,10 +10,11 @@ from bisect import bisect_left, bisect_right
 
 from barnabas.log.segment.columns import LITTLE_ENDIAN, rising_prefix
 
-__all__ = ["OFFSET_ENTRY_BYTES", "OffsetIndex"]
+__all__ = ["MAX_RELATIVE", "OFFSET_ENTRY_BYTES", "OffsetIndex"]
 
 OFFSET_ENTRY_BYTES = 8
-_MAX_RELATIVE = (1 << 31) - 1
+MAX_RELATIVE = (1 << 31) - 1
+"""The largest offset relative to the segment's base that an index holds."""
 
 
 class OffsetIndex:
@@ -72,6 +73,6 @@ class OffsetIndex:
         offsets, positions = entries[0::2], entries[1::2]
         count = min(rising_prefix(offsets), rising_prefix(positions))
         count = min(count, bisect_left(positions, log_bytes, 0, count))
-        count = min(count, bisect_right(offsets, _MAX_RELATIVE, 0, count))
+        count = min(count, bisect_right(offsets, MAX_RELATIVE, 0, count))
         index.offsets, index.positions, index.persisted = offsets[:count], positions[:count], count
         return index

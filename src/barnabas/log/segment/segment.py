@@ -16,7 +16,7 @@ from barnabas.base.files import Buffer, File, is_descriptor_shortage
 from barnabas.log.names import INDEX, LOG, SEGMENT_SUFFIXES, TIME_INDEX, file_name
 from barnabas.log.segment.batches import LOCATOR, Located, MisplacedEntryError, locate, scan_headers
 from barnabas.log.segment.folder import Folder
-from barnabas.log.segment.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
+from barnabas.log.segment.offset_index import MAX_RELATIVE, OFFSET_ENTRY_BYTES, OffsetIndex
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.segment.time_index import TIME_ENTRY_BYTES, TimeIndex
 from barnabas.log.segment.transaction_index import TransactionIndex
@@ -24,7 +24,6 @@ from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader
 
 __all__ = ["Segment", "TimestampedOffset"]
 
-_MAX_RELATIVE = (1 << 31) - 1
 _MAX_POSITION = (1 << 31) - 1
 _PENDING_ENTRIES = 64
 _REMEMBERED_BATCHES = 32
@@ -104,7 +103,7 @@ class Segment:
     @property
     def max_offset(self) -> int:
         """The largest offset that the indexes can hold."""
-        return self.base_offset + _MAX_RELATIVE
+        return self.base_offset + MAX_RELATIVE
 
     def moved(self) -> None:
         """The folder was renamed."""
@@ -308,8 +307,8 @@ class Segment:
             self.rebuild_indexes()
         else:
             self._index = OffsetIndex.decode(offsets, self.size)
-            self._time_index = TimeIndex.decode(times, _MAX_RELATIVE)
-            last_offset, position = self._index.floor(_MAX_RELATIVE)
+            self._time_index = TimeIndex.decode(times, MAX_RELATIVE)
+            last_offset, position = self._index.floor(MAX_RELATIVE)
             is_whole = self.is_active or (
                 len(offsets) == len(self._index) * OFFSET_ENTRY_BYTES
                 and len(times) == len(self._time_index) * TIME_ENTRY_BYTES
@@ -412,7 +411,7 @@ class Segment:
 
     def _last_end(self) -> tuple[int, int]:
         """The offset and the position after the last batch."""
-        position = self.index.floor(_MAX_RELATIVE)[1] if self.size else 0
+        position = self.index.floor(MAX_RELATIVE)[1] if self.size else 0
         next_offset = self.base_offset
         for at, header in self.headers(position):
             next_offset, position = header.last_offset + 1, at + header.size_bytes
@@ -460,7 +459,7 @@ class Segment:
         max_index_bytes: int,
     ) -> bool:
         """Whether batches of ``size`` bytes up to ``last_offset`` must begin a new segment."""
-        if self.size > segment_bytes - size or last_offset - self.base_offset > _MAX_RELATIVE:
+        if self.size > segment_bytes - size or last_offset - self.base_offset > MAX_RELATIVE:
             return True
         if self.size > _MAX_POSITION - size:
             return True
