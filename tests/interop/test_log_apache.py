@@ -18,6 +18,7 @@ from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.cli import dump_log
 from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import Origin, PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.batch_header import read_headers
@@ -268,7 +269,10 @@ def test_apaches_broker_and_ours_take_over_each_others_log_dirs(tmp_path: Path) 
     assert data_records(log) == expected
     assert len(log.aborted_transactions(0, log.log_end_offset)) == 2
     assert log.recovery_point == log.log_end_offset, "the stop was clean"
+    assert log.lost_data is None
     expected += fill(log, 6, producer_id=4000)
+    lost = LostData("only to see what Apache's broker does with the mark", 1, 2)
+    log.note_lost_data(lost)
     dirs.close(clean=True)
 
     with apache_cluster(tmp_path, settings=settings) as cluster:
@@ -281,6 +285,8 @@ def test_apaches_broker_and_ours_take_over_each_others_log_dirs(tmp_path: Path) 
     log = dirs.get(partition)
     assert log is not None
     assert data_records(log) == expected
+    assert log.lost_data == lost, "Apache's broker leaves our mark where it is"
+    log.forget_lost_data()
     fresh = fill(log, 3, producer_id=7000)
     dirs.close(clean=False)
 
