@@ -240,7 +240,7 @@ def test_a_batch_that_the_map_cannot_hold_is_an_error_that_names_the_setting(tmp
 
 
 def test_a_batch_with_a_wrong_crc_is_never_written_anew(tmp_path: Path) -> None:
-    """The log stays as it is, and no files are left behind."""
+    """The log stays as it is, and no files are left."""
     dirs, log = new_log(tmp_path)
     put(log, ("a", "1"), ("a", "2"))
     log.roll(NOW)

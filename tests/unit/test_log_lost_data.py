@@ -173,7 +173,7 @@ def test_a_truncation_is_no_loss_whenever_the_crash_comes(tmp_path: Path) -> Non
 
 
 def test_a_replica_whose_folder_is_gone_has_lost_its_data(tmp_path: Path) -> None:
-    """The checkpoints still name it, and nobody deleted it."""
+    """The checkpoints still name it, and it was not deleted."""
     dirs = open_dirs(tmp_path)
     fill(dirs)
     dirs.close(clean=True)

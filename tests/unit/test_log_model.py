@@ -225,7 +225,7 @@ TestLogMachine.settings = settings(
 
 
 def test_a_tail_cut_at_any_byte_leaves_the_longest_valid_prefix(tmp_path: Path) -> None:
-    """Three batches, every cut: whole batches before the cut come back, and appends go on behind them."""
+    """Three batches, every cut: whole batches before the cut come back, and appends go on after them."""
     dirs = LogDirs(OsFiles(), [str(tmp_path)], CONFIG, broker_id=0, cluster_id="c", rng=random.Random(1))
     dirs.load(NOW, {})
     log = dirs.get_or_create(TP, Uuid(bytes(16)), CONFIG, NOW)
@@ -281,7 +281,7 @@ def test_a_flipped_byte_past_the_recovery_point_ends_the_log_there(tmp_path: Pat
     reloaded.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=9, now_ms=NOW)
 
 
-def test_a_log_that_ends_below_its_start_offset_begins_anew(tmp_path: Path) -> None:
+def test_a_log_that_ends_below_its_start_offset_begins_there_and_is_empty(tmp_path: Path) -> None:
     """Segments that vanished below the checkpointed start: the log is empty there."""
     dirs = LogDirs(OsFiles(), [str(tmp_path)], CONFIG, broker_id=0, cluster_id="c", rng=random.Random(1))
     dirs.load(NOW, {})

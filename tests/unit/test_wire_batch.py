@@ -126,7 +126,7 @@ def test_a_batch_cut_at_any_byte_is_refused() -> None:
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 48, 2**31 - 1])
 def test_a_length_that_lies_is_refused(length: int) -> None:
-    """Whatever the header says about its length, nothing behind the buffer is read."""
+    """Whatever the header says about its length, nothing past the buffer is read."""
     batch = build_batch(numbered([(5, b"key", b"value", ())]))
     struct.pack_into(">i", batch, 8, length)
     assert code_of(batch) == ErrorCode.CORRUPT_MESSAGE

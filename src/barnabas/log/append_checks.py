@@ -1,7 +1,6 @@
-"""What a leader checks of a produced batch before it is appended, and the few ways in which it changes one.
+"""What a leader checks of a produced batch before it is appended, and a follower of a replicated one. Kafka: LogValidator.
 
-A batch is judged by its header and CRC; its records are looked into only where the topic's configuration asks for it:
-another codec than the producer's (the batch is built anew), keys on a compacted topic, a limit on old timestamps.
+The header and the CRC are enough. Records are read only where the topic's configuration asks for it: see `conversion`.
 """
 
 from crc32c import crc32c

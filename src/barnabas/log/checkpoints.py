@@ -1,4 +1,5 @@
-"""The small text files of a log dir, in Apache Kafka's formats.
+"""The small text files of a log dir, in Apache Kafka's formats. Kafka: OffsetCheckpointFile, LeaderEpochCheckpointFile,
+PartitionMetadataFile, PropertiesUtils, CleanShutdownFileHandler.
 
 ``recovery-point-offset-checkpoint``, ``replication-offset-checkpoint``, ``log-start-offset-checkpoint`` and
 ``cleaner-offset-checkpoint``: a version (0), the number of entries, then ``topic partition offset`` a line.
@@ -6,7 +7,7 @@
 ``partition.metadata``: the topic's id. ``meta.properties``: which broker of which cluster a log dir belongs to.
 ``.kafka_cleanshutdown``: JSON, there while the last stop was clean.
 
-Readers raise `CorruptDataError`; the callers decide what a broken file costs (a checkpoint that cannot be read only
+Readers raise `CorruptDataError`; the callers decide what a damaged file means (a checkpoint that cannot be read only
 makes a start slower). Each file is replaced as a whole, so a reader never sees half of one.
 """
 
@@ -87,7 +88,7 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
 
 def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
     """Replace a checkpoint of offsets by partition."""
-    lines = [f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items()]
+    lines = [f"{name.topic} {name.partition} {offset}" for name, offset in offsets.items()]
     files.write_atomically(path, _checkpoint(lines), sync=sync)
 
 

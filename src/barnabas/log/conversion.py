@@ -1,4 +1,8 @@
-"""The produced batches that a leader must look into, and those it builds anew: other codec, keys, old timestamps."""
+"""Produced batches whose records a leader must read, and those that it builds again. Kafka: LogValidator.
+
+Records are read where the topic has another codec than the producer (the batch is built again with the topic's), where
+a compacted topic needs keys, and where timestamps are limited.
+"""
 
 from collections.abc import Sequence
 

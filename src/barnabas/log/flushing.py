@@ -1,4 +1,4 @@
-"""Bringing a log to stable storage: what must be synced is decided here and can be done in any thread."""
+"""What must be synced to bring a log to stable storage, as a task for any thread. Kafka: UnifiedLog.flush, LocalLog.flush."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,7 +1,8 @@
 """Which leader epoch began at which offset (KIP-101): how a replica finds where its log parted from the leader's.
+Kafka: LeaderEpochFileCache.
 
-Entries (epoch, start offset) rise in both. The file is written whenever an epoch begins; cutting entries off needs no
-write at once, for loading a log cuts its epochs to the log's range again.
+Entries (epoch, start offset) rise in both. The file is written whenever an epoch begins; loading a log cuts
+its epochs to the log's range again.
 """
 
 from bisect import bisect_right

@@ -3,7 +3,8 @@
 A loaded log that ends below its own checkpointed high watermark, or below its checkpointed recovery point, does not hold
 all that it once held and had on stable storage: the file was cut, recovery stopped at a damaged batch, or a loss of power
 took what the disk had promised. Such a replica must not lead while another member of the in-sync set may still have the
-records: its followers would truncate to it. Apache Kafka's broker draws no such conclusion.
+records: its followers would truncate to it. Kafka: no counterpart; its
+broker leads with what is left.
 
 `PartitionLog.lost_data` holds a `LostData`, or None. It stays until `PartitionLog.forget_lost_data` is called: by the
 replica's owner, once the replica has caught up with a leader, or leads after an unclean election.

@@ -2,7 +2,7 @@
 
 After a clean stop the files are taken as they are, if the active segment ends with a whole batch. Otherwise all below
 the recovery point is on stable storage and is trusted; every batch past it is checked (CRC, rising offsets), and the log
-ends before the first that fails: the longest valid prefix. What hangs on the log is made again from it: indexes,
+ends before the first that fails: the longest valid prefix. What depends on the log is made again from it: indexes,
 producer state, leader epochs. So the time of a start is bounded by the unflushed bytes, not by the log.
 
 Also undone or completed here: deletions (``.deleted``), compactions before (``.cleaned``) and after (``.swap``) their

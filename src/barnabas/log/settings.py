@@ -1,10 +1,10 @@
-"""Topic configuration: every name Kafka 3.9 knows, and the typed values that a log reads on its hot path.
+"""Topic configuration: every name Kafka 3.9 knows, and the typed values that a log reads. Kafka: LogConfig, TopicConfig.
 
 A topic's configuration is its own overrides over the broker's defaults over Kafka's. The broker's defaults come from
 broker properties under other names (`message.max.bytes` for `max.message.bytes`), some of them in other units
 (`log.retention.hours`); `BROKER_SYNONYMS` lists them by precedence and `defaults_from_broker` applies them.
 
-Three features of Kafka stay away: preallocated segment files (``preallocate`` is kept and without effect), tiered
+Three features of Kafka are missing: preallocated segment files (``preallocate`` is kept and without effect), tiered
 storage (``remote.storage.enable=true`` is refused, as Apache's broker refuses it while its remote log storage is off)
 and message formats below 2 (``message.format.version`` and ``message.downconversion.enable`` are kept and shown, and
 change nothing, as in Apache's since 3.0).
@@ -80,8 +80,8 @@ TOPIC_SETTINGS = Definitions(
         Setting("file.delete.delay.ms", Kind.LONG, "60000",
                 "How long files of deleted segments stay under a .deleted name before they are removed.", at_least(0)),
         Setting("flush.before.ack", Kind.BOOLEAN, "false",
-                "Ours: sync every record to disk before anyone is told that it is there: producers with acks=1 and "
-                "acks=all, and the leader by a follower. With it a loss of power of all brokers loses nothing that was "
+                "Ours: sync every record to disk before it is acknowledged: to producers with acks=1 and "
+                "acks=all, and by a follower to its leader. With it a loss of power of all brokers loses nothing that was "
                 "acknowledged. Many producers share one sync."),
         Setting("flush.messages", Kind.LONG, _MAX_LONG,
                 "Sync the log to disk after this many records, before the append is answered; 1 for every append.", at_least(1)),

@@ -1,4 +1,4 @@
-"""What compaction leaves of one record batch.
+"""What compaction leaves of one record batch. Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
 
 A record stays while it is the newest of its key, or lies past the range that was read into the offset map. A delete
 marker (a null value) that is the newest stays until the delete horizon of its batch: the first pass that meets it writes
@@ -48,7 +48,7 @@ class LastRecord(NamedTuple):
 
 
 def check_whole(batch: memoryview, header: BatchHeader) -> None:
-    """Raises `CorruptDataError` unless the batch is of format 2 and its CRC right: others must not be written anew."""
+    """Raises `CorruptDataError` unless the batch is of format 2 and its CRC right: others must not be written again."""
     if header.magic != 2:
         raise CorruptDataError(f"the batch at offset {header.base_offset} has format {header.magic}")
     if crc32c(batch[CRC_START:]) != header.crc:

@@ -1,4 +1,4 @@
-"""Which log is compacted next, and how far (as Apache's LogCleanerManager decides it).
+"""Which log is compacted next, and how far. Kafka: LogCleanerManager.grabFilthiestCompactedLog, cleanableOffsets.
 
 The first dirty offset is where the last compaction ended, at least the log start offset; it is kept by log dir in the
 checkpoint ``cleaner-offset-checkpoint``. Up to where a log may be compacted: below the last stable offset, the active

@@ -1,9 +1,9 @@
-"""A segment that compaction writes beside those it will stand for, and how it takes their place.
+"""A segment that compaction writes, and how it takes the place of those it was made from. Kafka: UnifiedLog.replaceSegments.
 
 1. Its files are written under ``.cleaned`` names and synced. A crash leaves nothing but these: recovery removes them.
 2. They are renamed to ``.swap``, the .log last: the point of no return. From here recovery completes the swap: it
    removes the old segments that begin within the range of offsets of the .log, and gives the files their plain names.
-3. The old segments are set aside, oldest first. What a crash leaves of them is the newer end, whole, so that no delete
+3. The files of the old segments are renamed to ``.deleted``, oldest first. What a crash leaves of them is the newer end, whole, so that no delete
    marker is gone before the value it deletes.
 4. The .swap files get their plain names, the .log first.
 

@@ -1,4 +1,4 @@
-"""Which batches of transactions compaction may drop.
+"""Which batches of transactions compaction may drop. Kafka: CleanedTransactionMetadata.
 
 Read batch by batch, in the order of the log: data of aborted transactions goes at once. An end marker stays as long as
 the same pass still met records of its transaction; once a later pass meets none, it may go when its delete horizon has
@@ -43,7 +43,7 @@ class CleanedTransactions:
         """Whether a batch is of no more use: an aborted one, or a marker of a transaction without records."""
         while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
             transaction = self._aborted.pop()
-            # A pass that began behind a transaction's marker never meets it, nor one that compaction took.
+            # A pass that began after a transaction's marker does not meet it, nor a marker that compaction removed.
             if transaction.last_offset >= header.base_offset:
                 self._ongoing[transaction.producer_id] = _Aborted(transaction)
         if header.is_control:

@@ -1,6 +1,6 @@
-"""Compacting one log: of each key only the newest record stays (KIP-58, KIP-354, KIP-534).
+"""Compacting one log: of each key only the newest record stays (KIP-58, KIP-354, KIP-534). Kafka: Cleaner.
 
-Two passes over closed segments, which nobody writes to any more. The first reads the keys of the dirty range, from where
+Two passes over closed segments, which are not written to any more. The first reads the keys of the dirty range, from where
 the last compaction ended up to the first segment that must stay, into an `OffsetMap`; it ends early where the map is
 full. The second rewrites all segments from the log's beginning to there, in groups that fit one segment, and drops each
 record that the map knows a newer one for.
@@ -201,10 +201,10 @@ class Compaction:
                         if not has_room:
                             return
                     if header.last_offset >= self._first_dirty_offset:
-                        offsets.latest_offset = max(offsets.latest_offset, header.last_offset)
+                        offsets.cover(header.last_offset)
                 yield
             position = 0
-            offsets.latest_offset = max(offsets.latest_offset, end_offset - 1)
+            offsets.cover(end_offset - 1)
 
     def _map_batch(self, batch: memoryview, header: BatchHeader) -> Generator[None, None, bool]:
         """Whether all of the batch's keys found room. A large batch takes several steps."""
@@ -246,7 +246,7 @@ class Compaction:
             try:
                 largest = max(largest, self.log.files.size(segment.file_path(suffix)))
             except FileNotFoundError:
-                continue  # it will be made again when somebody needs it
+                continue  # it is made again when it is needed
         return largest
 
     def _rewrite(

@@ -1,4 +1,4 @@
-"""The newest offset of each key, in memory of a fixed size: what compaction looks up for every record.
+"""The newest offset of each key, in memory of a fixed size: what compaction looks up for every record. Kafka: SkimpyOffsetMap.
 
 Open addressing in three columns of 8 bytes a slot: the two halves of a 16-byte BLAKE2b digest of the key, and the offset
 plus one (0: a free slot). Keys themselves are not kept, so a map costs 24 bytes a slot whatever keys there are; two keys
@@ -39,7 +39,7 @@ class OffsetMap:
         self._first, self._second, self._offsets = _column(slots), _column(slots), _column(slots)
         self.size = 0
         self.latest_offset = -1
-        """Every record up to this offset is in the map; set by whoever fills it."""
+        """Every record up to this offset is in the map: see `cover`."""
 
     def put(self, key: Buffer, offset: int) -> bool:
         """The key's newest record is at an offset. False when the key is new and there is no room."""
@@ -53,6 +53,10 @@ class OffsetMap:
             self._second[slot] = second
         self._offsets[slot] = offset + 1
         return True
+
+    def cover(self, offset: int) -> None:
+        """Every record up to an offset is in the map."""
+        self.latest_offset = max(self.latest_offset, offset)
 
     def get(self, key: Buffer) -> int:
         """The newest offset of a key, -1 when it has none."""

@@ -1,4 +1,4 @@
-"""The records of a batch as slices of its bytes: enough to tell which may go, without making objects of those that stay.
+"""The records of a batch as slices of its bytes: enough to see which may go, without an object for each that stays.
 
 A record: length, attributes (a byte), timestamp delta, offset delta, key, value, headers; lengths and deltas are zigzag
 varints. As long as the batch keeps its base offset and base timestamp, the bytes of a record that stays are right as
@@ -88,7 +88,7 @@ def scan_records(data: memoryview, count: int) -> Iterator[RecordSlice]:
     except IndexError:
         raise CorruptDataError("a record is cut off") from None
     if position != end:
-        raise CorruptDataError(f"{end - position} bytes behind the last record")
+        raise CorruptDataError(f"{end - position} bytes after the last record")
 
 
 def with_timestamp_delta(data: memoryview, record: RecordSlice, timestamp_delta: int) -> bytearray:

@@ -1,4 +1,5 @@
 """The log dirs of a broker and the logs in them; what is common to loading, moving, deleting and checkpointing.
+Kafka: part of LogManager.
 
 Invariants: a log that is found here lies in a dir that is online. A dir whose disk fails goes offline alone, with all
 of its logs, and its owner hears of it once.

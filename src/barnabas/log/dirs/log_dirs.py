@@ -233,7 +233,7 @@ class LogDirs:
         """
         self._moves.forget_preferred(topic_partition)
         with contextlib.suppress(KafkaError):  # its dir is offline then
-            self._moves.cancel(topic_partition, now_ms)  # first: left behind alone, it would pass for the replica
+            self._moves.cancel(topic_partition, now_ms)  # first: left alone, it would pass for the replica
         log = self._dirs.take(topic_partition)
         if log is None:
             return
@@ -273,7 +273,7 @@ class LogDirs:
             try:
                 log.purge_deleted(now_ms)
             except KafkaError:
-                continue  # its dir went offline, which the owner has heard
+                continue  # the owner heard that its dir went offline
         self._deleted_folders.purge(now_ms)
 
     def lost_data(self) -> dict[TopicPartition, LostData]:
@@ -322,7 +322,7 @@ class LogDirs:
             try:
                 count += log.apply_retention(now_ms)
             except KafkaError:
-                continue  # its dir went offline, which the owner has heard
+                continue  # the owner heard that its dir went offline
         return count
 
     def flush_due(self, now_ms: int) -> list[PartitionLog]:

@@ -1,4 +1,4 @@
-"""Logs that the checkpoints name and that are not there: deleted ones, and lost ones.
+"""Logs that the checkpoints name and that are not there: deleted ones, and lost ones. Kafka: no counterpart.
 
 A checkpoint may name a partition for a while after its log was deleted. A new log of that name must not be held to
 what the old one had: before it is used, the checkpoints are written again. Where the log was not deleted, its folder is

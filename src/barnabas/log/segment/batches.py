@@ -1,6 +1,7 @@
-"""Finding and checking record batches in a log file, without holding more of it than a chunk.
+"""Finding and checking record batches in a log file, without holding more of it than a chunk. Kafka: FileRecords,
+FileLogInputStream.
 
-Batches themselves, field by field, are `barnabas.wire.kafka.records`'s.
+`barnabas.wire.kafka.records` describes the batches themselves.
 """
 
 import struct

@@ -54,6 +54,10 @@ class OffsetIndex:
         del self.positions[entries:]
         self.persisted = min(self.persisted, entries)
 
+    def mark_persisted(self) -> None:
+        """The file holds all entries."""
+        self.persisted = len(self)
+
     def encode(self, first_entry: int = 0) -> bytes:
         """The file's bytes from an entry on."""
         entries = array("I", bytes(OFFSET_ENTRY_BYTES * (len(self.offsets) - first_entry)))

@@ -1,9 +1,10 @@
 """Few descriptors for many partitions: open files and loaded indexes are kept while they are used, oldest out first.
+Kafka: no counterpart; its broker keeps every segment open.
 
 When the process is out of descriptors, a quarter of the files is let go.
 
-A file that falls out is not closed here but let go of: a slice of it may still be on its way to a socket, and the last
-holder's end closes the descriptor (see `barnabas.base.files`).
+A file that falls out is not closed here: a slice of it may still be on its way to a socket. The descriptor closes with
+the last reference (see `barnabas.base.files`).
 """
 
 from collections import OrderedDict

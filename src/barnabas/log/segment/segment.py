@@ -1,4 +1,4 @@
-"""One segment of a log: the .log file with its indexes, named by the offset of its first record.
+"""One segment of a log: the .log file with its indexes, named by the offset of its first record. Kafka: LogSegment.
 
 A segment knows its size and the largest timestamp; its file is opened when it is used, its indexes are read when they
 are needed. Of the active segment the indexes live in memory and reach their files a few entries at a time, and wholly
@@ -6,7 +6,7 @@ when the segment is closed, rolled or flushed: until then a crash may take them,
 past the recovery point anyway, makes them again.
 
 An index that does not fit its log is never trusted: a look-up verifies that a batch begins where the entry says, and a
-segment whose index lies is indexed anew from its batches.
+segment whose index is wrong is indexed again from its batches.
 """
 
 from collections.abc import Iterator
@@ -203,7 +203,7 @@ class Segment:
                 file.append([index.encode(index.persisted)])
             finally:
                 file.close()
-            index.persisted = len(index)
+            index.mark_persisted()
 
     @property
     def has_index_entries(self) -> bool:

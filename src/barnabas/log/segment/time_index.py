@@ -46,6 +46,10 @@ class TimeIndex:
         del self.offsets[entries:]
         self.persisted = min(self.persisted, entries)
 
+    def mark_persisted(self) -> None:
+        """The file holds all entries."""
+        self.persisted = len(self)
+
     def encode(self, first_entry: int = 0) -> bytes:
         """The file's bytes from an entry on."""
         count = len(self.timestamps) - first_entry

@@ -1,4 +1,4 @@
-"""A segment's ``.txnindex``: the transactions that were aborted by a marker in this segment.
+"""A segment's ``.txnindex``: the transactions that were aborted by a marker in this segment. Kafka: TransactionIndex.
 
 34 bytes an entry, big-endian: version 0 (2), producer id, first offset, last offset (the marker's), last stable offset
 at that time (8 each). The file exists once there is an entry. A consumer at read_committed gets the entries that touch

@@ -127,7 +127,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> CompressionType:
-        """Raises KafkaError for a codec that nobody has defined."""
+        """Raises KafkaError for a codec that is not defined."""
         try:
             return CompressionType(self.attributes & COMPRESSION_MASK)
         except ValueError:
@@ -217,14 +217,14 @@ def assign_offsets(buffer: Buffer, offset: int, base_offset: int, leader_epoch: 
 
 
 def set_log_append_time(batch: bytearray | memoryview, attributes: int, timestamp_ms: int) -> None:
-    """Give a batch, which has these attributes now, the log's timestamp; compute its CRC again."""
+    """Give a batch, which has these attributes now, the log's timestamp; write its CRC again."""
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(batch, 35, timestamp_ms)
     seal(batch)
 
 
 def clear_log_append_time(batch: bytearray | memoryview, attributes: int) -> None:
-    """Let the records of a batch, which has these attributes now, carry their own timestamps; compute its CRC again."""
+    """Let the records of a batch, which has these attributes now, carry their own timestamps; write its CRC again."""
     _ATTRIBUTES.pack_into(batch, CRC_START, attributes & ~LOG_APPEND_TIME)
     seal(batch)
 

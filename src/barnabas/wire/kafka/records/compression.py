@@ -1,9 +1,9 @@
-"""The codecs of record batches: none, gzip, snappy, lz4 and zstd (attributes 0 to 4).
+"""The codecs of record batches: none, gzip, snappy, lz4 and zstd (attributes 0 to 4). Kafka: CompressionType.
 
 `decompress` takes a limit and never makes more than that many bytes: whatever the input claims about its size, output is
 made into a buffer that grows with what really comes, so a bomb costs at most the limit.
 
-Snappy comes in two framings. Java clients write blocks behind the header of the xerial library (magic, version, least
+Snappy comes in two framings. Java clients write blocks after the header of the xerial library (magic, version, least
 compatible version; then per block its length and raw snappy); some others write one bare raw block. Both are read, the
 first is written.
 """

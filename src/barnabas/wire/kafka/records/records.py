@@ -83,7 +83,7 @@ def read_records(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNP
     except IndexError:
         raise CorruptDataError("a record is cut off") from None
     if position != len(data):
-        raise CorruptDataError(f"{len(data) - position} bytes behind the last record")
+        raise CorruptDataError(f"{len(data) - position} bytes after the last record")
 
 
 def check_records(buffer: Buffer, offset: int, header: BatchHeader, limit_bytes: int) -> int:
