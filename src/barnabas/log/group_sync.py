@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from barnabas.log.flushing import FlushTask
 from barnabas.log.partition_log import PartitionLog
+from barnabas.wire.kafka.errors import KafkaError
 
 __all__ = ["GroupSync", "LogSync", "WhenDurable"]
 
@@ -109,9 +110,14 @@ class GroupSync:
     def _start(self, log: PartitionLog, state: _State) -> LogSync:
         is_full, state.wants_full = state.wants_full, False
         state.is_running = True
-        if log.offline is not None:
-            return LogSync(log, None)
-        return LogSync(log, log.prepare_flush() if is_full else log.prepare_sync())
+        task = None
+        if log.offline is None:
+            try:
+                task = log.prepare_flush() if is_full else log.prepare_sync()
+            except KafkaError as error:
+                # The log is offline now, which `done` reports, or no file descriptor was free: the next request syncs.
+                logger.error("The sync of %s cannot begin: %s", log, error)
+        return LogSync(log, task)
 
     def done(self, sync: LogSync, error: BaseException | None, now_ms: int) -> LogSync | None:
         """A sync has ended. Returns the next one of the same log, if there is more to sync."""
