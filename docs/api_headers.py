@@ -38,7 +38,7 @@ class ApiHeader:
 
 
 def read_header(module_name: str) -> ApiHeader:
-    """Take a module of this package apart. Raises ValueError for a docstring of another form."""
+    """Take a module of `barnabas.broker.apis` apart. Raises ValueError for a docstring of another form."""
     module = import_module(f"barnabas.broker.apis.{module_name}")
     title, *blocks = (module.__doc__ or "").strip().split("\n\n")
     found = _TITLE.fullmatch(title)

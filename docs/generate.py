@@ -9,8 +9,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from api_headers import read_header
+
 from barnabas.base.settings import Setting
-from barnabas.broker.apis import load_handlers
+from barnabas.broker.apis import MODULES, load_handlers
 from barnabas.broker.apis.api_versions import advertised
 from barnabas.broker.configuration.definitions import DEFINITIONS
 from barnabas.broker.configuration.inert import WITHOUT_EFFECT
@@ -48,6 +50,11 @@ def apis() -> str:
         lines.append(f"| {entry.api_key} | {name}{note} | {entry.min_version} to {entry.max_version} |")
     absent = ", ".join(key.name for key in ApiKey if int(key) not in handlers)
     lines += ["", f"Known and not served: {absent}.", ""]
+    for header in sorted(map(read_header, MODULES), key=lambda header: header.key):
+        lines += [f"## {header.name}", "", *header.description.splitlines(), ""]
+        lines += [f"- Version {version}: {text}" for version, text in header.additions.items()]
+        lines += [""] if header.additions else []
+        lines += [f"Errors: {header.errors}", ""]
     return "\n".join(lines)
 
 

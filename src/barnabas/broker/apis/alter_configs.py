@@ -1,4 +1,9 @@
-"""AlterConfigs (API key 33): replaces all dynamic configuration of a topic or broker. Any broker serves topics."""
+"""AlterConfigs (key 33), versions 0 to 2.
+
+Replaces all dynamic configuration of a topic or broker. Any broker serves topics.
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

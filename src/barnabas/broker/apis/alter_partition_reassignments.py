@@ -1,7 +1,10 @@
-"""AlterPartitionReassignments (API key 45, KIP-455): begin, replace and cancel moves of replicas, each for itself.
+"""AlterPartitionReassignments (key 45), version 0.
 
-Version 0, which is what Apache Kafka 3.9 serves; later clients speak it too. Answered when the orders are written: the
+Begins, replaces and cancels moves of replicas, each on its own (KIP-455). Answered when the orders are written: the
 moves go on after that, and ListPartitionReassignments shows them.
+
+Errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS,
+REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Mapping

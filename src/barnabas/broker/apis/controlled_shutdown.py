@@ -1,6 +1,11 @@
-"""ControlledShutdown: a broker asks the controller to move leadership away before it stops.
+"""ControlledShutdown (key 7), versions 1 to 3.
 
-Versions 1 to 3. The answer lists the partitions that no other broker can lead; the broker stops all the same.
+A broker that stops asks the controller to move leadership away first. The response lists the partitions that no other
+broker can lead; the broker stops all the same.
+
+- 2: the broker epoch (KIP-380).
+
+Errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, BROKER_NOT_AVAILABLE.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler

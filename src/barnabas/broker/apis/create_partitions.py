@@ -1,4 +1,10 @@
-"""CreatePartitions (API key 37): more partitions for topics, each for itself; answered when they have leaders."""
+"""CreatePartitions (key 37), versions 0 to 3.
+
+More partitions for topics, each on its own (KIP-195); answered when they have leaders or at the request's time-out.
+
+Errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
+REASSIGNMENT_IN_PROGRESS, INVALID_REQUEST (a topic named twice), REQUEST_TIMED_OUT.
+"""
 
 from collections import Counter
 

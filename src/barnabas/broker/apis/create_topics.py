@@ -1,4 +1,14 @@
-"""CreateTopics (API key 19): the controller writes the topics, and answers when they have leaders."""
+"""CreateTopics (key 19), versions 2 to 7.
+
+The controller writes the topics, and answers when they have leaders or at the request's time-out.
+
+- 4: -1 stands for the default number of partitions and replicas (KIP-464).
+- 5: the new topic's settings in the response (KIP-525).
+- 7: the topic id (KIP-516).
+
+Errors: NOT_CONTROLLER, TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice), REQUEST_TIMED_OUT.
+"""
 
 from collections import Counter
 from collections.abc import Iterable

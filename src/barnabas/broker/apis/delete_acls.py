@@ -1,9 +1,11 @@
-"""DeleteAcls (key 31), versions 1 to 3: deletes the ACLs that match filters.
+"""DeleteAcls (key 31), versions 1 to 3.
 
-- 2: the compact encoding.
-- 3: user resources (delegation tokens, KIP-373).
+Removes the access control lists that match filters (KIP-140). There is no authorizer in this version.
 
-Errors: SECURITY_DISABLED, always, as of Kafka's brokers without an authorizer. There is none in this version.
+- 1: prefixed resource patterns (KIP-290).
+- 3: resources of type user (KIP-373).
+
+Errors: SECURITY_DISABLED, always, as of Kafka's brokers without an authorizer.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler

@@ -1,4 +1,13 @@
-"""DeleteTopics (API key 20): the controller orders the deletion, and answers when the topics are gone."""
+"""DeleteTopics (key 20), versions 1 to 6.
+
+The controller orders the deletion, and answers when the topics are gone or at the request's time-out.
+
+- 3: TOPIC_DELETION_DISABLED instead of INVALID_REQUEST.
+- 6: topics named by id (KIP-516).
+
+Errors: NOT_CONTROLLER, TOPIC_DELETION_DISABLED, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST,
+REQUEST_TIMED_OUT.
+"""
 
 from barnabas.base.ids import ZERO_UUID
 from barnabas.broker.apis.api_handler import ApiHandler

@@ -1,6 +1,12 @@
-"""DescribeConfigs (API key 32): values of topics, brokers and loggers, where each comes from, and what it means (KIP-226).
+"""DescribeConfigs (key 32), versions 1 to 4.
 
-A value's synonyms are all the places that could give it, the strongest first; the first one does.
+Values of topics, brokers and loggers (KIP-412), and where each comes from (KIP-226). A value's synonyms are all the
+places that could give it, the strongest first; the first one does.
+
+- 1: synonyms.
+- 3: types and documentation (KIP-569).
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,14 @@
-"""ElectLeaders (API key 43, KIP-460): preferred leaders, or unclean ones, on demand.
+"""ElectLeaders (key 43), versions 0 to 2.
 
-Versions 0 to 2; before 1 all elections are of preferred leaders. Answered when this broker's metadata has the new leaders
-(so that a client that asks it next gets them too), or at the request's time-out with REQUEST_TIMED_OUT for the
-others. Asked for all partitions, it leaves out those that need no election.
+Preferred leaders, or unclean ones, on demand (KIP-460). Answered when this broker knows the new leaders, so that a
+client that asks it next finds them, or at the request's time-out. A request for all partitions leaves out those that
+need no election.
+
+- 1: the kind of election; before, all are of preferred leaders.
+
+Errors: NOT_CONTROLLER, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (a topic that is being deleted), INVALID_REQUEST,
+REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,17 +1,22 @@
-"""Fetch (API key 1): records for consumers and followers, at once or when there are enough.
+"""Fetch (key 1), versions 4 to 17.
 
-Versions 4 to 17: fetch sessions from 7 (KIP-227), leader epochs from 9 (KIP-320), zstd from 10 (KIP-110), reading from
-followers from 11 (KIP-392), diverging epochs from 12 (KIP-595), topic ids from 13 (KIP-516), the replica's epoch from 15
-(KIP-903), new leaders in the answer from 16 (KIP-951).
+Records for consumers and followers. `delayed_fetch` decides what a reader may see, and when the response leaves; with
+a fetch session only the partitions that may have news are looked at. Records leave as ranges of segment files.
 
-`replication.delayed_fetch` decides what is read and when it is answered. Records leave as ranges of segment files. The
-answer keeps the request's order of partitions, but those that are unknown come last; a topic is repeated where the
-request repeats it. UNSUPPORTED_COMPRESSION_TYPE goes by the topic's compression.type alone: with ``zstd``, versions
-before 10 get no records; zstd batches in a topic with ``producer`` leave as they are. Apache's brokers do the same.
+- 4: record batches of format 2, and the isolation level (KIP-98).
+- 5: the reader's log start offset (KIP-107).
+- 7: fetch sessions (KIP-227).
+- 9: leader epochs (KIP-320).
+- 10: zstd (KIP-110).
+- 11: consumers read from followers in their rack (KIP-392).
+- 12: diverging epochs (KIP-595).
+- 13: topic ids (KIP-516).
+- 15: the follower's broker epoch (KIP-903).
+- 16: the new leader in tagged fields (KIP-951).
 
-Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
-FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, UNSUPPORTED_COMPRESSION_TYPE. Of the
-request: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+Errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR of the whole response;
+UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, UNSUPPORTED_COMPRESSION_TYPE, KAFKA_STORAGE_ERROR of a partition.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,9 @@
-"""IncrementalAlterConfigs (API key 44, KIP-339): sets, deletes, appends to and subtracts from single properties.
+"""IncrementalAlterConfigs (key 44), versions 0 to 1.
 
-Of a broker's loggers it sets and deletes levels (KIP-412).
+Sets, deletes, appends to and subtracts from single settings of a topic or broker (KIP-339), and sets the levels of
+loggers (KIP-412).
+
+Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
 from collections.abc import Callable, Mapping

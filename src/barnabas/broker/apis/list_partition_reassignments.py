@@ -1,4 +1,9 @@
-"""ListPartitionReassignments (API key 46, KIP-455): which partitions' replicas are being moved, and how."""
+"""ListPartitionReassignments (key 46), version 0.
+
+Which partitions have replicas on the move, and how (KIP-455).
+
+Errors: NOT_CONTROLLER, REQUEST_TIMED_OUT.
+"""
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
