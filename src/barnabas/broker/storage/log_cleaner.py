@@ -52,8 +52,8 @@ class LogCleaner:
     def stop(self) -> None:
         """Start no further step. A step under way may still end, and its compaction with it."""
         self._is_stopped = True
-        for compaction, in_thread in tuple(self._running.items()):
-            if not in_thread:
+        for compaction, is_in_thread in tuple(self._running.items()):
+            if not is_in_thread:
                 self._abandon(compaction)
 
     def _limits(self) -> CompactionLimits:
