@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from support.knowing import members_known, topic_known
 from support.load import PARTITIONS, assert_exactly_once_in_order, read_all
 from support.mixed import APACHES, OURS, is_long, mixed_cluster
 from support.needs import needs_reference
@@ -30,9 +31,10 @@ def test_replicas_of_both_kinds_survive_each_others_kills_with_equal_bytes(tmp_p
     with mixed_cluster(tmp_path, kinds, settings=SETTINGS) as cluster:
         assignment = [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
         topic = NewTopic("mixed", PARTITIONS, replica_assignment=assignment, config={"min.insync.replicas": "2"})
-        eventually(lambda: len(cluster.admin.list_topics(timeout=30).brokers) == 3, timeout_s=60)
+        members_known(cluster.bootstrap, 3)
         for made in cluster.admin.create_topics([topic]).values():
             made.result(60)
+        topic_known(cluster.bootstrap, "mixed", PARTITIONS)
         load = SteadyLoad(cluster.bootstrap, "mixed")
         members = [
             LibrdkafkaMember(cluster.bootstrap, "mixed", "librdkafka"),
