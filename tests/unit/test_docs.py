@@ -19,9 +19,9 @@ def test_reference_pages_follow_from_the_code() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_file_that_the_design_page_names_is_there() -> None:
-    """The map for contributors leads to files that exist; its paths are below src/barnabas or the root."""
-    text = (ROOT / "docs" / "contributing" / "design.md").read_text()
+def test_every_file_that_the_map_for_contributors_names_is_there() -> None:
+    """The table of behaviours leads to files that exist; its paths are below src/barnabas or the root."""
+    text = (ROOT / "docs" / "contributing" / "read-the-code.md").read_text()
     text = text[text.index("## Where a behaviour lives") :]
     named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", text)
     assert len(named) > 20
