@@ -17,11 +17,11 @@ from barnabas.broker.apis.api_versions import advertised
 from barnabas.broker.configuration.definitions import DEFINITIONS
 from barnabas.broker.configuration.inert import WITHOUT_EFFECT
 from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE
-from barnabas.broker.replication.partition_fetch_state import TRANSITIONS, FetchState
+from barnabas.broker.replication.partition_fetch_state import FETCH_TRANSITIONS, FetchState
 from barnabas.cli.main import COMMANDS
-from barnabas.coordination.server.settings import DEFINITIONS as COORDINATION
-from barnabas.coordination.server.settings import PROTECTIVE as COORDINATION_PROTECTIVE
-from barnabas.coordination.server.settings import WITHOUT_EFFECT as COORDINATION_WITHOUT_EFFECT
+from barnabas.coordination.server.settings import ZOO_CFG_DEFINITIONS as COORDINATION
+from barnabas.coordination.server.settings import ZOO_CFG_PROTECTIVE as COORDINATION_PROTECTIVE
+from barnabas.coordination.server.settings import ZOO_CFG_WITHOUT_EFFECT as COORDINATION_WITHOUT_EFFECT
 from barnabas.coordination.server.settings import Protective
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
@@ -168,7 +168,7 @@ def fetch_states() -> str:
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {FetchState.STARTING.value}"]
     lines += [
         f"    {before.value} --> {after.value}: {event.value}"
-        for before, events in TRANSITIONS.items()
+        for before, events in FETCH_TRANSITIONS.items()
         for event, after in events.items()
     ]
     return "\n".join([*lines, "```"])

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from barnabas.base.ids import TopicPartition
 from barnabas.client import Admin
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.log_dirs import LogDir, Replica, alter_replica_log_dirs, describe_log_dirs
+from barnabas.client.log_dirs import LogDirContents, Replica, alter_replica_log_dirs, describe_log_dirs
 from barnabas.wire.kafka.errors import ErrorCode
 from support.load import PARTITIONS, Load, assert_exactly_once_in_order, read_all
 from support.needs import needs
@@ -40,7 +40,7 @@ def asking(cluster: Trio) -> Iterator[AdminConnection]:
         yield connection
 
 
-def dirs_of(cluster: Trio, broker: int) -> list[LogDir]:
+def dirs_of(cluster: Trio, broker: int) -> list[LogDirContents]:
     with asking(cluster) as connection:
         return describe_log_dirs(connection, broker)
 

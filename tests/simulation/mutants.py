@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from mutation import MutantOutdatedError, patch
 from replication_mutants import REPLICATION_MUTANTS
 
-from barnabas.testing.simulation.plan import Plan, TopicPlan
+from barnabas.testing.simulation.plan import RunPlan, TopicPlan
 from barnabas.testing.simulation.producers import ProducerKind
 from barnabas.testing.simulation.scenario import run_seed
 
@@ -73,7 +73,7 @@ def leave_directories_unsynced() -> None:
 
 def number_nodes_by_children() -> None:
     """Sequential nodes are numbered by the children there are, so numbers come again."""
-    from barnabas.coordination.core.znode import Znode
+    from barnabas.coordination.core.znode import DataNode
 
     class Counting(int):
         """A cversion that prints as the number of children."""
@@ -83,14 +83,14 @@ def number_nodes_by_children() -> None:
         def __format__(self, spec: str) -> str:
             return format(self.children, spec)
 
-    plain = Znode.__dict__["cversion"]
+    plain = DataNode.__dict__["cversion"]
 
-    def get(self: Znode) -> int:
+    def get(self: DataNode) -> int:
         found = Counting(plain.__get__(self))
         found.children = self.num_children
         return found
 
-    patch(Znode, "cversion", property(get, lambda self, value: plain.__set__(self, int(value))))
+    patch(DataNode, "cversion", property(get, lambda self, value: plain.__set__(self, int(value))))
 
 
 def forget_watches() -> None:
@@ -168,10 +168,10 @@ SINGLE_REPLICA_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
 MUTANTS = SINGLE_REPLICA_MUTANTS | REPLICATION_MUTANTS
 
 
-def plan_for(mutant: Callable[[], None]) -> Plan:
+def plan_for(mutant: Callable[[], None]) -> RunPlan:
     """A small cluster under the faults that can show the defect."""
     replicated = mutant in REPLICATION_MUTANTS
-    return Plan(
+    return RunPlan(
         brokers=3 if replicated else 2,
         topics={"topic0": TopicPlan(2)},
         producers=(ProducerKind(), ProducerKind(1, is_idempotent=False)) if replicated else (ProducerKind(),),

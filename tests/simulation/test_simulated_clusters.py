@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from barnabas.testing.simulation.plan import Plan, TopicPlan
+from barnabas.testing.simulation.plan import RunPlan, TopicPlan
 from barnabas.testing.simulation.producers import ProducerKind
 from barnabas.testing.simulation.scenario import plan_of, run_seed
 
@@ -48,9 +48,9 @@ def test_different_seeds_give_different_runs() -> None:
     assert run_seed(4).digest != run_seed(8).digest
 
 
-def calm_plan() -> Plan:
+def calm_plan() -> RunPlan:
     """Three brokers to which nothing happens."""
-    return Plan(
+    return RunPlan(
         brokers=3,
         topics={"topic0": TopicPlan(2, {"min.insync.replicas": "2"})},
         producers=(ProducerKind(),),

@@ -7,7 +7,7 @@ import pytest
 from barnabas.testing.simulation.fault_injector import FaultInjector
 from barnabas.testing.simulation.faults import FAULTS
 from barnabas.testing.simulation.losses import Losses
-from barnabas.testing.simulation.plan import Plan, TopicPlan
+from barnabas.testing.simulation.plan import RunPlan, TopicPlan
 from barnabas.testing.simulation.producers import ProducerKind
 from barnabas.testing.simulation.scenario import Result, run_seed
 
@@ -30,7 +30,7 @@ def run(seed: int, monkeypatch: pytest.MonkeyPatch, **settings: str) -> Result:
     """A run with blackouts in which no loss is allowed."""
     monkeypatch.setitem(FAULTS, "blackout", blackout)
     monkeypatch.setattr(Losses, "power_lost", lambda self, machine: None)
-    plan = Plan(
+    plan = RunPlan(
         brokers=3,
         topics={"topic0": TopicPlan(2, {"min.insync.replicas": "2"}), "alone": TopicPlan(1)},
         producers=(ProducerKind(), ProducerKind(-1, is_idempotent=False)),

@@ -6,9 +6,9 @@ from typing import Any
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.cluster.znodes import (
-    Assignment,
     BrokerInfo,
     Endpoint,
+    ReplicaAssignment,
     broker_path,
     decode_partition_state,
     decode_topic,
@@ -62,7 +62,7 @@ class ControlledCluster:
         self.run(failover.on_controller_failover, lambda: TOPIC_ID, stop_after=stop_after)
 
     def create(self, topic: str, *assignment: tuple[int, ...]) -> None:
-        partitions = {index: Assignment(replicas) for index, replicas in enumerate(assignment)}
+        partitions = {index: ReplicaAssignment(replicas) for index, replicas in enumerate(assignment)}
         self.znodes.put(topic_path(topic), encode_topic(TOPIC_ID, partitions))
         self.run(topic_change.process_topic_change, lambda: TOPIC_ID)
 
@@ -114,7 +114,7 @@ class ControlledCluster:
 
     # What one sees of it
 
-    def assignment(self, partition: TopicPartition) -> Assignment:
+    def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
         """As its znode has it."""
         return decode_topic(partition.topic, self.znodes.data(topic_path(partition.topic))).partitions[
             partition.partition

@@ -92,6 +92,35 @@ OVERSIZED_SO_FAR: dict[str, set[str]] = {
     "log/segment/segment.py": {"Segment"},
 }
 
+# One name, one meaning. These names stand for the same thing in each of their modules, or are another project's own.
+SHARED_NAMES = {
+    "API": "each module of broker/apis describes its API under this name",
+    "handle": "each module of broker/apis handles its API in this function",
+    "fail": "a module of broker/apis words its API's error answer in this function",
+    "main": "each command's entry",
+    "logger": "each module's logger",
+    "APPLY": "the module of an operation registers how a transaction changes the tree",
+    "OPERATIONS": "the module of an operation registers its op codes",
+}
+PROTOCOLS = "Kafka's protocol and ZooKeeper's have one of each"
+CLIENT_AND_BROKER = "the client's question and the broker's answer to it have the operation's name"
+SHARED_BY_TWO = {
+    "ErrorCode": ("wire/jute/errors.py", "wire/kafka/errors.py", PROTOCOLS),
+    "Reader": ("wire/jute/codec.py", "wire/kafka/reader_source.py", PROTOCOLS),
+    "RequestHeader": ("wire/jute/records.py", "wire/kafka/frames.py", PROTOCOLS),
+    "Writer": ("wire/jute/codec.py", "wire/kafka/writer_source.py", PROTOCOLS),
+    "decode": ("wire/jute/codec.py", "wire/kafka/codec.py", PROTOCOLS),
+    "encode": ("wire/jute/codec.py", "wire/kafka/codec.py", PROTOCOLS),
+    "encode_request": ("wire/jute/frames.py", "wire/kafka/frames.py", PROTOCOLS),
+    "reader": ("wire/jute/codec.py", "wire/kafka/codec.py", PROTOCOLS),
+    "writer": ("wire/jute/codec.py", "wire/kafka/codec.py", PROTOCOLS),
+    "Record": ("client/records.py", "wire/kafka/records/records.py", "what a consumer gets, and what a batch holds"),
+    "delete_records": ("broker/replication/delayed_delete_records.py", "client/offsets.py", CLIENT_AND_BROKER),
+    "describe_group": ("broker/groups/queries.py", "client/groups.py", CLIENT_AND_BROKER),
+    "describe_log_dirs": ("broker/replication/log_dir_descriptions.py", "client/log_dirs.py", CLIENT_AND_BROKER),
+    "list_groups": ("broker/groups/queries.py", "client/groups.py", CLIENT_AND_BROKER),
+}
+
 
 @cache
 def tree(path: Path) -> ast.Module:
@@ -252,6 +281,46 @@ def test_a_subsystem_names_its_counterpart_in_kafka_or_zookeeper(folder: Path) -
     text = ast.get_docstring(tree(folder / "__init__.py")) or ""
     assert "Kafka" in text or "ZooKeeper" in text
     assert re.search(r"[A-Z][a-z]+[A-Z]\w+", text.replace("ZooKeeper", "")), "name a class of the counterpart"
+
+
+def public_names(module: ast.Module) -> set[str]:
+    """What a module defines at its top for others to use; type variables are no definitions."""
+    found = set()
+    for node in module.body:
+        match node:
+            case ast.ClassDef(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+                found.add(name)
+            case ast.Assign(value=ast.Call(ast.Name("TypeVar" | "ParamSpec"))):
+                pass
+            case ast.Assign(targets):
+                found |= {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+            case ast.AnnAssign(ast.Name(name)):
+                found.add(name)
+    return {name for name in found if not name.startswith("_")}
+
+
+def defined_twice(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """The names that more than one module defines, with the modules."""
+    places: dict[str, list[str]] = {}
+    for path, module in modules.items():
+        for name in public_names(module):
+            places.setdefault(name, []).append(path)
+    return {name: paths for name, paths in places.items() if len(paths) > 1}
+
+
+def test_a_public_name_has_one_meaning() -> None:
+    """It is defined in one module, but for the pairs and families above; one that is settled leaves the list."""
+    found = defined_twice({name_of(path): tree(path) for path in MODULES if "messages" not in path.parts})
+    assert set(SHARED_NAMES) - found.keys() == set()
+    pairs = {name: paths for name, paths in found.items() if name not in SHARED_NAMES}
+    assert pairs == {name: [first, second] for name, (first, second, _) in SHARED_BY_TWO.items()}
+
+
+def test_the_check_of_names_sees_a_name_with_two_meanings() -> None:
+    """The check above can fail."""
+    first = ast.parse("A, B = 1, 2\nclass C: ...\n_D = 1\nT = TypeVar('T')\nE: int = 1")
+    second = ast.parse("B = 3\ndef C(): ...\n_D = 2\nT = TypeVar('T')\nasync def E(): ...")
+    assert set(defined_twice({"first": first, "second": second})) == {"B", "C", "E"}
 
 
 def functions(module: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.delete_records import read_offsets
+from barnabas.cli.delete_records import read_offset_file
 from barnabas.cli.json_files import duplicates, read_document
 from barnabas.cli.reassignment_plans import (
     Move,
     as_document,
     check_for_execution,
     moves_of,
-    parse_plan,
+    parse_reassignment_plan,
     parse_topics,
     propose,
     racks_of,
@@ -43,7 +43,7 @@ def entry(partition: TopicPartition, replicas: list[int], **more: object) -> dic
 
 def test_a_plan_gives_replicas_and_the_log_dirs_that_are_not_any() -> None:
     """ "any" and a missing list leave the dir to the broker."""
-    read = parse_plan(plan(entry(T0, [1, 2], log_dirs=["any", "/data"]), entry(U0, [3])))
+    read = parse_reassignment_plan(plan(entry(T0, [1, 2], log_dirs=["any", "/data"]), entry(U0, [3])))
     assert read.assignment == {T0: [1, 2], U0: [3]}
     assert read.log_dirs == {Replica(2, "t", 0): "/data"}
     assert read.topics == ["t", "u"]
@@ -70,7 +70,7 @@ def test_a_plan_gives_replicas_and_the_log_dirs_that_are_not_any() -> None:
 def test_a_plan_that_cannot_be_executed_is_refused_with_its_place(document: dict[str, Any], message: str) -> None:
     """Empty, ambiguous and malformed plans."""
     with pytest.raises(ConfigError, match=message):
-        check_for_execution(parse_plan(document))
+        check_for_execution(parse_reassignment_plan(document))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_file_of_offsets_that_cannot_be_used_is_refused(tmp_path: Path, text: 
     path = tmp_path / "offsets.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
-        read_offsets(str(path))
+        read_offset_file(str(path))
 
 
 def test_a_file_that_is_not_there_is_an_error_of_one_line(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_written_plan_reads_back() -> None:
     document = as_document({U0: [3], T1: [2, 1], T0: [1, 2]})
     assert [item["partition"] for item in document["partitions"]] == [0, 1, 0]
     assert document["partitions"][0] == entry(T0, [1, 2], log_dirs=["any", "any"])
-    assert parse_plan(document).assignment == {T0: [1, 2], T1: [2, 1], U0: [3]}
+    assert parse_reassignment_plan(document).assignment == {T0: [1, 2], T1: [2, 1], U0: [3]}
 
 
 @given(

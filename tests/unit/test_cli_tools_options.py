@@ -7,8 +7,8 @@ from barnabas.base.ids import TopicPartition
 from barnabas.cli import configs, consumer_groups, get_offsets, topics, zookeeper_shell
 from barnabas.cli.config_changes import parse_changes
 from barnabas.cli.get_offsets import _rules
-from barnabas.cli.reset_offsets import duration_ms, parse_plan, timestamp_ms
-from barnabas.cli.znode_commands import COMMANDS, CommandError
+from barnabas.cli.reset_offsets import duration_ms, parse_reset_plan, timestamp_ms
+from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError
 
 BROKER = ["--bootstrap-server", "localhost:1"]
 
@@ -170,15 +170,15 @@ def test_times_without_a_zone_are_utc() -> None:
 
 def test_a_plan_file_has_lines_with_or_without_the_group() -> None:
     """Three columns belong to the one group that is named."""
-    assert parse_plan("t,0,5\nt,1,6\n", ["g"], "plan.csv") == {
+    assert parse_reset_plan("t,0,5\nt,1,6\n", ["g"], "plan.csv") == {
         "g": {TopicPartition("t", 0): 5, TopicPartition("t", 1): 6}
     }
-    assert parse_plan("g,t,0,5\nh,t,0,7\n", [], "plan.csv") == {
+    assert parse_reset_plan("g,t,0,5\nh,t,0,7\n", [], "plan.csv") == {
         "g": {TopicPartition("t", 0): 5},
         "h": {TopicPartition("t", 0): 7},
     }
     with pytest.raises(ConfigError, match=r"plan\.csv, line 2"):
-        parse_plan("t,0,5\nt,zero,5\n", ["g"], "plan.csv")
+        parse_reset_plan("t,0,5\nt,zero,5\n", ["g"], "plan.csv")
 
 
 @pytest.mark.parametrize(
@@ -193,15 +193,15 @@ def test_a_plan_file_has_lines_with_or_without_the_group() -> None:
 )
 def test_shell_commands_take_zkclis_flags(name: str, words: list[str], given: dict, rest: list[str]) -> None:
     """Anywhere in the line, alone or together; negative numbers are data."""
-    assert COMMANDS[name].parse(name, words) == (given, rest)
+    assert SHELL_COMMANDS[name].parse(name, words) == (given, rest)
 
 
 def test_a_shell_command_without_its_words_shows_its_usage() -> None:
     """And a flag that it does not have is named."""
     with pytest.raises(CommandError, match=r"ls \[-s\] \[-w\] \[-R\] path"):
-        COMMANDS["ls"].parse("ls", [])
+        SHELL_COMMANDS["ls"].parse("ls", [])
     with pytest.raises(CommandError, match="Unrecognized option: -x"):
-        COMMANDS["ls"].parse("ls", ["-x", "/"])
+        SHELL_COMMANDS["ls"].parse("ls", ["-x", "/"])
 
 
 @pytest.mark.parametrize(

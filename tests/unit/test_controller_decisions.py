@@ -8,9 +8,9 @@ import pytest
 from barnabas.base.ids import TopicPartition, Uuid, uuid_text
 from barnabas.broker.cluster.steps import ControllerMovedError
 from barnabas.broker.cluster.znodes import (
-    Assignment,
     BrokerInfo,
     Endpoint,
+    ReplicaAssignment,
     broker_path,
     delete_topic_path,
     encode_broker,
@@ -67,7 +67,7 @@ class Cluster:
         self.znodes.perform(steps, stop_after=stop_after)
 
     def topic(self, name: str, assignment: dict[int, tuple[int, ...]]) -> None:
-        partitions = {index: Assignment(replicas) for index, replicas in assignment.items()}
+        partitions = {index: ReplicaAssignment(replicas) for index, replicas in assignment.items()}
         self.znodes.put(topic_path(name), encode_topic(TOPIC_ID, partitions))
 
     def run(self, decide: Any, *args: Any) -> Any:

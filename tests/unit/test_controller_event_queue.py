@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.broker.cluster.steps import Steps
-from barnabas.broker.cluster.znodes import Assignment, TopicAssignment
+from barnabas.broker.cluster.znodes import ReplicaAssignment, TopicAssignment
 from barnabas.broker.controller.event_queue import (
     AutoPreferredLeaderElection,
     Command,
@@ -19,7 +19,7 @@ from barnabas.broker.controller.event_queue import (
     TopicsCreated,
 )
 
-TOPIC = TopicAssignment(None, {0: Assignment((0,))})
+TOPIC = TopicAssignment(None, {0: ReplicaAssignment((0,))})
 
 
 def decide(*_: Any) -> Steps[None]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.znodes import (
     REASSIGN_PARTITIONS,
-    Assignment,
+    ReplicaAssignment,
     ZnodeFormatError,
     decode_reassignments,
     delete_topic_path,
@@ -42,7 +42,7 @@ def test_a_move_is_written_and_told_under_a_new_leader_epoch() -> None:
     """The znode has all replicas; new ones are told they are new, old ones that they are not."""
     cluster = cluster_of((0, 1, 2))
     assert cluster.reassign({P0: [3, 4, 5]}) == {P0: None}
-    assert cluster.assignment(P0) == Assignment((3, 4, 5, 0, 1, 2), (3, 4, 5), (0, 1, 2))
+    assert cluster.assignment(P0) == ReplicaAssignment((3, 4, 5, 0, 1, 2), (3, 4, 5), (0, 1, 2))
     assert (cluster.leader(P0), cluster.leader_epoch(P0), cluster.isr(P0)) == (0, 1, (0, 1, 2))
     told = cluster.requests(LeaderAndIsrRequest)
     entries = {broker: request.topic_states[0].partition_states[0] for broker, request in told.items()}
@@ -56,7 +56,7 @@ def test_a_move_ends_when_all_that_stay_are_in_sync() -> None:
     cluster = cluster_of((0, 1, 2))
     cluster.reassign({P0: [3, 4, 5]})
     cluster.catch_up()
-    assert cluster.assignment(P0) == Assignment((3, 4, 5))
+    assert cluster.assignment(P0) == ReplicaAssignment((3, 4, 5))
     assert (cluster.leader(P0), set(cluster.isr(P0))) == (3, {3, 4, 5})
     assert cluster.holders(P0) == {3, 4, 5}
     assert set(cluster.requests(StopReplicaRequest)) == {0, 1, 2}
@@ -72,12 +72,12 @@ def test_a_move_waits_for_the_last_replica_that_is_to_stay() -> None:
     cluster.stop(2)
     cluster.run(broker_change.process_broker_change)
     cluster.catch_up()
-    assert cluster.assignment(P0) == Assignment((1, 2, 0), (2,), (0,))
+    assert cluster.assignment(P0) == ReplicaAssignment((1, 2, 0), (2,), (0,))
     cluster.start(2)
     cluster.run(broker_change.process_broker_change)
     assert cluster.requests(LeaderAndIsrRequest)[2].topic_states[0].partition_states[0].is_new
     cluster.catch_up()
-    assert (cluster.assignment(P0), cluster.leader(P0)) == (Assignment((1, 2)), 1)
+    assert (cluster.assignment(P0), cluster.leader(P0)) == (ReplicaAssignment((1, 2)), 1)
     assert cluster.holders(P0) == {1, 2}
 
 
@@ -93,7 +93,7 @@ def test_another_order_of_the_same_replicas_is_done_at_once() -> None:
     """No replica moves; the preferred leader changes, and brokers hear of it."""
     cluster = cluster_of((0, 1, 2))
     cluster.reassign({P0: [2, 1, 0]})
-    assert (cluster.assignment(P0), cluster.leader(P0)) == (Assignment((2, 1, 0)), 0)
+    assert (cluster.assignment(P0), cluster.leader(P0)) == (ReplicaAssignment((2, 1, 0)), 0)
     assert set(cluster.requests(LeaderAndIsrRequest)) == {0, 1, 2}
     assert not cluster.requests(StopReplicaRequest)
 
@@ -105,7 +105,7 @@ def test_replicas_are_added_and_taken_away() -> None:
     cluster.catch_up()
     assert set(cluster.isr(P0)) == {0, 1, 2}
     cluster.reassign({P0: [2]})
-    assert (cluster.assignment(P0), cluster.leader(P0), cluster.isr(P0)) == (Assignment((2,)), 2, (2,))
+    assert (cluster.assignment(P0), cluster.leader(P0), cluster.isr(P0)) == (ReplicaAssignment((2,)), 2, (2,))
     assert cluster.holders(P0) == {2}
 
 
@@ -118,7 +118,7 @@ def test_a_cancelled_move_leaves_the_old_replicas_alone() -> None:
     cluster.catch_up()
     assert 2 in cluster.isr(P0)
     assert cluster.reassign({P0: None}) == {P0: None}
-    assert (cluster.assignment(P0), cluster.isr(P0), cluster.leader(P0)) == (Assignment((0, 1)), (0, 1), 0)
+    assert (cluster.assignment(P0), cluster.isr(P0), cluster.leader(P0)) == (ReplicaAssignment((0, 1)), (0, 1), 0)
     assert cluster.holders(P0) == {0, 1, 3}
     assert codes(cluster.reassign({P0: None})) == {P0: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
 
@@ -151,10 +151,10 @@ def test_a_move_is_replaced_by_another() -> None:
     cluster = cluster_of((0, 1))
     cluster.reassign({P0: [2, 3]})
     cluster.reassign({P0: [3, 4]})
-    assert cluster.assignment(P0) == Assignment((3, 4, 0, 1), (3, 4), (0, 1))
+    assert cluster.assignment(P0) == ReplicaAssignment((3, 4, 0, 1), (3, 4), (0, 1))
     assert cluster.holders(P0) == {0, 1, 3, 4}
     cluster.catch_up()
-    assert (cluster.assignment(P0), cluster.holders(P0)) == (Assignment((3, 4)), {3, 4})
+    assert (cluster.assignment(P0), cluster.holders(P0)) == (ReplicaAssignment((3, 4)), {3, 4})
 
 
 def test_an_order_that_would_leave_nobody_in_sync_is_refused() -> None:
@@ -179,7 +179,7 @@ def test_an_impossible_list_of_replicas_is_refused(target: list[int]) -> None:
     cluster = cluster_of((0, 1), (0, 1))
     answers = cluster.reassign({P0: target, P1: [1, 2]})
     assert codes(answers) == {P0: ErrorCode.INVALID_REPLICA_ASSIGNMENT, P1: None}
-    assert (cluster.assignment(P0), cluster.assignment(P1).adding) == (Assignment((0, 1)), (2,))
+    assert (cluster.assignment(P0), cluster.assignment(P1).adding) == (ReplicaAssignment((0, 1)), (2,))
 
 
 def test_an_endless_list_of_replicas_is_refused_in_linear_time_and_a_short_message() -> None:
@@ -210,7 +210,7 @@ def test_what_is_under_way_is_listed() -> None:
     """Of all partitions, or of those asked for."""
     cluster = cluster_of((0, 1), (0, 1))
     cluster.reassign({P1: [1, 2]})
-    moving = {P1: Assignment((1, 2, 0), (2,), (0,))}
+    moving = {P1: ReplicaAssignment((1, 2, 0), (2,), (0,))}
     assert cluster.znodes.perform(reassignment.process_list_reassignments(cluster.context, None)) == moving
     assert cluster.znodes.perform(reassignment.process_list_reassignments(cluster.context, [P0])) == {}
 
@@ -239,10 +239,10 @@ def test_other_partitions_written_meanwhile_are_kept() -> None:
     grown["partitions"]["1"] = [4]
     cluster.znodes.put(topic_path("t"), str(grown).replace("'", '"').encode())
     cluster.reassign({P0: [2, 3]})
-    assert cluster.assignment(P1) == Assignment((4,))
+    assert cluster.assignment(P1) == ReplicaAssignment((4,))
     cluster.run(topic_change.process_partition_modifications, "t")
     cluster.catch_up()
-    assert (cluster.assignment(P0), cluster.leader(P1)) == (Assignment((2, 3)), 4)
+    assert (cluster.assignment(P0), cluster.leader(P1)) == (ReplicaAssignment((2, 3)), 4)
 
 
 def test_a_partition_that_never_had_a_leader_gets_one_on_its_new_replicas() -> None:
@@ -250,7 +250,7 @@ def test_a_partition_that_never_had_a_leader_gets_one_on_its_new_replicas() -> N
     cluster = cluster_of((9,))
     assert P0 not in cluster.context.leadership
     cluster.reassign({P0: [1, 2]})
-    assert (cluster.assignment(P0), cluster.leader(P0), set(cluster.isr(P0))) == (Assignment((1, 2)), 1, {1, 2})
+    assert (cluster.assignment(P0), cluster.leader(P0), set(cluster.isr(P0))) == (ReplicaAssignment((1, 2)), 1, {1, 2})
 
 
 def test_orders_in_the_znode_of_older_tools_are_taken_and_struck_when_done() -> None:
@@ -265,7 +265,7 @@ def test_orders_in_the_znode_of_older_tools_are_taken_and_struck_when_done() -> 
     assert cluster.leader_epoch(P0) == epoch, "an order that is being carried out is not begun again"
     cluster.catch_up()
     assert REASSIGN_PARTITIONS not in cluster.znodes.nodes
-    assert cluster.assignment(P0) == Assignment((2, 3))
+    assert cluster.assignment(P0) == ReplicaAssignment((2, 3))
 
 
 def test_an_order_over_the_wire_replaces_one_in_the_znode() -> None:
@@ -276,7 +276,7 @@ def test_an_order_over_the_wire_replaces_one_in_the_znode() -> None:
     cluster.reassign({P0: [4]})
     assert REASSIGN_PARTITIONS not in cluster.znodes.nodes
     cluster.catch_up()
-    assert cluster.assignment(P0) == Assignment((4,))
+    assert cluster.assignment(P0) == ReplicaAssignment((4,))
 
 
 def test_an_order_that_is_no_json_is_struck() -> None:

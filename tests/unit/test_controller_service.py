@@ -19,9 +19,9 @@ from barnabas.broker.cluster.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
     REASSIGN_PARTITIONS,
-    Assignment,
     BrokerInfo,
     Endpoint,
+    ReplicaAssignment,
     TopicAssignment,
     delete_topic_path,
     encode_reassignments,
@@ -175,7 +175,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def assigned(*replicas: tuple[int, ...]) -> TopicAssignment:
-    return TopicAssignment(random_uuid(RNG), {index: Assignment(each) for index, each in enumerate(replicas)})
+    return TopicAssignment(random_uuid(RNG), {index: ReplicaAssignment(each) for index, each in enumerate(replicas)})
 
 
 def test_the_first_broker_is_controller_and_the_others_know_it(tmp_path: Path) -> None:
@@ -450,7 +450,7 @@ def test_a_move_is_ended_by_the_next_controller_and_orders_in_znodes_are_seen_ag
 
             async def join_isr_until_moved(target: tuple[int, ...]) -> None:
                 """As leaders do: what crosses a change of the controller's is refused, and asked for again."""
-                while second.context.assignment(partition) != Assignment(target):
+                while second.context.assignment(partition) != ReplicaAssignment(target):
                     known = second.context.leadership[partition].leader_and_isr
                     change = IsrChange(partition, known.leader_epoch, (1, 2), 0, known.version)
                     await member.perform(

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.cluster.znodes import (
-    Assignment,
     BrokerInfo,
     Endpoint,
     LeaderAndIsr,
     ProducerIdBlock,
+    ReplicaAssignment,
     TopicAssignment,
     ZnodeFormatError,
     decode_broker,
@@ -55,7 +55,7 @@ def test_what_apache_wrote_is_written_again_byte_for_byte() -> None:
     assert broker == BrokerInfo(0, (Endpoint("127.0.0.1", 25092, "PLAINTEXT", "PLAINTEXT"),), epoch=25)
     assert encode_broker(broker, 1795259429875) == APACHE_BROKER
     topic = decode_topic("t", APACHE_TOPIC)
-    assert topic.partitions == {0: Assignment((0,)), 1: Assignment((0,))}
+    assert topic.partitions == {0: ReplicaAssignment((0,)), 1: ReplicaAssignment((0,))}
     assert encode_topic(*topic) == APACHE_TOPIC
     state = decode_partition_state("state", APACHE_STATE, 4)
     assert state.leader_and_isr == LeaderAndIsr(0, 0, (0,), version=4)
@@ -87,12 +87,14 @@ replicas = st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=4).map(tupl
 
 @given(
     topic_id=st.binary(min_size=16, max_size=16),
-    partitions=st.dictionaries(st.integers(0, 10**6), st.builds(Assignment, replicas, replicas, replicas), max_size=5),
+    partitions=st.dictionaries(
+        st.integers(0, 10**6), st.builds(ReplicaAssignment, replicas, replicas, replicas), max_size=5
+    ),
     isr=replicas,
     recovery=st.integers(0, 1),
 )
 def test_assignments_and_states_come_back_as_they_were(
-    topic_id: bytes, partitions: dict[int, Assignment], isr: tuple[int, ...], recovery: int
+    topic_id: bytes, partitions: dict[int, ReplicaAssignment], isr: tuple[int, ...], recovery: int
 ) -> None:
     """Reassignments and recovery included."""
     assert decode_topic("t", encode_topic(Uuid(topic_id), partitions)) == TopicAssignment(Uuid(topic_id), partitions)

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from barnabas.coordination.client.operations import Operation, WatchEvent, create, delete, exists, get, set_data
 from barnabas.coordination.client.session import (
-    TRANSITIONS,
+    SESSION_TRANSITIONS,
     ClientSession,
     Connect,
     Disconnect,
-    Effect,
+    SessionEffect,
     SessionEvent,
     State,
     Wake,
 )
 from barnabas.coordination.core.database import Database
-from barnabas.coordination.core.processor import ClientConnection, Limits, Processor
+from barnabas.coordination.core.processor import Limits, Processor, ServerConnection
 from barnabas.coordination.core.sessions import SessionTracker
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
@@ -47,7 +47,7 @@ class Scene:
         self.session = ClientSession(servers or SERVERS, "", timeout_ms, self.events.append)
         self.wake_ms: int | None = None
 
-    def effects(self) -> list[Effect]:
+    def effects(self) -> list[SessionEffect]:
         """What is to be done now, without the timer."""
         found = self.session.take_effects()
         for effect in found:
@@ -118,10 +118,10 @@ def codes(outcomes: list[Any]) -> list[ErrorCode]:
 
 def test_every_state_but_the_last_has_a_way_to_the_last() -> None:
     """CLOSED is reachable from everywhere, and nothing leaves it."""
-    assert not [state for state, _ in TRANSITIONS if state is State.CLOSED]
+    assert not [state for state, _ in SESSION_TRANSITIONS if state is State.CLOSED]
     for state in State:
         reached = {state}
-        while more := {to for (came, _), to in TRANSITIONS.items() if came in reached} - reached:
+        while more := {to for (came, _), to in SESSION_TRANSITIONS.items() if came in reached} - reached:
             reached |= more
         assert State.CLOSED in reached
 
@@ -487,7 +487,7 @@ class BackToBack(Scene):
         limits = Limits(min_session_timeout_ms=100, max_session_timeout_ms=60_000)
         self.processor = Processor(Database(), tracker, limits, self.now_ms)
         self.wire: Wire | None = None
-        self.client: ClientConnection | None = None
+        self.client: ServerConnection | None = None
         self.session.start()
 
     def step(self) -> bool:
@@ -495,7 +495,7 @@ class BackToBack(Scene):
         for effect in self.effects():
             if isinstance(effect, Connect):
                 self.wire = Wire()
-                self.client = ClientConnection(self.wire, "client", 1, self.now_ms)
+                self.client = ServerConnection(self.wire, "client", 1, self.now_ms)
                 self.session.connection_opened(self.now_ms)
             else:
                 self.cut(inform=False)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.coordination.core.database import Database
-from barnabas.coordination.core.processor import ClientConnection, Limits, Processor
+from barnabas.coordination.core.processor import Limits, Processor, ServerConnection
 from barnabas.coordination.core.sessions import SessionTracker, session_password
 from barnabas.wire.jute.codec import decode, encode
 from barnabas.wire.jute.errors import ErrorCode
@@ -76,7 +76,7 @@ class Client:
     def __init__(self, harness: "Harness", *, session_id: int = 0, password: bytes = b"", last_zxid: int = 0) -> None:
         self.harness = harness
         self.recorder = Recorder()
-        self.connection = ClientConnection(self.recorder, "127.0.0.1", 5000, harness.now_ms)
+        self.connection = ServerConnection(self.recorder, "127.0.0.1", 5000, harness.now_ms)
         self.xid = 0
         request = ConnectRequest(0, last_zxid, 10_000, session_id, password)
         self.receive(bytes(encode_connect_request(request))[4:])
@@ -477,7 +477,7 @@ def test_time_outs_are_negotiated_within_bounds(harness: Harness) -> None:
     assert harness.connect().response.timeout_ms == 10_000
     for asked, given_ms in ((1, 2000), (10**6, 20_000), (-5, 2000)):
         recorder = Recorder()
-        connection = ClientConnection(recorder, "::1", 1, harness.now_ms)
+        connection = ServerConnection(recorder, "::1", 1, harness.now_ms)
         request = bytes(encode_connect_request(ConnectRequest(0, 0, asked, 0, None), None))[4:]
         harness.processor.receive(connection, request, harness.now_ms, harness.wall_ms)
         harness.sync()

@@ -13,11 +13,11 @@ from barnabas import __version__
 from barnabas.base.errors import ConfigError, CorruptDataError
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import (
-    DEFINITIONS,
-    PROTECTIVE,
-    WITHOUT_EFFECT,
+    ZOO_CFG_DEFINITIONS,
+    ZOO_CFG_PROTECTIVE,
+    ZOO_CFG_WITHOUT_EFFECT,
     Protective,
-    ineffective,
+    ineffective_lines,
     parse_settings,
 )
 from barnabas.wire.jute.opcodes import OpCode
@@ -200,18 +200,18 @@ def test_a_setting_that_asks_for_missing_protection_ends_the_start(name: str, te
     assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("row", PROTECTIVE, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ZOO_CFG_PROTECTIVE, ids=lambda row: row.name)
 def test_a_protective_setting_that_asks_for_nothing_is_accepted_in_silence(row: Protective) -> None:
     """False, 0, empty, or the default."""
     name = row.name.replace("*", "x")
     for text in row.harmless:
-        assert ineffective(parse_settings({"dataDir": "/d", "clientPort": "1", name: text})) == []
+        assert ineffective_lines(parse_settings({"dataDir": "/d", "clientPort": "1", name: text})) == []
 
 
 def test_every_setting_that_does_nothing_is_reported_with_the_reason() -> None:
     """An unknown name, too. Settings that work are not."""
     texts = {"dataDir": "/d", "clientPort": "1", "initLimit": "5", "zookeeper.skipACL": "yes", "typo": "1"}
-    assert ineffective(parse_settings(texts)) == [
+    assert ineffective_lines(parse_settings(texts)) == [
         "initLimit has no effect: there is no ensemble in this version",
         "skipACL has no effect: ACLs are always checked",
         "typo is unknown and has no effect",
@@ -220,9 +220,9 @@ def test_every_setting_that_does_nothing_is_reported_with_the_reason() -> None:
 
 def test_no_setting_has_two_effects() -> None:
     """It works, or it does nothing, or it is refused."""
-    names = [setting.name for setting in DEFINITIONS] + list(WITHOUT_EFFECT)
+    names = [setting.name for setting in ZOO_CFG_DEFINITIONS] + list(ZOO_CFG_WITHOUT_EFFECT)
     assert len(names) == len(set(names))
-    assert [name for name in names if any(row.matches(name) for row in PROTECTIVE)] == []
+    assert [name for name in names if any(row.matches(name) for row in ZOO_CFG_PROTECTIVE)] == []
 
 
 def test_before_the_session_only_small_frames_are_accepted(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from barnabas.coordination.core.database import Database
 from barnabas.coordination.storage.log_tail import encode_entry
 from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot
 from barnabas.coordination.storage.storage import Storage
-from barnabas.coordination.storage.transaction_log import read_log
+from barnabas.coordination.storage.transaction_log import read_transaction_log
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL
 from barnabas.wire.jute.transactions import CreateSessionTxn, CreateTxn, SetDataTxn, TxnHeader, encode_transaction
@@ -225,7 +225,7 @@ def test_an_entry_larger_than_a_chunk_is_read(tmp_path: Path, storage: Storage) 
     storage.log.append(3, [encode_transaction(TxnHeader(7, 3, 3, 5, OpCode.SET_DATA), big, None), transaction(4)])
     database, replayed = storage.load()
     assert (replayed, data_of(database)) == (4, b"data 4")
-    assert len(list(read_log(FILES, str(log_of(tmp_path)), repair=False))) == 4
+    assert len(list(read_transaction_log(FILES, str(log_of(tmp_path)), repair=False))) == 4
 
 
 # Snapshots

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.broker.groups.group import TRANSITIONS, GroupState
+from barnabas.broker.groups.group import GROUP_TRANSITIONS, GroupState
 from barnabas.broker.groups.membership import NEW_MEMBER_JOIN_TIMEOUT_MS
 from barnabas.wire.kafka.errors import ErrorCode as E
 from support.groups import RANGE, World
@@ -476,7 +476,9 @@ def test_removed_member_that_waits_is_answered() -> None:
 
 def test_states_change_as_the_table_says_only() -> None:
     """The table is what the documentation draws; nothing reaches Stable but a stored assignment."""
-    assert [state for state, targets in TRANSITIONS.items() if GroupState.STABLE in targets] == [
+    assert [state for state, targets in GROUP_TRANSITIONS.items() if GroupState.STABLE in targets] == [
         GroupState.COMPLETING_REBALANCE
     ]
-    assert all(GroupState.DEAD in targets for state, targets in TRANSITIONS.items() if state is not GroupState.DEAD)
+    assert all(
+        GroupState.DEAD in targets for state, targets in GROUP_TRANSITIONS.items() if state is not GroupState.DEAD
+    )

@@ -12,7 +12,7 @@ from barnabas.log.checkpoints import read_epochs, read_offsets, read_topic_id
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.leader_epochs import LeaderEpochs
 from barnabas.log.names import delete_folder, partition_of_folder
-from barnabas.log.producer_state import ProducerBatch, ProducerEntry, decode_snapshot, encode_snapshot
+from barnabas.log.producer_state import ProducerBatch, ProducerEntry, decode_snapshot, encode_producer_snapshot
 from barnabas.log.segment.offset_index import OffsetIndex
 from barnabas.log.segment.time_index import TimeIndex
 from barnabas.log.settings import BROKER_SYNONYMS, TOPIC_SETTINGS, LogConfig, defaults_from_broker
@@ -339,7 +339,7 @@ def test_snapshots_survive_coding_and_corrupt_ones_are_named() -> None:
     entry = ProducerEntry(5, 2)
     entry.batches = [ProducerBatch(1, 2, 0, NOW), ProducerBatch(9, 12, 4, NOW + 1)]
     entry.timestamp_ms, entry.coordinator_epoch, entry.transaction_first_offset = NOW + 1, 8, 2
-    data = encode_snapshot([entry, ProducerEntry(6, 0)])
+    data = encode_producer_snapshot([entry, ProducerEntry(6, 0)])
     first, second = decode_snapshot(data)
     assert first.batches == entry.batches[-1:]
     assert (first.epoch, first.coordinator_epoch, first.transaction_first_offset) == (2, 8, 2)

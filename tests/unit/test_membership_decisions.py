@@ -18,7 +18,8 @@ from barnabas.broker.membership import controlled_shutdown as shutdown
 from barnabas.broker.membership import death_watch as deaths
 from barnabas.broker.membership import joining
 from barnabas.broker.membership.death_watch import ConnectOutcome, removals_of_dead, watch_broker
-from barnabas.broker.membership.joining import OnChange, Pause, join, on_registration_changed
+from barnabas.broker.membership.joining import OnChange, join, on_registration_changed
+from barnabas.broker.membership.lost_data import Pause
 from barnabas.broker.membership.registration import (
     BrokerIdTakenError,
     EphemeralZnode,
@@ -118,7 +119,7 @@ def test_a_broker_id_comes_from_the_log_dirs_or_is_generated() -> None:
 def test_a_broker_that_kept_its_pages_registers_at_once() -> None:
     """Its epoch is the czxid of its znode."""
     driven = Driven(join(INFO, has_kept_its_pages=True))
-    assert driven.step == joining.Create()
+    assert driven.step == joining.CreateRegistration()
     assert driven.answer(60) == joining.SetEpoch(60)
     driven.answer(None)
     assert (driven.is_over, driven.result) == (True, 60)
@@ -132,7 +133,7 @@ def test_a_predecessor_in_the_way_is_removed_and_the_znode_made() -> None:
         assert driven.answer(session(controller=1)) == joining.Remove(
             [Removal(CONTROLLER, 4), Removal(broker_path(1), 3)]
         )
-        assert driven.answer(None) == joining.Create()
+        assert driven.answer(None) == joining.CreateRegistration()
     assert driven.answer(61) == joining.SetEpoch(61)
 
 
@@ -140,7 +141,7 @@ def test_a_registration_that_goes_before_it_is_read_needs_no_removal() -> None:
     """The next attempt to create follows at once."""
     driven = Driven(join(INFO, has_kept_its_pages=True))
     driven.answer(None)
-    assert driven.answer(SessionZnodes(None, None)) == joining.Create()
+    assert driven.answer(SessionZnodes(None, None)) == joining.CreateRegistration()
 
 
 def test_a_broker_that_may_have_lost_records_waits_for_the_end_of_its_last_registration() -> None:
@@ -153,7 +154,7 @@ def test_a_broker_that_may_have_lost_records_waits_for_the_end_of_its_last_regis
     assert driven.answer(None) == joining.IsRegistered()
     assert driven.answer(False) == Pause(500)
     assert driven.answer(None) == joining.SetEpoch(-1)
-    assert driven.answer(None) == joining.Create()
+    assert driven.answer(None) == joining.CreateRegistration()
     assert driven.answer(62) == joining.SetEpoch(62)
     assert driven.answer(None) == joining.NoteBoot()
     driven.answer(None)
@@ -206,8 +207,8 @@ def test_no_controller_is_asked_where_none_can_help(driven: Driven) -> None:
 
 def test_the_elected_controller_is_asked_before_the_one_heard_of() -> None:
     """/controller is the truth; UpdateMetadata may be older, and is what remains without it."""
-    assert leaving().step == shutdown.Ask(2, 30_000)
-    assert leaving(known=shutdown.KnownControllers(-1, 3)).step == shutdown.Ask(3, 30_000)
+    assert leaving().step == shutdown.AskController(2, 30_000)
+    assert leaving(known=shutdown.KnownControllers(-1, 3)).step == shutdown.AskController(3, 30_000)
 
 
 @pytest.mark.parametrize("remaining", [0, 4])
@@ -222,10 +223,10 @@ def test_each_failure_is_followed_by_a_wait_for_another_controller_until_the_ret
     """As Apache's broker: no wait after the last attempt."""
     driven = leaving()
     for _ in range(2):
-        assert driven.step == shutdown.Ask(2, 30_000)
+        assert driven.step == shutdown.AskController(2, 30_000)
         assert driven.answer(shutdown.Answer("not reached")) == shutdown.AwaitController(KNOWN, 5000)
         driven.answer(None)
-    assert driven.step == shutdown.Ask(2, 30_000)
+    assert driven.step == shutdown.AskController(2, 30_000)
     driven.answer(shutdown.Answer("not reached"))
     assert (driven.is_over, driven.result) == (True, False)
 
@@ -240,7 +241,7 @@ def watching(*, is_first: bool = True) -> Driven:
 def accept(driven: Driven, epoch: int, lasted_ms: int) -> Any:
     """The broker accepts a connection, which ends after a while."""
     assert driven.step == deaths.ReadEpoch()
-    assert driven.answer(epoch) == deaths.Connect()
+    assert driven.answer(epoch) == deaths.ConnectToBroker()
     assert driven.answer(ConnectOutcome.ACCEPTED) == deaths.AwaitEnd()
     return driven.answer(lasted_ms)
 
@@ -253,7 +254,7 @@ def refuse(driven: Driven, epoch: int, times: int = 3) -> Any:
         if attempt:
             assert driven.step == Pause(50)
             driven.answer(None)
-        assert driven.step == deaths.Connect()
+        assert driven.step == deaths.ConnectToBroker()
         driven.answer(ConnectOutcome.REFUSED)
     return driven.step
 
@@ -294,7 +295,7 @@ def test_a_time_out_proves_nothing() -> None:
     accept(driven, 50, 60_000)
     driven.answer(None)
     refuse(driven, 50, times=2)
-    assert driven.answer(None) == deaths.Connect()
+    assert driven.answer(None) == deaths.ConnectToBroker()
     assert driven.answer(ConnectOutcome.UNKNOWN) == Pause(1000)
 
 

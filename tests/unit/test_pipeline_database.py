@@ -9,7 +9,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from barnabas.pipelines.database import Database, DatabaseError, open_database  # noqa: E402
+from barnabas.pipelines.database import DatabaseError, SinkDatabase, open_database  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
 
 TYPES = {"window_start": "timestamp", "carrier": "string", "flights": "bigint"}
@@ -21,7 +21,7 @@ def sink(path: Path, table: str = "t") -> DatabaseSink:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(tmp_path: Path) -> Iterator[SinkDatabase]:
     opened = open_database(sink(tmp_path), TYPES)
     yield opened
     opened.close()
@@ -40,14 +40,14 @@ def contents(path: Path) -> list[tuple[object, ...]]:
         connection.close()
 
 
-def test_rows_of_an_equal_key_are_replaced(database: Database, tmp_path: Path) -> None:
+def test_rows_of_an_equal_key_are_replaced(database: SinkDatabase, tmp_path: Path) -> None:
     """A window that grows has one row."""
     assert database.apply(rows(("AA", 1), ("UA", 5)), "flow", "query", 0)
     assert database.apply(rows(("AA", 2)), "flow", "query", 1)
     assert contents(tmp_path) == [("2013-01-01 00:00:00", "AA", 2), ("2013-01-01 00:00:00", "UA", 5)]
 
 
-def test_a_replayed_epoch_changes_nothing(database: Database, tmp_path: Path) -> None:
+def test_a_replayed_epoch_changes_nothing(database: SinkDatabase, tmp_path: Path) -> None:
     """Even if it came with other figures, which it does not."""
     database.apply(rows(("AA", 1)), "flow", "query", 7)
     assert not database.apply(rows(("AA", 9)), "flow", "query", 7)
@@ -55,28 +55,28 @@ def test_a_replayed_epoch_changes_nothing(database: Database, tmp_path: Path) ->
     assert [row[2] for row in contents(tmp_path)] == [1]
 
 
-def test_epochs_begin_again_with_a_new_query(database: Database, tmp_path: Path) -> None:
+def test_epochs_begin_again_with_a_new_query(database: SinkDatabase, tmp_path: Path) -> None:
     """A new checkpoint counts its batches from 0, and they are not repetitions."""
     database.apply(rows(("AA", 1)), "flow", "query", 7)
     assert database.apply(rows(("AA", 3)), "flow", "another", 0)
     assert [row[2] for row in contents(tmp_path)] == [3]
 
 
-def test_a_group_whose_key_is_null_has_one_row(database: Database, tmp_path: Path) -> None:
+def test_a_group_whose_key_is_null_has_one_row(database: SinkDatabase, tmp_path: Path) -> None:
     """SQL takes each NULL for different; a group by null is one group."""
     database.apply(rows((None, 1), ("AA", 1)), "flow", "query", 0)
     database.apply(rows((None, 2)), "flow", "query", 1)
     assert [(row[1], row[2]) for row in contents(tmp_path)] == [(None, 2), ("AA", 1)]
 
 
-def test_an_empty_batch_only_notes_its_epoch(database: Database, tmp_path: Path) -> None:
+def test_an_empty_batch_only_notes_its_epoch(database: SinkDatabase, tmp_path: Path) -> None:
     """Spark runs batches without rows, too."""
     assert database.apply(rows(), "flow", "query", 0)
     assert not database.apply(rows(), "flow", "query", 0)
     assert contents(tmp_path) == []
 
 
-def test_a_batch_that_fails_leaves_neither_rows_nor_epoch(database: Database, tmp_path: Path) -> None:
+def test_a_batch_that_fails_leaves_neither_rows_nor_epoch(database: SinkDatabase, tmp_path: Path) -> None:
     """Rows and epoch are one transaction."""
     connection = sqlite3.connect(tmp_path / "out.db")
     connection.execute(

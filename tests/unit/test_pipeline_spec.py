@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.pipelines.spec import DatabaseSink, SpecError, TopicSink, load, parse
-from barnabas.pipelines.toml_lines import locate
+from barnabas.pipelines.toml_lines import locate_keys
 
 FLOW = """\
 name = "by-carrier"
@@ -157,7 +157,7 @@ def test_rows_that_are_not_aggregated_are_keyed_by_where_they_came_from() -> Non
 def test_lines_are_found_in_every_form_of_toml() -> None:
     """Headers, dotted and quoted keys, inline tables, arrays of tables and long strings."""
     text = 'a.b = 1\n[t]\nx = """\n[no]\ny = 1\n"""\n"q k" = { in = 1, er = 2 }\n[[s]]\nn = 1\n[[s]]\nn = 2\n[s.sub]\nm = 3\n'
-    lines = locate(text)
+    lines = locate_keys(text)
     assert lines["a.b"] == 1
     assert lines["t"] == 2
     assert "no" not in lines

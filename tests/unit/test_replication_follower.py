@@ -13,7 +13,7 @@ from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.replication.fetch_session_handler import FetchSessionHandler
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition_fetch_state import (
-    TRANSITIONS,
+    FETCH_TRANSITIONS,
     FetchEvent,
     FetchState,
     IllegalTransitionError,
@@ -385,9 +385,9 @@ def test_diverged_logs_become_equal_and_keep_what_they_shared(
 
 def test_every_state_but_the_first_is_entered_from_another_and_only_failed_has_no_way_out() -> None:
     """The table has no state that a partition cannot reach, and none that it cannot leave without the controller."""
-    entered = {after for events in TRANSITIONS.values() for after in events.values()}
+    entered = {after for events in FETCH_TRANSITIONS.values() for after in events.values()}
     assert entered == set(FetchState)
-    assert [state for state in FetchState if not TRANSITIONS[state]] == [FetchState.FAILED]
+    assert [state for state in FetchState if not FETCH_TRANSITIONS[state]] == [FetchState.FAILED]
 
 
 @pytest.mark.parametrize("state", FetchState)
@@ -399,9 +399,9 @@ def test_a_partition_moves_as_the_table_says_and_no_other_way(pair: Pair, state:
     for step in PATHS[state]:
         states.move(fetched, step)
     assert fetched.state is state
-    if event in TRANSITIONS[state]:
+    if event in FETCH_TRANSITIONS[state]:
         states.move(fetched, event)
-        assert fetched.state is TRANSITIONS[state][event]
+        assert fetched.state is FETCH_TRANSITIONS[state][event]
     else:
         with pytest.raises(IllegalTransitionError):
             states.move(fetched, event)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
-from barnabas.broker.storage.replica_alter_log_dirs import TRANSITIONS, MoveState, ReplicaMove
+from barnabas.broker.storage.replica_alter_log_dirs import MOVE_TRANSITIONS, MoveState, ReplicaMove
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
@@ -383,7 +383,7 @@ def test_a_move_takes_the_transitions_of_its_table_only(tmp_path: Path, state: M
     log = mover.broker.lead("t").log
     move = ReplicaMove(T0, log, log)
     move.state = state
-    if following is state or following in TRANSITIONS[state]:
+    if following is state or following in MOVE_TRANSITIONS[state]:
         move.enter(following)
         assert move.state is following
     else:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.cluster.znodes import Assignment
+from barnabas.broker.cluster.znodes import ReplicaAssignment
 from barnabas.broker.topics.planning import collides, plan_creation, plan_growth, validate_topic_name
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
@@ -96,7 +96,7 @@ def test_a_manual_assignment_is_taken_or_refused_as_a_whole() -> None:
     assert refused(**manual((0, (2,)), partitions=1))[0] is ErrorCode.INVALID_REQUEST
 
 
-EXISTING = {0: Assignment((1,)), 1: Assignment((2,))}
+EXISTING = {0: ReplicaAssignment((1,)), 1: ReplicaAssignment((2,))}
 
 
 def growth_refused(count: int, assignments: list[list[int]] | None = None, existing: Any = EXISTING) -> ErrorCode:
@@ -108,8 +108,8 @@ def growth_refused(count: int, assignments: list[list[int]] | None = None, exist
 def test_new_partitions_go_on_from_the_first_ones_broker() -> None:
     """So that the round of leaders is kept."""
     assert plan_growth("t", EXISTING, BROKERS, 4, None, random.Random(1)) == {
-        2: Assignment((0,)),
-        3: Assignment((1,)),
+        2: ReplicaAssignment((0,)),
+        3: ReplicaAssignment((1,)),
     }
 
 
@@ -123,13 +123,13 @@ def test_growth_that_cannot_be_is_refused() -> None:
     assert growth_refused(3, [[]]) is bad
     assert growth_refused(3, [[0, 0]]) is bad
     assert growth_refused(3, [[0, 1]]) is bad
-    moving = {0: Assignment((1,), adding=(1,))}
+    moving = {0: ReplicaAssignment((1,), adding=(1,))}
     assert growth_refused(3, existing=moving) is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
 def test_given_assignments_of_new_partitions_are_numbered_on() -> None:
     """In the order in which they are given."""
     assert plan_growth("t", EXISTING, BROKERS, 4, [[2], [0]], random.Random(1)) == {
-        2: Assignment((2,)),
-        3: Assignment((0,)),
+        2: ReplicaAssignment((2,)),
+        3: ReplicaAssignment((0,)),
     }

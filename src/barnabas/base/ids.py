@@ -6,7 +6,7 @@ from typing import NamedTuple, NewType
 
 from barnabas.base.errors import ConfigError
 
-__all__ = ["NO_BROKER", "ZERO_UUID", "TopicPartition", "Uuid", "uuid_from_text", "uuid_text"]
+__all__ = ["NO_BROKER", "NO_LEADER_EPOCH", "ZERO_UUID", "TopicPartition", "Uuid", "uuid_from_text", "uuid_text"]
 
 Uuid = NewType("Uuid", bytes)
 """Sixteen raw bytes, as on the wire; see `uuid_text` for the form that people see."""
@@ -16,6 +16,9 @@ ZERO_UUID = Uuid(bytes(16))
 
 NO_BROKER = -1
 """The broker id of a partition without a leader, and of a cluster without a controller."""
+
+NO_LEADER_EPOCH = -1
+"""The leader epoch of a partition that has had no leader, and of a client that does not know it."""
 
 
 class TopicPartition(NamedTuple):

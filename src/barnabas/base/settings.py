@@ -41,7 +41,7 @@ class Kind(Enum):
 
 
 _RANGES = {Kind.INT: 31, Kind.SHORT: 15, Kind.LONG: 63}
-Check = Callable[[Any], str | None]
+ValueCheck = Callable[[Any], str | None]
 """Takes a typed value, returns what is wrong with it, or None."""
 
 
@@ -53,7 +53,7 @@ class Setting:
     kind: Kind
     default: str | None
     doc: str = ""
-    check: Check | None = None
+    check: ValueCheck | None = None
     required: bool = False
 
     def parse(self, text: str) -> Any:
@@ -102,12 +102,12 @@ def _convert(name: str, kind: Kind, text: str) -> Any:
             return text
 
 
-def at_least(minimum: float) -> Check:
+def at_least(minimum: float) -> ValueCheck:
     """A check for numbers."""
     return lambda value: None if value >= minimum else f"Value must be at least {minimum}"
 
 
-def between(minimum: float, maximum: float) -> Check:
+def between(minimum: float, maximum: float) -> ValueCheck:
     """A check for numbers, both ends included."""
 
     def check(value: float) -> str | None:
@@ -118,7 +118,7 @@ def between(minimum: float, maximum: float) -> Check:
     return check
 
 
-def one_of(*allowed: str) -> Check:
+def one_of(*allowed: str) -> ValueCheck:
     """A check for texts, and for each member of a list."""
 
     def check(value: str | list[str]) -> str | None:

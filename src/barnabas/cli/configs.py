@@ -29,7 +29,7 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 __all__ = ["main"]
 
 
-class Kind(NamedTuple):
+class _EntityKind(NamedTuple):
     """A kind of entity: its resource type and the source of its dynamic values."""
 
     type: ResourceType
@@ -37,11 +37,11 @@ class Kind(NamedTuple):
 
 
 _KINDS = {
-    "topics": Kind(ResourceType.TOPIC, ConfigSource.DYNAMIC_TOPIC_CONFIG),
-    "brokers": Kind(ResourceType.BROKER, ConfigSource.DYNAMIC_BROKER_CONFIG),
-    "broker-loggers": Kind(ResourceType.BROKER_LOGGER, None),
-    "client-metrics": Kind(ResourceType.CLIENT_METRICS, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG),
-    "groups": Kind(ResourceType.GROUP, ConfigSource.DYNAMIC_GROUP_CONFIG),
+    "topics": _EntityKind(ResourceType.TOPIC, ConfigSource.DYNAMIC_TOPIC_CONFIG),
+    "brokers": _EntityKind(ResourceType.BROKER, ConfigSource.DYNAMIC_BROKER_CONFIG),
+    "broker-loggers": _EntityKind(ResourceType.BROKER_LOGGER, None),
+    "client-metrics": _EntityKind(ResourceType.CLIENT_METRICS, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG),
+    "groups": _EntityKind(ResourceType.GROUP, ConfigSource.DYNAMIC_GROUP_CONFIG),
 }
 _QUOTAS = ("users", "clients", "ips")
 _FLAGS = {

@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     add_output_option(parser)
     given = parser.parse_args(argv)
     parser.require(given, "bootstrap-server", "offset-json-file")
-    wanted = read_offsets(given.offset_json_file)
+    wanted = read_offset_file(given.offset_json_file)
     with connect(given, "barnabas-delete-records") as connection:
         if given.output == "text":
             print("Executing records delete operation")
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def read_offsets(path: str) -> dict[TopicPartition, int]:
+def read_offset_file(path: str) -> dict[TopicPartition, int]:
     """The file's offsets by partition; raises `ConfigError` for a file that is wrong or names a partition twice."""
     document = read_document(path)
     if "partitions" not in document:

@@ -34,7 +34,7 @@ _UP_TO_MAGIC_BYTES = 17
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 _DECODED = tuple[str | None, str | None]
-Decoder = Callable[[Record], _DECODED]
+_Decoder = Callable[[Record], _DECODED]
 
 
 class _Findings:
@@ -131,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
 # ---- decoders
 
 
-def _decoder(arguments: argparse.Namespace) -> Decoder | None:
+def _decoder(arguments: argparse.Namespace) -> _Decoder | None:
     """How keys and values are printed; None when they are not."""
     if arguments.offsets_decoder:
         from barnabas.cli.dump_log_decoders import decode_offsets_record
@@ -176,7 +176,7 @@ def _class_decoder(name: str | None) -> Callable[[bytes], str]:
 # ---- files
 
 
-def _dump(path: str, arguments: argparse.Namespace, decode: Decoder | None, findings: _Findings) -> None:
+def _dump(path: str, arguments: argparse.Namespace, decode: _Decoder | None, findings: _Findings) -> None:
     print(f"Dumping {path}")
     suffix = os.path.splitext(path)[1]
     if suffix == LOG:
@@ -228,7 +228,7 @@ def _batches(file: File, end: int) -> Iterator[_Batch]:
         position += size
 
 
-def _dump_log(path: str, arguments: argparse.Namespace, decode: Decoder | None, findings: _Findings) -> None:
+def _dump_log(path: str, arguments: argparse.Namespace, decode: _Decoder | None, findings: _Findings) -> None:
     print(f"Log starting offset: {_base_offset(path)}")
     file = OsFiles().open(path, read_only=True)
     size = min(file.size(), arguments.max_bytes)
@@ -283,7 +283,7 @@ def _print_batch(batch: _Batch) -> None:
     )
 
 
-def _record_line(batch: _Batch, record: Record, decode: Decoder | None, skip_metadata: bool) -> str:
+def _record_line(batch: _Batch, record: Record, decode: _Decoder | None, skip_metadata: bool) -> str:
     header = batch.header
     line, prefix = "", "| "
     if not skip_metadata:

@@ -5,7 +5,7 @@ from typing import Any
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
 from barnabas.cli.json_files import compact
-from barnabas.client.log_dirs import LogDir, describe_log_dirs
+from barnabas.client.log_dirs import LogDirContents, describe_log_dirs
 from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["main"]
@@ -63,7 +63,7 @@ def _ids(brokers: list[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-def _as_json(log_dir: LogDir, topics: set[str]) -> dict[str, Any]:
+def _as_json(log_dir: LogDirContents, topics: set[str]) -> dict[str, Any]:
     return {
         "partitions": [
             {

@@ -16,7 +16,7 @@ from barnabas.base.errors import BarnabasError
 __all__ = ["COMMANDS", "main"]
 
 
-class Command(NamedTuple):
+class _Command(NamedTuple):
     """A command's module in this package and the line that ``--help`` shows."""
 
     module: str
@@ -24,26 +24,26 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "up": Command("up", "start a whole cluster on this machine and stay until Ctrl-C"),
-    "zookeeper-server-start": Command("zookeeper_server_start", "start a coordination server from a zoo.cfg"),
-    "server-start": Command("server_start", "start a broker from a server.properties"),
-    "topics": Command("topics", "create, list, describe, alter and delete topics"),
-    "console-producer": Command("console_producer", "send lines from standard input to a topic"),
-    "console-consumer": Command("console_consumer", "print a topic's records"),
-    "consumer-groups": Command("consumer_groups", "list, describe, reset and delete consumer groups"),
-    "configs": Command("configs", "describe and alter configurations of topics and brokers"),
-    "get-offsets": Command("get_offsets", "print offsets of partitions"),
-    "delete-records": Command("delete_records", "let partitions begin at a later offset"),
-    "reassign-partitions": Command("reassign_partitions", "move replicas between brokers and log dirs"),
-    "leader-election": Command("leader_election", "elect preferred leaders, or any where none is in sync"),
-    "log-dirs": Command("log_dirs", "show the replicas in brokers' log dirs"),
-    "replica-verification": Command("replica_verification", "compare all replicas of topics, batch by batch"),
-    "broker-api-versions": Command("broker_api_versions", "show the APIs and versions that each broker offers"),
-    "cluster": Command("cluster", "show the cluster's id and its brokers' addresses"),
-    "dump-log": Command("dump_log", "print the contents of log segments, indexes and snapshots"),
-    "zookeeper-shell": Command("zookeeper_shell", "look at and change the znode tree"),
-    "mirror-maker": Command("mirror_maker", "copy topics from one cluster to another, continuously"),
-    "pipeline": Command("pipeline", "run declared streaming pipelines on Spark"),
+    "up": _Command("up", "start a whole cluster on this machine and stay until Ctrl-C"),
+    "zookeeper-server-start": _Command("zookeeper_server_start", "start a coordination server from a zoo.cfg"),
+    "server-start": _Command("server_start", "start a broker from a server.properties"),
+    "topics": _Command("topics", "create, list, describe, alter and delete topics"),
+    "console-producer": _Command("console_producer", "send lines from standard input to a topic"),
+    "console-consumer": _Command("console_consumer", "print a topic's records"),
+    "consumer-groups": _Command("consumer_groups", "list, describe, reset and delete consumer groups"),
+    "configs": _Command("configs", "describe and alter configurations of topics and brokers"),
+    "get-offsets": _Command("get_offsets", "print offsets of partitions"),
+    "delete-records": _Command("delete_records", "let partitions begin at a later offset"),
+    "reassign-partitions": _Command("reassign_partitions", "move replicas between brokers and log dirs"),
+    "leader-election": _Command("leader_election", "elect preferred leaders, or any where none is in sync"),
+    "log-dirs": _Command("log_dirs", "show the replicas in brokers' log dirs"),
+    "replica-verification": _Command("replica_verification", "compare all replicas of topics, batch by batch"),
+    "broker-api-versions": _Command("broker_api_versions", "show the APIs and versions that each broker offers"),
+    "cluster": _Command("cluster", "show the cluster's id and its brokers' addresses"),
+    "dump-log": _Command("dump_log", "print the contents of log segments, indexes and snapshots"),
+    "zookeeper-shell": _Command("zookeeper_shell", "look at and change the znode tree"),
+    "mirror-maker": _Command("mirror_maker", "copy topics from one cluster to another, continuously"),
+    "pipeline": _Command("pipeline", "run declared streaming pipelines on Spark"),
 }
 
 _INTERRUPTED = 130
@@ -103,7 +103,7 @@ def _forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _exists(command: Command) -> bool:
+def _exists(command: _Command) -> bool:
     return find_spec(f"barnabas.cli.{command.module}") is not None
 
 

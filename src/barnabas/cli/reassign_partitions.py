@@ -22,12 +22,12 @@ from barnabas.cli.reassignment_plans import (
     LEADER_THROTTLED_RATE,
     LEADER_THROTTLED_REPLICAS,
     LOG_DIR_THROTTLED_RATE,
-    Assignment,
-    Plan,
+    ReassignmentPlan,
+    ReplicaLists,
     as_document,
     check_for_execution,
     moves_of,
-    parse_plan,
+    parse_reassignment_plan,
     parse_topics,
     propose,
     racks_of,
@@ -60,7 +60,7 @@ _DEFAULT_TIMEOUT_MS = 10_000
 _BACKOFF_S = 0.1
 
 Say = Callable[[str], None]
-Result = dict[str, Any]
+_Result = dict[str, Any]
 
 
 def main(argv: list[str]) -> int:
@@ -84,14 +84,14 @@ def _ignore(_: str) -> None:
     """What is said to people is left out of JSON."""
 
 
-def _plan(given: argparse.Namespace) -> Plan:
-    return parse_plan(read_document(given.reassignment_json_file))
+def _plan(given: argparse.Namespace) -> ReassignmentPlan:
+    return parse_reassignment_plan(read_document(given.reassignment_json_file))
 
 
 # List
 
 
-def _list(connection: AdminConnection, _: argparse.Namespace, say: Say) -> Result:
+def _list(connection: AdminConnection, _: argparse.Namespace, say: Say) -> _Result:
     found = sorted(list_reassignments(connection).items(), key=lambda item: item[0])
     say("Current partition reassignments:" if found else "No partition reassignments found.")
     for partition, item in found:
@@ -109,7 +109,7 @@ def _list(connection: AdminConnection, _: argparse.Namespace, say: Say) -> Resul
 # Generate
 
 
-def _generate(connection: AdminConnection, given: argparse.Namespace, say: Say) -> Result:
+def _generate(connection: AdminConnection, given: argparse.Namespace, say: Say) -> _Result:
     wanted = _brokers(given.broker_list)
     topics = parse_topics(read_document(given.topics_to_move_json_file))
     current = _current_assignment(connection, topics)
@@ -134,7 +134,7 @@ def _brokers(text: str) -> list[int]:
     return brokers
 
 
-def _current_assignment(connection: AdminConnection, topics: Iterable[str]) -> Assignment:
+def _current_assignment(connection: AdminConnection, topics: Iterable[str]) -> ReplicaLists:
     return {
         TopicPartition(topic.name, item.partition): item.replicas
         for topic in describe_topics(connection, topics)
@@ -145,7 +145,7 @@ def _current_assignment(connection: AdminConnection, topics: Iterable[str]) -> A
 # Execute
 
 
-def _execute(connection: AdminConnection, given: argparse.Namespace, say: Say) -> Result:
+def _execute(connection: AdminConnection, given: argparse.Namespace, say: Say) -> _Result:
     plan = _plan(given)
     check_for_execution(plan)
     proposed = plan.assignment
@@ -199,7 +199,7 @@ def _throttle_brokers(connection: AdminConnection, moves: Any, rate: int) -> Non
         alter_configs(connection, Resource(ResourceType.BROKER, str(broker_id)), rates)
 
 
-def _throttle_log_dirs(connection: AdminConnection, plan: Plan, rate: int) -> None:
+def _throttle_log_dirs(connection: AdminConnection, plan: ReassignmentPlan, rate: int) -> None:
     for broker_id in sorted({replica.broker_id for replica in plan.log_dirs}):
         alter_configs(connection, Resource(ResourceType.BROKER, str(broker_id)), {LOG_DIR_THROTTLED_RATE: str(rate)})
 
@@ -229,7 +229,7 @@ def _move_log_dirs(connection: AdminConnection, moves: dict[Replica, str], timeo
 # Verify
 
 
-def _verify(connection: AdminConnection, given: argparse.Namespace, say: Say) -> Result:
+def _verify(connection: AdminConnection, given: argparse.Namespace, say: Say) -> _Result:
     plan = _plan(given)
     under_way = list_reassignments(connection)
     existing = {topic.name for topic in describe_topics(connection)}
@@ -287,7 +287,7 @@ def _move_state(replica: Replica, place: ReplicaPlace, target: str) -> tuple[str
     )
 
 
-def _clear_throttles(connection: AdminConnection, plan: Plan, say: Say) -> None:
+def _clear_throttles(connection: AdminConnection, plan: ReassignmentPlan, say: Say) -> None:
     """All throttles of all brokers and of the plan's topics, because the source brokers are no longer known."""
     there = {broker.id for broker in connection.describe_cluster(fresh=True).brokers}
     away = {broker_id for _, replicas in plan.entries for broker_id in replicas} - there
@@ -306,7 +306,7 @@ def _clear_throttles(connection: AdminConnection, plan: Plan, say: Say) -> None:
 # Cancel
 
 
-def _cancel(connection: AdminConnection, given: argparse.Namespace, say: Say) -> Result:
+def _cancel(connection: AdminConnection, given: argparse.Namespace, say: Say) -> _Result:
     plan = _plan(given)
     active = sorted(list_reassignments(connection, plan.assignment))
     if active:
@@ -351,11 +351,11 @@ def _refusals(refused: dict[TopicPartition, KafkaError]) -> str:
     return "".join(f"\n{partition}: {refused[partition].message}" for partition in sorted(refused))
 
 
-def _named(partition: TopicPartition) -> Result:
+def _named(partition: TopicPartition) -> _Result:
     return {"topic": partition.topic, "partition": partition.partition}
 
 
-def _replica(replica: Replica) -> Result:
+def _replica(replica: Replica) -> _Result:
     return {"topic": replica.topic, "partition": replica.partition, "broker": replica.broker_id}
 
 

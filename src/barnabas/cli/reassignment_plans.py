@@ -26,13 +26,13 @@ __all__ = [
     "LEADER_THROTTLED_RATE",
     "LEADER_THROTTLED_REPLICAS",
     "LOG_DIR_THROTTLED_RATE",
-    "Assignment",
     "Move",
-    "Plan",
+    "ReassignmentPlan",
+    "ReplicaLists",
     "as_document",
     "check_for_execution",
     "moves_of",
-    "parse_plan",
+    "parse_reassignment_plan",
     "parse_topics",
     "propose",
     "racks_of",
@@ -47,19 +47,19 @@ FOLLOWER_THROTTLED_REPLICAS = "follower.replication.throttled.replicas"
 
 _ANY = "any"
 
-Assignment = dict[TopicPartition, list[int]]
+ReplicaLists = dict[TopicPartition, list[int]]
 """Replicas by partition, the preferred leader first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReassignmentPlan:
     """What a file asks for: entries in its order, as it may name a partition twice, and log dirs other than "any"."""
 
     entries: list[tuple[TopicPartition, list[int]]]
     log_dirs: dict[Replica, str]
 
     @property
-    def assignment(self) -> Assignment:
+    def assignment(self) -> ReplicaLists:
         """The replicas by partition."""
         return dict(self.entries)
 
@@ -79,9 +79,9 @@ class Move(NamedTuple):
 # Files
 
 
-def parse_plan(document: dict[str, Any]) -> Plan:
+def parse_reassignment_plan(document: dict[str, Any]) -> ReassignmentPlan:
     """A plan's document; raises `ConfigError`."""
-    plan = Plan([], {})
+    plan = ReassignmentPlan([], {})
     for item in items(document, "partitions"):
         partition = topic_partition(item)
         replicas = _list_of(item, "replicas", int)
@@ -109,7 +109,7 @@ def _list_of(item: dict[str, Any], name: str, kind: type) -> list[Any] | None:
     return values
 
 
-def check_for_execution(plan: Plan) -> None:
+def check_for_execution(plan: ReassignmentPlan) -> None:
     """Raise `ConfigError` where a plan is empty, or names a partition or a replica twice."""
     if not plan.entries:
         raise ConfigError("Partition reassignment list cannot be empty")
@@ -170,7 +170,7 @@ def racks_of(brokers: Iterable[Broker], *, rack_aware: bool) -> dict[int, str | 
     return racks
 
 
-def propose(current: Assignment, racks: Mapping[int, str | None], rng: Choices) -> Assignment:
+def propose(current: ReplicaLists, racks: Mapping[int, str | None], rng: Choices) -> ReplicaLists:
     """A new placement of every topic on these brokers, with as many replicas as its first partition has now."""
     counts: dict[str, int] = {}
     for topic, _ in current:
@@ -186,7 +186,7 @@ def propose(current: Assignment, racks: Mapping[int, str | None], rng: Choices) 
 
 
 def moves_of(
-    under_way: Mapping[TopicPartition, Reassignment], proposed: Assignment, current: Assignment
+    under_way: Mapping[TopicPartition, Reassignment], proposed: ReplicaLists, current: ReplicaLists
 ) -> dict[TopicPartition, Move]:
     """All copying there will be: of reassignments under way, and of those proposed (from what was there before them)."""
     moves = {

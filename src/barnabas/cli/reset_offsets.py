@@ -17,9 +17,9 @@ from barnabas.client.groups import alter_group_offsets, describe_group, group_of
 from barnabas.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from barnabas.client.topics import describe_topics
 
-__all__ = ["duration_ms", "parse_plan", "partitions_of", "reset_offsets", "timestamp_ms"]
+__all__ = ["duration_ms", "parse_reset_plan", "partitions_of", "reset_offsets", "timestamp_ms"]
 
-Offsets = dict[TopicPartition, int]
+_Offsets = dict[TopicPartition, int]
 
 _DURATION = re.compile(
     r"(?P<sign>[+-])?P(?:(?P<days>[+-]?\d+)D)?"
@@ -33,7 +33,7 @@ def reset_offsets(connection: AdminConnection, given: argparse.Namespace, group_
     if not given.dry_run and not given.execute:
         print("WARN: nothing is changed without --execute; say --dry-run if that is meant.", file=sys.stderr)
     plan = _plan_file(given)
-    result: dict[str, Offsets] = {}
+    result: dict[str, _Offsets] = {}
     failed = False
     for group_id in group_ids:
         group = describe_group(connection, group_id)
@@ -57,7 +57,7 @@ def reset_offsets(connection: AdminConnection, given: argparse.Namespace, group_
     return 1 if failed else 0
 
 
-def _print(given: argparse.Namespace, result: Mapping[str, Offsets]) -> None:
+def _print(given: argparse.Namespace, result: Mapping[str, _Offsets]) -> None:
     rows = [
         (group_id, topic, partition, offset)
         for group_id, offsets in result.items()
@@ -108,8 +108,8 @@ def _scope(connection: AdminConnection, given: argparse.Namespace, group_id: str
 
 
 def _prepare(
-    connection: AdminConnection, given: argparse.Namespace, group_id: str, plan: Mapping[str, Offsets] | None
-) -> Offsets:
+    connection: AdminConnection, given: argparse.Namespace, group_id: str, plan: Mapping[str, _Offsets] | None
+) -> _Offsets:
     if plan is not None:
         if group_id not in plan:
             raise BarnabasError(f"No reset plan for group {group_id} found in {given.from_file}")
@@ -137,7 +137,7 @@ def _prepare(
     return {**current, **_at(connection, [partition for partition in partitions if partition not in committed], LATEST)}
 
 
-def _at(connection: AdminConnection, partitions: Iterable[TopicPartition], when: int) -> Offsets:
+def _at(connection: AdminConnection, partitions: Iterable[TopicPartition], when: int) -> _Offsets:
     offsets = {}
     for partition, found in list_offsets(connection, dict.fromkeys(partitions, when)).items():
         if not isinstance(found, FoundOffset):
@@ -146,7 +146,7 @@ def _at(connection: AdminConnection, partitions: Iterable[TopicPartition], when:
     return offsets
 
 
-def _by_time(connection: AdminConnection, partitions: Iterable[TopicPartition], when_ms: int) -> Offsets:
+def _by_time(connection: AdminConnection, partitions: Iterable[TopicPartition], when_ms: int) -> _Offsets:
     """The first record at or after a time; the end where there is none."""
     offsets = _at(connection, partitions, max(when_ms, 0))
     missing = [partition for partition, offset in offsets.items() if offset < 0]
@@ -155,7 +155,7 @@ def _by_time(connection: AdminConnection, partitions: Iterable[TopicPartition], 
     return {**offsets, **_at(connection, missing, LATEST)}
 
 
-def _within_range(connection: AdminConnection, wanted: Offsets) -> Offsets:
+def _within_range(connection: AdminConnection, wanted: _Offsets) -> _Offsets:
     """Offsets moved to the nearest that the log has, with a warning for each."""
     starts, ends = _at(connection, wanted, EARLIEST), _at(connection, wanted, LATEST)
     offsets = {}
@@ -198,19 +198,19 @@ def duration_ms(text: str) -> int:
     return round(seconds * 1000) * (-1 if match["sign"] == "-" else 1)
 
 
-def _plan_file(given: argparse.Namespace) -> dict[str, Offsets] | None:
+def _plan_file(given: argparse.Namespace) -> dict[str, _Offsets] | None:
     if not given.from_file:
         return None
     try:
         with open(given.from_file, encoding="utf-8", newline="") as file:
-            return parse_plan(file.read(), given.group, given.from_file)
+            return parse_reset_plan(file.read(), given.group, given.from_file)
     except OSError as error:
         raise BarnabasError(f"cannot read {given.from_file}: {error.strerror}") from None
 
 
-def parse_plan(text: str, groups: Sequence[str], path: str) -> dict[str, Offsets]:
+def parse_reset_plan(text: str, groups: Sequence[str], path: str) -> dict[str, _Offsets]:
     """CSV lines ``group,topic,partition,offset``, or ``topic,partition,offset`` where one group is named."""
-    plan: dict[str, Offsets] = {}
+    plan: dict[str, _Offsets] = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
         if not row:
             continue

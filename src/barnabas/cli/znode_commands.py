@@ -29,14 +29,14 @@ from barnabas.wire.jute.records import (
     WhoAmIResponse,
 )
 
-__all__ = ["COMMANDS", "CommandError", "Session", "describe_error"]
+__all__ = ["SHELL_COMMANDS", "CommandError", "ShellSession", "describe_error"]
 
 
 class CommandError(BarnabasError):
     """A command that makes no sense, or that the service refused."""
 
 
-class Session(NamedTuple):
+class ShellSession(NamedTuple):
     """What commands work with: the connection, and who hears of watches."""
 
     client: BlockingClient
@@ -63,7 +63,7 @@ class Flags(NamedTuple):
             raise CommandError(f"-{name} {text}: a number is expected") from None
 
 
-class Command(NamedTuple):
+class _Command(NamedTuple):
     """One command: what it takes, and the function that runs it.
 
     ``flags`` are the letters of flags without a value, ``valued`` of those with one; ``words`` is how many words must
@@ -71,7 +71,7 @@ class Command(NamedTuple):
     """
 
     usage: str
-    run: Callable[[Session, Flags], None]
+    run: Callable[[ShellSession, Flags], None]
     words: int
     flags: str = ""
     valued: str = ""
@@ -115,7 +115,7 @@ def describe_error(error: KeeperError) -> str:
     return f"{words}{error.path}" if words else str(error)
 
 
-def _watcher(session: Session, flags: Flags) -> WatchCallback | None:
+def _watcher(session: ShellSession, flags: Flags) -> WatchCallback | None:
     return session.watch if flags.has("w") else None
 
 
@@ -148,12 +148,12 @@ def _date(timestamp_ms: int) -> str:
     return f"{moment:%a %b %d %H:%M:%S %Z %Y}"
 
 
-def _children(session: Session, path: str, watch: WatchCallback | None = None) -> tuple[list[str], Stat]:
+def _children(session: ShellSession, path: str, watch: WatchCallback | None = None) -> tuple[list[str], Stat]:
     names, stat = session.client.call(lambda client: client.get_children(path, watch))
     return sorted(names), stat
 
 
-def _subtree(session: Session, path: str, watch: WatchCallback | None = None) -> Iterator[str]:
+def _subtree(session: ShellSession, path: str, watch: WatchCallback | None = None) -> Iterator[str]:
     """The node and all below it, parents first, children in order; nodes that go meanwhile are passed over."""
     pending = [path]
     while pending:
@@ -169,7 +169,7 @@ def _subtree(session: Session, path: str, watch: WatchCallback | None = None) ->
         pending += [f"{prefix}/{name}" for name in reversed(names)]
 
 
-def ls(session: Session, flags: Flags) -> None:
+def ls(session: ShellSession, flags: Flags) -> None:
     """Names of children."""
     path = _path(flags.words[0])
     if flags.has("R"):
@@ -182,7 +182,7 @@ def ls(session: Session, flags: Flags) -> None:
         print_stat(stat)
 
 
-def get(session: Session, flags: Flags) -> None:
+def get_node(session: ShellSession, flags: Flags) -> None:
     """A node's data."""
     path = _path(flags.words[0])
     data, stat = session.client.call(lambda client: client.get(path, _watcher(session, flags)))
@@ -198,9 +198,9 @@ def get(session: Session, flags: Flags) -> None:
         print_stat(stat)
 
 
-def config(session: Session, flags: Flags) -> None:
+def config(session: ShellSession, flags: Flags) -> None:
     """The ensemble's members, as the service keeps them."""
-    get(session, Flags(flags.given, ["/zookeeper/config"]))
+    get_node(session, Flags(flags.given, ["/zookeeper/config"]))
 
 
 def _hex_dump(data: bytes) -> str:
@@ -212,7 +212,7 @@ def _hex_dump(data: bytes) -> str:
     return "\n".join(rows)
 
 
-def stat(session: Session, flags: Flags) -> None:
+def stat(session: ShellSession, flags: Flags) -> None:
     """A node's stat."""
     path = _path(flags.words[0])
     found = session.client.call(lambda client: client.exists(path, _watcher(session, flags)))
@@ -221,7 +221,7 @@ def stat(session: Session, flags: Flags) -> None:
     print_stat(found)
 
 
-def create_node(session: Session, flags: Flags) -> None:
+def create_node(session: ShellSession, flags: Flags) -> None:
     """A new node."""
     ephemeral, sequential, container, ttl = (flags.has(letter) for letter in "esct")
     if container and (ephemeral or sequential):
@@ -256,7 +256,7 @@ def _create_with_ttl(path: str, data: bytes | None, acl: list[ACL], mode: Create
     )
 
 
-def set_node(session: Session, flags: Flags) -> None:
+def set_node(session: ShellSession, flags: Flags) -> None:
     """New data for a node."""
     path = _path(flags.words[0])
     changed = _submit(session, set_data(path, flags.words[1].encode(), flags.number("v", -1)))
@@ -264,12 +264,12 @@ def set_node(session: Session, flags: Flags) -> None:
         print_stat(changed)
 
 
-def delete_node(session: Session, flags: Flags) -> None:
+def delete_node(session: ShellSession, flags: Flags) -> None:
     """Remove a node without children."""
     _submit(session, delete(_path(flags.words[0]), flags.number("v", -1)))
 
 
-def delete_all(session: Session, flags: Flags) -> None:
+def delete_all(session: ShellSession, flags: Flags) -> None:
     """Remove a node with all below it."""
     path = _path(flags.words[0])
     if path == "/":
@@ -282,7 +282,7 @@ def delete_all(session: Session, flags: Flags) -> None:
                 raise
 
 
-def get_acl(session: Session, flags: Flags) -> None:
+def get_node_acl(session: ShellSession, flags: Flags) -> None:
     """Who may do what."""
     path = _path(flags.words[0])
     acl, found = session.client.call(lambda client: client.get_acl(path))
@@ -292,7 +292,7 @@ def get_acl(session: Session, flags: Flags) -> None:
         print_stat(found)
 
 
-def set_acl(session: Session, flags: Flags) -> None:
+def set_node_acl(session: ShellSession, flags: Flags) -> None:
     """Change who may do what."""
     path, acl, version = _path(flags.words[0]), _acl(flags.words[1]), flags.number("v", -1)
     paths = list(_subtree(session, path)) if flags.has("R") else [path]
@@ -324,7 +324,7 @@ def _acl(text: str) -> list[ACL]:
     return entries
 
 
-def add_auth(session: Session, flags: Flags) -> None:
+def add_auth(session: ShellSession, flags: Flags) -> None:
     """Add an identity to this session."""
     scheme = flags.words[0]
     auth = flags.words[1].encode() if len(flags.words) > 1 else b""
@@ -335,20 +335,20 @@ def add_auth(session: Session, flags: Flags) -> None:
     session.client.call(add)
 
 
-def digest(_: Session, flags: Flags) -> None:
+def digest(_: ShellSession, flags: Flags) -> None:
     """The id of the digest scheme for a user and password."""
     user = flags.words[0].partition(":")[0]
     hashed = hashlib.sha1(flags.words[0].encode(), usedforsecurity=False).digest()
     print(f"{user}:{base64.b64encode(hashed).decode()}")
 
 
-def sync(session: Session, flags: Flags) -> None:
+def sync_node(session: ShellSession, flags: Flags) -> None:
     """Wait until the server has seen all that was committed."""
     session.client.call(lambda client: client.sync(_path(flags.words[0])))
     print("Sync is OK")
 
 
-def whoami(session: Session, _: Flags) -> None:
+def whoami(session: ShellSession, _: Flags) -> None:
     """This session's identities."""
     operation = Operation(
         OpCode.WHO_AM_I, "", lambda _root: None, lambda raw, offset: decode(WhoAmIResponse, raw, offset)
@@ -358,7 +358,7 @@ def whoami(session: Session, _: Flags) -> None:
         print(f"{info.auth_scheme}: {info.user}")
 
 
-def get_ephemerals(session: Session, flags: Flags) -> None:
+def get_ephemerals(session: ShellSession, flags: Flags) -> None:
     """This session's ephemeral nodes."""
     prefix = _path(flags.words[0]) if flags.words else "/"
     operation = Operation(
@@ -370,7 +370,7 @@ def get_ephemerals(session: Session, flags: Flags) -> None:
     print(f"[{', '.join(_submit(session, operation).ephemerals or ())}]")
 
 
-def get_all_children_number(session: Session, flags: Flags) -> None:
+def get_all_children_number(session: ShellSession, flags: Flags) -> None:
     """How many nodes there are below a node."""
     path = _path(flags.words[0])
     operation = Operation(
@@ -382,7 +382,7 @@ def get_all_children_number(session: Session, flags: Flags) -> None:
     print(_submit(session, operation).total_number)
 
 
-def remove_watches(session: Session, flags: Flags) -> None:
+def remove_watches(session: ShellSession, flags: Flags) -> None:
     """Take watches on a node back."""
     path = _path(flags.words[0])
     kind = WatcherType.CHILDREN if flags.has("c") else WatcherType.DATA if flags.has("d") else WatcherType.ANY
@@ -395,33 +395,33 @@ def remove_watches(session: Session, flags: Flags) -> None:
     _submit(session, operation)
 
 
-def _submit(session: Session, operation: Operation) -> Any:
+def _submit(session: ShellSession, operation: Operation) -> Any:
     return session.client.call(lambda client: client.run(operation))
 
 
-def _version(_: Session, __: Flags) -> None:
+def _version(_: ShellSession, __: Flags) -> None:
     from barnabas import __version__
 
     print(f"ZooKeeper CLI version: Barnabas {__version__}")
 
 
-COMMANDS = {
-    "addauth": Command("scheme auth", add_auth, 1),
-    "config": Command("[-w] [-s]", config, 0, "ws"),
-    "create": Command("[-s] [-e] [-c] [-t ttl] path [data] [acl]", create_node, 1, "sec", "t"),
-    "delete": Command("[-v version] path", delete_node, 1, "", "v"),
-    "deleteall": Command("path", delete_all, 1),
-    "digest": Command("user:password", digest, 1),
-    "get": Command("[-s] [-w] [-b] [-x] path", get, 1, "swbx"),
-    "getAcl": Command("[-s] path", get_acl, 1, "s"),
-    "getAllChildrenNumber": Command("path", get_all_children_number, 1),
-    "getEphemerals": Command("[path]", get_ephemerals, 0),
-    "ls": Command("[-s] [-w] [-R] path", ls, 1, "swR"),
-    "removewatches": Command("path [-c|-d|-a]", remove_watches, 1, "cda"),
-    "set": Command("[-s] [-v version] path data", set_node, 2, "s", "v"),
-    "setAcl": Command("[-s] [-v version] [-R] path acl", set_acl, 2, "sR", "v"),
-    "stat": Command("[-w] path", stat, 1, "w"),
-    "sync": Command("path", sync, 1),
-    "version": Command("", _version, 0),
-    "whoami": Command("", whoami, 0),
+SHELL_COMMANDS = {
+    "addauth": _Command("scheme auth", add_auth, 1),
+    "config": _Command("[-w] [-s]", config, 0, "ws"),
+    "create": _Command("[-s] [-e] [-c] [-t ttl] path [data] [acl]", create_node, 1, "sec", "t"),
+    "delete": _Command("[-v version] path", delete_node, 1, "", "v"),
+    "deleteall": _Command("path", delete_all, 1),
+    "digest": _Command("user:password", digest, 1),
+    "get": _Command("[-s] [-w] [-b] [-x] path", get_node, 1, "swbx"),
+    "getAcl": _Command("[-s] path", get_node_acl, 1, "s"),
+    "getAllChildrenNumber": _Command("path", get_all_children_number, 1),
+    "getEphemerals": _Command("[path]", get_ephemerals, 0),
+    "ls": _Command("[-s] [-w] [-R] path", ls, 1, "swR"),
+    "removewatches": _Command("path [-c|-d|-a]", remove_watches, 1, "cda"),
+    "set": _Command("[-s] [-v version] path data", set_node, 2, "s", "v"),
+    "setAcl": _Command("[-s] [-v version] [-R] path acl", set_node_acl, 2, "sR", "v"),
+    "stat": _Command("[-w] path", stat, 1, "w"),
+    "sync": _Command("path", sync_node, 1),
+    "version": _Command("", _version, 0),
+    "whoami": _Command("", whoami, 0),
 }

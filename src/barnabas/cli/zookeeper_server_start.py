@@ -11,7 +11,7 @@ import sys
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values, read_properties
 from barnabas.coordination.server.server import CoordinationServer
-from barnabas.coordination.server.settings import ineffective, parse_settings
+from barnabas.coordination.server.settings import ineffective_lines, parse_settings
 from barnabas.net.descriptors import raise_descriptor_limit
 
 __all__ = ["main"]
@@ -64,7 +64,7 @@ def _settings(path: str, overrides: list[str]) -> Values:
             raise ConfigError(f"--override {override}: key=value is expected")
         texts[name.strip()] = text.strip()
     settings = parse_settings(texts)
-    for line in ineffective(settings):
+    for line in ineffective_lines(settings):
         logger.warning("%s", line)
     return settings
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from barnabas.base.errors import BarnabasError
 from barnabas.base.randomness import new_random
 from barnabas.cli.common import ToolParser
-from barnabas.cli.znode_commands import COMMANDS, CommandError, Session, describe_error
+from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
 from barnabas.coordination.client import BlockingClient, SessionEvent
 from barnabas.coordination.client.operations import WatchEvent
 from barnabas.net.sockets import SocketNetwork
@@ -147,7 +147,7 @@ class _Shell:
             if name in _SHELL_USAGE or name in ("exit", "help"):
                 self._own(name, arguments)
                 return 0
-            command = COMMANDS.get(name)
+            command = SHELL_COMMANDS.get(name)
             if name in _NOT_HERE:
                 raise CommandError(f"{name} is not offered here: {_NOT_HERE[name]}")
             if command is None:
@@ -155,7 +155,7 @@ class _Shell:
                 raise CommandError(f"Command not found: {name}")
             if self._client is None:
                 raise CommandError("Not connected")
-            command.run(Session(self._client, self._watched), command.parse(name, arguments))
+            command.run(ShellSession(self._client, self._watched), command.parse(name, arguments))
         except KeeperError as error:
             print(describe_error(error), file=sys.stderr)
             if error.code is ErrorCode.SESSION_EXPIRED:
@@ -196,7 +196,7 @@ class _Shell:
         self.run(words)
 
     def _print_usage(self) -> None:
-        usages = {**{name: command.usage for name, command in COMMANDS.items()}, **_SHELL_USAGE}
+        usages = {**{name: command.usage for name, command in SHELL_COMMANDS.items()}, **_SHELL_USAGE}
         print("ZooKeeper -server host:port cmd args", file=sys.stderr)
         for name in sorted(usages, key=str.lower):
             print(f"\t{name} {usages[name]}".rstrip(), file=sys.stderr)
@@ -238,7 +238,7 @@ class _Shell:
     def _complete(self, text: str, index: int) -> str | None:
         """Names of commands, and of nodes after a slash."""
         if not text.startswith("/"):
-            names = [name for name in sorted({*COMMANDS, *_SHELL_USAGE}) if name.startswith(text)]
+            names = [name for name in sorted({*SHELL_COMMANDS, *_SHELL_USAGE}) if name.startswith(text)]
             return names[index] if index < len(names) else None
         parent, _, prefix = text.rpartition("/")
         client = self._client

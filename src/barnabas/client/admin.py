@@ -11,12 +11,12 @@ from typing import Any, Self
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client import configurations, elections, groups, log_dirs, offsets, reassignments, topics
-from barnabas.client.admin_connection import AdminConnection, Cluster
+from barnabas.client.admin_connection import AdminConnection, ClusterDescription
 from barnabas.client.configurations import ConfigEntry, Resource, ResourceType
 from barnabas.client.groups import GroupDescription, GroupListing
-from barnabas.client.log_dirs import LogDir
+from barnabas.client.log_dirs import LogDirContents
 from barnabas.client.offsets import LATEST, FoundOffset
-from barnabas.client.properties import RENAMED_IN_ALL, text
+from barnabas.client.properties import RENAMED_IN_ALL, property_text
 from barnabas.client.reassignments import Reassignment
 from barnabas.client.topics import TopicDescription
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -28,11 +28,11 @@ class Admin:
     """Manages a cluster. Not for several threads at once."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        given = {RENAMED_IN_ALL.get(name, name): text(value) for name, value in properties.items()}
+        given = {RENAMED_IN_ALL.get(name, name): property_text(value) for name, value in properties.items()}
         self.connection = AdminConnection(given.get("bootstrap.servers", ""), given)
         """The connection underneath, for requests that this class does not wrap."""
 
-    def describe_cluster(self) -> Cluster:
+    def describe_cluster(self) -> ClusterDescription:
         """The cluster's id, controller and brokers."""
         return self.connection.describe_cluster(fresh=True)
 
@@ -62,7 +62,7 @@ class Admin:
                 name,
                 partitions=partitions,
                 replication_factor=replication_factor,
-                configs={key: text(value) for key, value in (configs or {}).items()},
+                configs={key: property_text(value) for key, value in (configs or {}).items()},
             )
         except KafkaError as error:
             if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -101,7 +101,7 @@ class Admin:
         self._alter(Resource(ResourceType.BROKER, "" if broker_id is None else str(broker_id)), changes)
 
     def _alter(self, resource: Resource, changes: Mapping[str, Any]) -> None:
-        texts = {name: None if value is None else text(value) for name, value in changes.items()}
+        texts = {name: None if value is None else property_text(value) for name, value in changes.items()}
         configurations.alter_configs(self.connection, resource, texts)
 
     # Groups and offsets
@@ -163,7 +163,7 @@ class Admin:
         """Start moving partitions to these replicas, or with None cancel their move; those refused, with why."""
         return reassignments.alter_reassignments(self.connection, wanted)
 
-    def describe_log_dirs(self, broker_id: int) -> list[LogDir]:
+    def describe_log_dirs(self, broker_id: int) -> list[LogDirContents]:
         """A broker's log dirs with the replicas in them."""
         return log_dirs.describe_log_dirs(self.connection, broker_id)
 

@@ -24,7 +24,7 @@ from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.wire.kafka.schema import Message
 
-__all__ = ["AdminConnection", "Broker", "Cluster", "ConnectError"]
+__all__ = ["AdminConnection", "Broker", "ClusterDescription", "ConnectError"]
 
 ResponseType = TypeVar("ResponseType", bound=Message)
 
@@ -65,7 +65,7 @@ class Broker(NamedTuple):
     rack: str | None = None
 
 
-class Cluster(NamedTuple):
+class ClusterDescription(NamedTuple):
     """The cluster's members. ``controller_id`` is -1 while there is none."""
 
     cluster_id: str | None
@@ -91,7 +91,7 @@ class AdminConnection:
         self.api_timeout_ms = _milliseconds(properties, "default.api.timeout.ms", 60_000)
         self._connect_timeout_ms = _milliseconds(properties, "socket.connection.setup.timeout.ms", 10_000)
         self._links: dict[tuple[str, int], _Link] = {}
-        self._cluster: Cluster | None = None
+        self._cluster: ClusterDescription | None = None
 
     # Where to send
 
@@ -178,7 +178,7 @@ class AdminConnection:
 
     # The cluster
 
-    def describe_cluster(self, *, fresh: bool = False) -> Cluster:
+    def describe_cluster(self, *, fresh: bool = False) -> ClusterDescription:
         """The brokers and the controller, from the metadata of any broker."""
         if self._cluster is None or fresh:
             self._cluster = cluster_of(self.send(MetadataRequest(topics=[]), MetadataResponse))
@@ -393,10 +393,10 @@ def parse_servers(text: str) -> list[tuple[str, int]]:
     return servers
 
 
-def cluster_of(response: MetadataResponse) -> Cluster:
+def cluster_of(response: MetadataResponse) -> ClusterDescription:
     """The cluster in a Metadata response."""
     brokers = sorted(Broker(item.node_id, item.host, item.port, item.rack) for item in response.brokers)
-    return Cluster(response.cluster_id, response.controller_id, brokers)
+    return ClusterDescription(response.cluster_id, response.controller_id, brokers)
 
 
 def _metadata_topic(name: str) -> Any:

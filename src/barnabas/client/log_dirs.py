@@ -20,7 +20,7 @@ from barnabas.wire.kafka.messages.describe_log_dirs import (
 )
 
 __all__ = [
-    "LogDir",
+    "LogDirContents",
     "Replica",
     "ReplicaPlace",
     "StoredReplica",
@@ -51,7 +51,7 @@ class StoredReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDir:
+class LogDirContents:
     """A log dir; with an error (KAFKA_STORAGE_ERROR: it is offline) nothing is known of what lies in it."""
 
     path: str
@@ -71,7 +71,7 @@ class ReplicaPlace:
 
 def describe_log_dirs(
     connection: AdminConnection, broker_id: int, partitions: Iterable[TopicPartition] | None = None
-) -> list[LogDir]:
+) -> list[LogDirContents]:
     """A broker's log dirs with its replicas of all, or of these partitions; raises `KafkaError`."""
     topics: dict[str, DescribableLogDirTopic] | None = None if partitions is None else {}
     for name, partition in partitions or ():
@@ -82,7 +82,7 @@ def describe_log_dirs(
     if response.error_code:
         raise KafkaError(response.error_code)
     return [
-        LogDir(
+        LogDirContents(
             result.log_dir,
             ErrorCode.of(result.error_code),
             {

@@ -13,6 +13,7 @@ from barnabas.wire.kafka.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from barnabas.wire.kafka.messages.metadata import MetadataResponse
+from barnabas.wire.kafka.offset_specs import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 
 __all__ = [
     "EARLIEST",
@@ -24,14 +25,6 @@ __all__ = [
     "delete_records",
     "list_offsets",
 ]
-
-LATEST = -1
-"""The offset that the next record will get (at read_committed: the last stable offset)."""
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-"""The record with the largest timestamp (KIP-734)."""
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
 
 _NO_REPLICA = -1
 
@@ -51,7 +44,7 @@ def list_offsets(
     Partitions whose leader moves are asked again; what stays wrong is a `KafkaError` in place of the offset.
     """
 
-    def ask(leader: int, partitions: list[TopicPartition]) -> Iterator[Outcome[FoundOffset]]:
+    def ask(leader: int, partitions: list[TopicPartition]) -> Iterator[_Outcome[FoundOffset]]:
         request = _request({partition: wanted[partition] for partition in partitions}, read_committed=read_committed)
         response = connection.send(request, ListOffsetsResponse, leader)
         for topic in response.topics:
@@ -78,7 +71,7 @@ def delete_records(
         DeleteRecordsTopic,
     )
 
-    def ask(leader: int, partitions: list[TopicPartition]) -> Iterator[Outcome[int]]:
+    def ask(leader: int, partitions: list[TopicPartition]) -> Iterator[_Outcome[int]]:
         topics: dict[str, DeleteRecordsTopic] = {}
         for partition in partitions:
             entry = topics.setdefault(partition.topic, DeleteRecordsTopic(name=partition.topic))
@@ -98,13 +91,13 @@ def delete_records(
 
 
 Answer = TypeVar("Answer")
-Outcome = tuple[TopicPartition, Answer | KafkaError]
+_Outcome = tuple[TopicPartition, Answer | KafkaError]
 
 
 def _ask_leaders(
     connection: AdminConnection,
     wanted: Iterable[TopicPartition],
-    ask: Callable[[int, list[TopicPartition]], Iterator[Outcome[Answer]]],
+    ask: Callable[[int, list[TopicPartition]], Iterator[_Outcome[Answer]]],
 ) -> dict[TopicPartition, Answer | KafkaError]:
     """What ``ask(leader, partitions)`` yields, for all leaders; where a leader is moving, asked again."""
     asked = list(wanted)

@@ -74,7 +74,7 @@ REFUSED = {
     "compressed.topics": "compression is a producer's, not a topic's: use one producer for each",
 }
 
-CODECS = {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4", "4": "zstd"}
+_CODECS = {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4", "4": "zstd"}
 CODEC_ALIASES = {"defaultcompressioncodec": "gzip", "gzipcompressioncodec": "gzip", "snappycompressioncodec": "snappy",
                  "nocompressioncodec": "none"}  # fmt: skip
 OFFSET_RESETS = {"smallest": "earliest", "largest": "latest", "none": "error"}
@@ -171,18 +171,18 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
     plan = ConsumerPlan()
     given = _renamed(properties, {**RENAMED_IN_ALL, **RENAMED_IN_CONSUMERS}, plan.warnings)
     if "bootstrap.servers" not in given and "zookeeper.connect" in given:
-        plan.zookeeper_connect = text(given.pop("zookeeper.connect"))
+        plan.zookeeper_connect = property_text(given.pop("zookeeper.connect"))
         for name in [name for name in given if name.startswith("zookeeper.")]:
             del given[name]
     _ignore(given, {**IGNORED_IN_ALL, **IGNORED_IN_CONSUMERS}, plan.warnings)
-    reset = text(given.get("auto.offset.reset", "latest"))
+    reset = property_text(given.get("auto.offset.reset", "latest"))
     given["auto.offset.reset"] = OFFSET_RESETS.get(reset, reset)
     wait_ms = _int(given, "consumer.timeout.ms", -1)
     plan.iteration_timeout_ms = None if wait_ms < 0 else wait_ms
     if "auto.commit.enable" in given:
         given["enable.auto.commit"] = given.pop("auto.commit.enable")
     if "partition.assignment.strategy" in given:
-        given["partition.assignment.strategy"] = _assignors(text(given["partition.assignment.strategy"]))
+        given["partition.assignment.strategy"] = _assignors(property_text(given["partition.assignment.strategy"]))
     given.pop("request.timeout.ms", None)  # for Java: how long a fetch may take; librdkafka: socket.timeout.ms
     plan.deserializer = _one_of(given, DESERIALIZER_NAMES)
     plan.key_deserializer = _one_of(given, KEY_DESERIALIZER_NAMES)
@@ -193,7 +193,7 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
     return plan
 
 
-def text(value: Any) -> str:
+def property_text(value: Any) -> str:
     """A property's value as a .properties file would hold it."""
     return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
@@ -208,8 +208,10 @@ def _renamed(properties: Mapping[str, Any], names: Mapping[str, str], warnings: 
         if new is None:
             given[name] = value
         elif new in properties:
-            if text(properties[new]) != text(value):
-                warnings.append(f"{name}={text(value)} is ignored, for {new}={text(properties[new])} is given too")
+            if property_text(properties[new]) != property_text(value):
+                warnings.append(
+                    f"{name}={property_text(value)} is ignored, for {new}={property_text(properties[new])} is given too"
+                )
         else:
             given[new] = value
     return {name: value if callable(value) or name.endswith("_cb") else _plain(value) for name, value in given.items()}
@@ -217,7 +219,7 @@ def _renamed(properties: Mapping[str, Any], names: Mapping[str, str], warnings: 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bool | int | float | str):
-        return text(value)
+        return property_text(value)
     return value  # objects: serializers, loggers, callbacks
 
 
@@ -243,7 +245,7 @@ def _int(given: dict[str, Any], name: str, default: int) -> int:
 
 
 def _producer_type(value: Any) -> bool:
-    kind = text(value)
+    kind = property_text(value)
     if kind not in ("sync", "async"):
         raise ConfigError(f"Invalid value {kind} for configuration producer.type: sync or async is expected")
     return kind == "sync"
@@ -277,9 +279,9 @@ def _buffer_memory(given: dict[str, Any]) -> None:
 
 
 def _codec(value: Any) -> str:
-    name = text(value).lower()
-    codec = CODECS.get(name) or CODEC_ALIASES.get(name, name)
-    if codec not in CODECS.values():
+    name = property_text(value).lower()
+    codec = _CODECS.get(name) or CODEC_ALIASES.get(name, name)
+    if codec not in _CODECS.values():
         raise ConfigError(
             f"Invalid value {value} for configuration compression.codec: "
             "none, gzip, snappy, lz4, zstd or their numbers 0 to 4 are expected"
@@ -290,7 +292,7 @@ def _codec(value: Any) -> str:
 def _partitioner(given: dict[str, Any]) -> Any:
     """Decide what chooses partitions: librdkafka, which hashes keys as Java does, or a partitioner in Python."""
     chosen = given.pop("partitioner.class", None)
-    ignore_keys = text(given.pop("partitioner.ignore.keys", "false")) == "true"
+    ignore_keys = property_text(given.pop("partitioner.ignore.keys", "false")) == "true"
     if isinstance(chosen, str):
         chosen = PARTITIONERS.get(chosen, chosen)
     if chosen in (None, "", "default") and ignore_keys:
@@ -343,13 +345,13 @@ def _login(given: dict[str, Any]) -> None:
         given.setdefault("sasl.username", options.get("username", ""))
         given.setdefault("sasl.password", options.get("password", ""))
     _stores(given)
-    if text(given.get("ssl.endpoint.identification.algorithm", "https")) == "":
+    if property_text(given.get("ssl.endpoint.identification.algorithm", "https")) == "":
         given["ssl.endpoint.identification.algorithm"] = "none"
 
 
 def _stores(given: dict[str, Any]) -> None:
     for store, target in (("truststore", "ssl.ca.location"), ("keystore", "ssl.keystore.location")):
-        kind = text(given.pop(f"ssl.{store}.type", "")).upper()
+        kind = property_text(given.pop(f"ssl.{store}.type", "")).upper()
         location = given.pop(f"ssl.{store}.location", None)
         if location is None:
             continue

@@ -73,7 +73,7 @@ class FlushTask:
         paths += [folder.path(name) for name in names]
         directories = [folder.directory]
         if PARTITION_METADATA in names:
-            directories.append(parent_of(folder.directory))
+            directories.append(_parent_of(folder.directory))
         return FlushTask(folder, paths, directories, upto_offset, counts, is_full=True)
 
     @property
@@ -99,6 +99,6 @@ class FlushTask:
                 continue  # the partition was deleted since
 
 
-def parent_of(directory: str) -> str:
+def _parent_of(directory: str) -> str:
     """The folder above."""
     return directory.rpartition("/")[0] or "/"

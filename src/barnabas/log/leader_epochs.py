@@ -8,13 +8,13 @@ its epochs to the log's range again.
 from bisect import bisect_right
 from typing import NamedTuple
 
+from barnabas.base.ids import NO_LEADER_EPOCH
 from barnabas.log.checkpoints import LEADER_EPOCHS, write_epochs
 from barnabas.log.durability import Durability
 from barnabas.log.segment.folder import Folder
 
-__all__ = ["NO_EPOCH", "NO_OFFSET", "EpochEndOffset", "LeaderEpochCache", "LeaderEpochs"]
+__all__ = ["NO_OFFSET", "EpochEndOffset", "LeaderEpochCache", "LeaderEpochs"]
 
-NO_EPOCH = -1
 NO_OFFSET = -1
 
 
@@ -38,7 +38,7 @@ class LeaderEpochs:
     @property
     def latest_epoch(self) -> int:
         """The newest epoch, -1 for none."""
-        return self.entries[-1][0] if self.entries else NO_EPOCH
+        return self.entries[-1][0] if self.entries else NO_LEADER_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """An epoch begins at an offset; entries that contradict it are dropped. Whether anything changed."""
@@ -55,13 +55,13 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Where an epoch ended (OffsetForLeaderEpoch)."""
         entries = self.entries
-        if epoch == NO_EPOCH or not entries:
-            return EpochEndOffset(NO_EPOCH, NO_OFFSET)
+        if epoch == NO_LEADER_EPOCH or not entries:
+            return EpochEndOffset(NO_LEADER_EPOCH, NO_OFFSET)
         if epoch == entries[-1][0]:
             return EpochEndOffset(epoch, log_end_offset)
         after = bisect_right(entries, epoch, key=lambda entry: entry[0])
         if after == len(entries):
-            return EpochEndOffset(NO_EPOCH, NO_OFFSET)
+            return EpochEndOffset(NO_LEADER_EPOCH, NO_OFFSET)
         # Below every known epoch: whatever there was is gone, and the first known epoch's start is its end.
         floor = entries[after - 1][0] if after else epoch
         return EpochEndOffset(floor, entries[after][1])
@@ -69,7 +69,7 @@ class LeaderEpochs:
     def epoch_for(self, offset: int) -> int:
         """The epoch of the record at an offset, -1 if unknown."""
         after = bisect_right(self.entries, offset, key=lambda entry: entry[1])
-        return self.entries[after - 1][0] if after else NO_EPOCH
+        return self.entries[after - 1][0] if after else NO_LEADER_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> bool:
         """Drop the epochs that begin at or after an offset. Whether anything changed."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from barnabas.log.durability import Durability
 from barnabas.log.names import SNAPSHOT, file_name
-from barnabas.log.producer_state import ProducerState, encode_snapshot
+from barnabas.log.producer_state import ProducerState, encode_producer_snapshot
 from barnabas.log.segment.folder import Folder
 
 __all__ = ["ProducerSnapshots"]
@@ -43,7 +43,9 @@ class ProducerSnapshots:
         if offset <= self.newest_offset:
             return
         # Torn by a crash it fails its CRC, and the one before is used.
-        self._folder.files.write_atomically(self.path(offset), encode_snapshot(producers.entries.values()), sync=False)
+        self._folder.files.write_atomically(
+            self.path(offset), encode_producer_snapshot(producers.entries.values()), sync=False
+        )
         self._durability.file_written(file_name(offset, SNAPSHOT))
         self._offsets.add(offset)
         self.newest_offset = offset

@@ -26,7 +26,7 @@ __all__ = [
     "ProducerEntry",
     "ProducerState",
     "decode_snapshot",
-    "encode_snapshot",
+    "encode_producer_snapshot",
 ]
 
 _KEPT_BATCHES = 5
@@ -264,7 +264,7 @@ class ProducerState:
         }
 
 
-def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+def encode_producer_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """A snapshot file's bytes."""
     rows = []
     for entry in entries:

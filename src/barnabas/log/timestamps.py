@@ -8,16 +8,11 @@ from barnabas.log.leader_epochs import LeaderEpochs
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
 from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.offset_specs import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from barnabas.wire.kafka.records.batch_header import BatchHeader
 from barnabas.wire.kafka.records.records import read_records
 
 __all__ = ["EARLIEST", "EARLIEST_LOCAL", "LATEST", "LATEST_TIERED", "MAX_TIMESTAMP", "TimestampOffset", "find"]
-
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
 
 
 class TimestampOffset(NamedTuple):

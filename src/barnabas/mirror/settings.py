@@ -12,9 +12,9 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 
-__all__ = ["INTERNAL_TOPICS", "MirrorSettings", "TopicFilter", "consumer_properties", "producer_properties"]
+__all__ = ["_INTERNAL_TOPICS", "MirrorSettings", "TopicFilter", "consumer_properties", "producer_properties"]
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+_INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 _FOR_EVER_MS = "2147483647"
 _BLOCK_MS = "1000"
@@ -41,7 +41,7 @@ class TopicFilter:
 
     def matches(self, topic: str) -> bool:
         """Whether the topic is mirrored."""
-        if topic in INTERNAL_TOPICS or not self._include.fullmatch(topic):
+        if topic in _INTERNAL_TOPICS or not self._include.fullmatch(topic):
             return False
         return self._exclude is None or not self._exclude.fullmatch(topic)
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.spec import DatabaseSink
 
-__all__ = ["Database", "DatabaseError", "PostgresDatabase", "SqliteDatabase", "open_database"]
+__all__ = ["DatabaseError", "PostgresDatabase", "SinkDatabase", "SqliteDatabase", "open_database"]
 
 _EPOCHS = "barnabas_epochs"
 _SQLITE_BUSY_S = 30
@@ -34,7 +34,7 @@ class DatabaseError(BarnabasError):
     """The database refused, or its table does not fit the flow."""
 
 
-class Database(Protocol):
+class SinkDatabase(Protocol):
     """A table that takes batches."""
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
@@ -46,7 +46,7 @@ class Database(Protocol):
         ...
 
 
-def open_database(sink: DatabaseSink, types: Mapping[str, str]) -> Database:
+def open_database(sink: DatabaseSink, types: Mapping[str, str]) -> SinkDatabase:
     """Connects, and makes the table if there is none; ``types`` are the columns with Spark's type names."""
     missing = [name for name in sink.key if name not in types]
     if missing:

@@ -19,7 +19,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.pipelines.offsets import EARLIEST, LATEST, Offsets
 from barnabas.pipelines.options import SourceOptions, Start, client_config
 
-__all__ = ["Cluster", "ClusterError", "open_client"]
+__all__ = ["ClusterError", "KafkaCluster", "open_client"]
 
 _SPECS: Any = vars(client_admin)["OffsetSpec"]  # its stubs forget to export it
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class _MissingTopicError(ClusterError):
     """A topic that a broker does not know, or not yet: it learns of a new topic a moment later."""
 
 
-class Cluster:
+class KafkaCluster:
     """Questions to a cluster, over one connection that is kept."""
 
     def __init__(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.wire.kafka.offset_specs import EARLIEST, LATEST
 
 __all__ = [
     "EARLIEST",
@@ -28,9 +29,6 @@ __all__ = [
     "to_json",
     "to_spark",
 ]
-
-EARLIEST = -2
-LATEST = -1
 
 Offsets = dict[TopicPartition, int]
 """Per partition the next offset to read; in options also `EARLIEST` or `LATEST`."""

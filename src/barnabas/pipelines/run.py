@@ -217,7 +217,7 @@ class _Run:
 
     def _starting_offsets(self, options: dict[str, str]) -> str:
         """Where the flow's first run began, as offsets; decided by the first run and kept."""
-        from barnabas.pipelines.kafka import Cluster
+        from barnabas.pipelines.kafka import KafkaCluster
 
         path = self._checkpoint / "start.json"
         if path.exists():
@@ -226,7 +226,7 @@ class _Run:
             except BarnabasError as error:
                 raise PipelineError(f"{path} is damaged: {error}") from error
         asked = SourceOptions.parse({**options, "startingOffsets": self._flow.source.starting_offsets}, streaming=True)
-        cluster = Cluster(asked, give_up=self._stopped.is_set)
+        cluster = KafkaCluster(asked, give_up=self._stopped.is_set)
         start = to_json(cluster.resolve(cluster.partitions(), asked.start))
         OsFiles().write_atomically(str(path), start.encode())
         return start

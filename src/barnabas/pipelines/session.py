@@ -16,7 +16,7 @@ from barnabas.pipelines.jvm import find_java, prepare_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["MissingExtraError", "Session", "cache_dir", "open_session", "require_extra"]
+__all__ = ["MissingExtraError", "RunningSpark", "cache_dir", "open_session", "require_extra"]
 
 _LOG4J = """status = error
 rootLogger.level = {level}
@@ -49,7 +49,7 @@ def cache_dir() -> Path:
 
 
 @dataclass(frozen=True)
-class Session:
+class RunningSpark:
     """A running Spark and where its JVM writes what it has to say."""
 
     spark: "SparkSession"
@@ -70,7 +70,7 @@ def open_session(
     shuffle_partitions: int = 2,
     conf: Mapping[str, str] | None = None,
     log_level: str = "error",
-) -> Session:
+) -> RunningSpark:
     """A session in a JVM of its own, ``local[cores]``; raises `BarnabasError` when Spark or Java cannot run.
 
     ``conf`` is laid over the defaults. ``log_level`` is log4j's, for Spark's own messages, which go to a file.
@@ -104,7 +104,7 @@ def open_session(
     return _start(settings, home)
 
 
-def _start(settings: Mapping[str, str], home: Path) -> Session:
+def _start(settings: Mapping[str, str], home: Path) -> RunningSpark:
     """Starts the JVM first, for only so its messages can be kept off the terminal."""
     from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.errors import PySparkRuntimeError
@@ -127,7 +127,7 @@ def _start(settings: Mapping[str, str], home: Path) -> Session:
     finally:
         os.close(descriptor)
     spark.dataSource.register(BarnabasDataSource)
-    return Session(spark, log)
+    return RunningSpark(spark, log)
 
 
 def _end_jvm() -> None:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
-from barnabas.pipelines.database import Database, open_database
+from barnabas.pipelines.database import SinkDatabase, open_database
 from barnabas.pipelines.spec import POSITION, DatabaseSink, Flow, TopicSink
 from barnabas.pipelines.transforms import as_messages, field_types, latest_per_key
 
@@ -34,7 +34,7 @@ class _DatabaseWriter:
         self._flow = flow
         self._key = sink.key
         columns = _for_key(results, flow, sink.key)
-        self._database: Database = open_database(sink, field_types(columns.schema))
+        self._database: SinkDatabase = open_database(sink, field_types(columns.schema))
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:
         rows = _for_key(batch, self._flow, self._key).toArrow()

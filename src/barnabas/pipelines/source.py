@@ -35,14 +35,14 @@ from pyspark.sql.types import (
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.pipelines.kafka import Cluster, open_client
+from barnabas.pipelines.kafka import KafkaCluster, open_client
 from barnabas.pipelines.offsets import Offsets, Range, from_spark, limit_rows, plan_ranges, split_ranges, to_spark
 from barnabas.pipelines.options import SinkOptions, SourceOptions, client_config
 from barnabas.pipelines.sink import BatchTopicWriter, StreamTopicWriter
 
 __all__ = ["SCHEMA", "BarnabasDataSource", "DataLossError"]
 
-Message = Any
+_Message = Any
 """confluent_kafka's; its stubs make offsets and times optional, which those of fetched records are not."""
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ SCHEMA = StructType(
 # librdkafka's kinds of timestamp to those of Spark's connector: none -1, CreateTime 0, LogAppendTime 1.
 _TIMESTAMP_TYPES = {0: -1, 1: 0, 2: 1}
 
-_COLUMNS: dict[str, Callable[[list[Message]], list[Any]]] = {
+_COLUMNS: dict[str, Callable[[list[_Message]], list[Any]]] = {
     "key": lambda messages: [each.key() for each in messages],
     "value": lambda messages: [each.value() for each in messages],
     "topic": lambda messages: [each.topic() for each in messages],
@@ -144,7 +144,7 @@ class TopicReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        cluster = Cluster(self._options)
+        cluster = KafkaCluster(self._options)
         names = cluster.partitions()
         start = cluster.resolve(names, self._options.start)
         end = cluster.resolve(names, self._options.end)
@@ -163,7 +163,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._cluster: Cluster | None = None
+        self._cluster: KafkaCluster | None = None
         self._target: Offsets | None = None
         self._latest: Offsets = {}
         self._first: Offsets = {}
@@ -173,9 +173,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_cluster": None, "_target": None, "_latest": {}, "_first": {}}
 
     @property
-    def _asked(self) -> Cluster:
+    def _asked(self) -> KafkaCluster:
         if self._cluster is None:
-            self._cluster = Cluster(self._options)
+            self._cluster = KafkaCluster(self._options)
         return self._cluster
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
@@ -287,12 +287,12 @@ def _read(options: SourceOptions, schema: StructType, wanted: Range) -> Iterator
     _consumers[key] = consumer
 
 
-def _poll(consumer: Consumer, options: SourceOptions, wanted: Range) -> Iterator[list[Message]]:
+def _poll(consumer: Consumer, options: SourceOptions, wanted: Range) -> Iterator[list[_Message]]:
     next_offset = wanted.start
     deadline = time.monotonic() + options.fetch_timeout_ms / 1000
     while next_offset < wanted.end:
-        polled: list[Message] = consumer.consume(min(_BATCH_RECORDS, wanted.end - next_offset), _POLL_S)
-        records: list[Message] = []
+        polled: list[_Message] = consumer.consume(min(_BATCH_RECORDS, wanted.end - next_offset), _POLL_S)
+        records: list[_Message] = []
         for message in polled:
             failure = message.error()
             if failure is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import ConfigError
-from barnabas.pipelines.toml_lines import locate
+from barnabas.pipelines.toml_lines import locate_keys
 
 __all__ = [
     "Aggregate",
@@ -191,7 +191,7 @@ def parse(
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{file}: no valid TOML: {error}") from error
-    lines = locate(text)
+    lines = locate_keys(text)
     for override in overrides:
         _override(values, override, lines)
     root = _Table(values, "", file, lines, environ or {})

@@ -7,7 +7,7 @@ of tables, ``sinks[1].table``.
 
 import re
 
-__all__ = ["locate"]
+__all__ = ["locate_keys"]
 
 _KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _DOTTED = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
@@ -16,7 +16,7 @@ _PAIR = re.compile(rf"\s*({_DOTTED})\s*=")
 _INLINE = re.compile(rf"[{{,]\s*({_DOTTED})\s*=")
 
 
-def locate(text: str) -> dict[str, int]:
+def locate_keys(text: str) -> dict[str, int]:
     """The first line, counted from 1, of every table and key."""
     lines: dict[str, int] = {}
     counts: dict[str, int] = {}

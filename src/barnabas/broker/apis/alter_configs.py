@@ -28,7 +28,7 @@ __all__ = ["API", "alter_all", "resource_results"]
 
 Result = TypeVar("Result")
 
-Change = Callable[[Any], Callable[[Mapping[str, str]], dict[str, str]]]
+_Change = Callable[[Any], Callable[[Mapping[str, str]], dict[str, str]]]
 """Makes, of a request's resource, what turns its old texts into new ones; raises `KafkaError`."""
 
 
@@ -50,7 +50,7 @@ def _replacement(resource: Any) -> Callable[[Mapping[str, str]], dict[str, str]]
 def alter_all(
     services: Services,
     resources: Sequence[Any],
-    change: Change,
+    change: _Change,
     *,
     validate_only: bool,
     alter_loggers: Callable[[Any, bool], None] | None = None,

@@ -7,7 +7,7 @@ which it began is -1.
 Errors: INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
 """
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
@@ -21,8 +21,6 @@ from barnabas.wire.kafka.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-
-_NO_EPOCH = -1
 
 
 def handle(services: Services, request: Request) -> None:
@@ -46,7 +44,7 @@ def handle(services: Services, request: Request) -> None:
 def _describe(services: Services, name: TopicPartition) -> PartitionResponse:
     try:
         validate_topic_name(name.topic)
-        log = services.replicas.partition(name).readable_log(_NO_EPOCH, only_leader=False)
+        log = services.replicas.partition(name).readable_log(NO_LEADER_EPOCH, only_leader=False)
     except KafkaError as error:
         return PartitionResponse(partition_index=name.partition, error_code=error.code, error_message=error.message)
     return PartitionResponse(

@@ -17,7 +17,7 @@ from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_loggers import alter_log_levels
 from barnabas.broker.configuration.definitions import DEFINITIONS
-from barnabas.broker.configuration.operations import Operation, change_texts
+from barnabas.broker.configuration.operations import AlterConfigOp, change_texts
 from barnabas.broker.requests.request import Request
 from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.kafka.api import ApiKey
@@ -48,7 +48,7 @@ def _operations(resource: Any) -> Callable[[Mapping[str, str]], dict[str, str]]:
     return lambda texts: change_texts(texts, _operations_of(resource), definitions)
 
 
-def _operations_of(resource: Any) -> list[Operation]:
+def _operations_of(resource: Any) -> list[AlterConfigOp]:
     return [(config.name, config.config_operation, config.value) for config in resource.configs]
 
 

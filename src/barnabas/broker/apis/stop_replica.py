@@ -12,7 +12,7 @@ partition.
 
 from collections.abc import Iterator
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.control_requests import check_epochs
 from barnabas.broker.apis.services import Services
@@ -20,8 +20,6 @@ from barnabas.broker.replication.replica_manager import LeadershipOutcome
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-
-_NO_EPOCH = -1
 
 
 def handle(services: Services, request: Request) -> None:
@@ -44,10 +42,14 @@ def handle(services: Services, request: Request) -> None:
 
 def _partitions(message: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:
     for ungrouped in message.ungrouped_partitions:
-        yield TopicPartition(ungrouped.topic_name, ungrouped.partition_index), _NO_EPOCH, message.delete_partitions
+        yield (
+            TopicPartition(ungrouped.topic_name, ungrouped.partition_index),
+            NO_LEADER_EPOCH,
+            message.delete_partitions,
+        )
     for topic in message.topics:
         for index in topic.partition_indexes:
-            yield TopicPartition(topic.name, index), _NO_EPOCH, message.delete_partitions
+            yield TopicPartition(topic.name, index), NO_LEADER_EPOCH, message.delete_partitions
     for states in message.topic_states:
         for state in states.partition_states:
             name = TopicPartition(states.topic_name, state.partition_index)

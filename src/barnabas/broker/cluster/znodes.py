@@ -33,12 +33,12 @@ __all__ = [
     "PRODUCER_IDS",
     "REASSIGN_PARTITIONS",
     "TOP_LEVEL_PATHS",
-    "Assignment",
     "BrokerInfo",
     "Endpoint",
     "LeaderAndIsr",
     "LeaderIsrAndControllerEpoch",
     "ProducerIdBlock",
+    "ReplicaAssignment",
     "TopicAssignment",
     "ZnodeFormatError",
     "broker_path",
@@ -154,7 +154,7 @@ class BrokerInfo:
         return None
 
 
-class Assignment(NamedTuple):
+class ReplicaAssignment(NamedTuple):
     """A partition's replicas, the preferred leader first; the last two are those of a reassignment under way.
 
     While one is, ``replicas`` are those that stay or come, in the order wanted, and then those that go.
@@ -178,27 +178,27 @@ class Assignment(NamedTuple):
         """The replicas before the reassignment began, as far as their order is still known."""
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
-    def reassigned(self, target: Iterable[int]) -> "Assignment":
+    def reassigned(self, target: Iterable[int]) -> "ReplicaAssignment":
         """The assignment on its way to ``target``, whatever way it was on before."""
         # Dicts, not tuples, to look into: what is wanted may come from any client, and be long.
         wanted, origin = dict.fromkeys(target), dict.fromkeys(self.origin)
         replicas = tuple(wanted | origin)
-        return Assignment(
+        return ReplicaAssignment(
             replicas,
             tuple(replica for replica in replicas if replica not in origin),
             tuple(replica for replica in replicas if replica not in wanted),
         )
 
-    def without(self, replica: int) -> "Assignment":
+    def without(self, replica: int) -> "ReplicaAssignment":
         """The assignment with one replica gone from every list."""
-        return Assignment(*(tuple(other for other in replicas if other != replica) for replicas in self))
+        return ReplicaAssignment(*(tuple(other for other in replicas if other != replica) for replicas in self))
 
 
 class TopicAssignment(NamedTuple):
     """A topic's znode: its id (None in znodes older than Kafka 2.8) and its partitions' assignments."""
 
     topic_id: Uuid | None
-    partitions: dict[int, Assignment]
+    partitions: dict[int, ReplicaAssignment]
 
 
 class LeaderAndIsr(NamedTuple):
@@ -394,7 +394,7 @@ def encode_feature() -> bytes:
 # Topics
 
 
-def encode_topic(topic_id: Uuid | None, partitions: Mapping[int, Assignment]) -> bytes:
+def encode_topic(topic_id: Uuid | None, partitions: Mapping[int, ReplicaAssignment]) -> bytes:
     """Version 3, with the topic's id (KIP-516)."""
     value: dict[str, Any] = {"partitions": {str(index): a.replicas for index, a in sorted(partitions.items())}}
     if topic_id is not None:
@@ -413,11 +413,11 @@ def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
     if not all(isinstance(part, dict) for part in parts):
         raise ZnodeFormatError(f"{what} is malformed: {bytes(data or b'')[:200]!r}")
     current, adding, removing = parts
-    partitions: dict[int, Assignment] = {}
+    partitions: dict[int, ReplicaAssignment] = {}
     for name, replicas in current.items():
         if not name.isdecimal() or len(name) > 10:
             raise ZnodeFormatError(f"{what}: {name!r} is no partition number")
-        partitions[int(name)] = Assignment(
+        partitions[int(name)] = ReplicaAssignment(
             _ints(what, replicas), _ints(what, adding.get(name, [])), _ints(what, removing.get(name, []))
         )
     text = value.get("topic_id")

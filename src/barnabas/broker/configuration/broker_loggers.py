@@ -7,7 +7,7 @@ embeds a broker are not for clients to see or change. Levels have Kafka's names.
 import logging
 from collections.abc import Iterable, Mapping
 
-from barnabas.broker.configuration.operations import APPEND, DELETE, SET, SUBTRACT, Operation
+from barnabas.broker.configuration.operations import APPEND, DELETE, SET, SUBTRACT, AlterConfigOp
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["ROOT", "alter_log_levels", "log_levels"]
@@ -43,7 +43,7 @@ def _name_of(level: int) -> str:
     return next((name for name, value in _LEVELS.items() if level <= value), "FATAL")
 
 
-def alter_log_levels(operations: Iterable[Operation], *, validate_only: bool) -> None:
+def alter_log_levels(operations: Iterable[AlterConfigOp], *, validate_only: bool) -> None:
     """Apply the operations, all or none; raises `KafkaError` with Kafka's words."""
     loggers = _loggers()
     changes: list[tuple[logging.Logger, int]] = []

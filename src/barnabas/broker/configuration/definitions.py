@@ -8,7 +8,7 @@ runs (KIP-226).
 from collections.abc import Collection, Mapping
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.settings import Check, Definitions, Kind, Setting, Values, at_least, between, one_of
+from barnabas.base.settings import Definitions, Kind, Setting, ValueCheck, Values, at_least, between, one_of
 from barnabas.broker.configuration.inert import DYNAMIC_THREADS, INERT, WITHOUT_EFFECT
 from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE, refuse_protection, wrong_unlisted
 from barnabas.broker.configuration.table import UpdateMode
@@ -40,7 +40,7 @@ POSITIVE = at_least(1)
 NOT_NEGATIVE = at_least(0)
 
 
-def _a(name: str, kind: Kind, default: str | int | None, doc: str, check: Check | None = None) -> Setting:
+def _a(name: str, kind: Kind, default: str | int | None, doc: str, check: ValueCheck | None = None) -> Setting:
     return Setting(name, kind, None if default is None else str(default), doc, check)
 
 

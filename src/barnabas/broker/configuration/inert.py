@@ -4,7 +4,7 @@ They are accepted, so that Kafka's server.properties works unchanged; DescribeCo
 set are reported at the start. Properties that ask for protection are not here but in `protective`: they are refused.
 """
 
-from barnabas.base.settings import Check, Setting, at_least
+from barnabas.base.settings import Setting, ValueCheck, at_least
 from barnabas.broker.configuration.table import Row, read_table
 
 __all__ = ["DYNAMIC_THREADS", "INERT", "WITHOUT_EFFECT"]
@@ -175,7 +175,7 @@ DYNAMIC_THREADS = (
 _FROM_1 = {*DYNAMIC_THREADS, "queued.max.requests"} - {"num.replica.fetchers"}
 
 
-def _check(setting: Setting) -> Check | None:
+def _check(setting: Setting) -> ValueCheck | None:
     return at_least(1) if setting.name in _FROM_1 else None
 
 

@@ -5,14 +5,16 @@ from collections.abc import Iterable, Mapping
 from barnabas.base.settings import Definitions, Kind
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["APPEND", "DELETE", "SET", "SUBTRACT", "Operation", "change_texts"]
+__all__ = ["APPEND", "DELETE", "SET", "SUBTRACT", "AlterConfigOp", "change_texts"]
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
-Operation = tuple[str, int, str | None]
+AlterConfigOp = tuple[str, int, str | None]
 """Name, what to do (KIP-339's numbers), and the value."""
 
 
-def change_texts(texts: Mapping[str, str], operations: Iterable[Operation], definitions: Definitions) -> dict[str, str]:
+def change_texts(
+    texts: Mapping[str, str], operations: Iterable[AlterConfigOp], definitions: Definitions
+) -> dict[str, str]:
     """Texts after the operations of IncrementalAlterConfigs; raises `KafkaError` with Kafka's words."""
     changed = dict(texts)
     for name, operation, value in operations:

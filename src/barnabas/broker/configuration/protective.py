@@ -5,7 +5,7 @@ a dynamic change is answered with the same error. Names and defaults are Kafka 3
 """
 
 from barnabas.base.errors import ConfigError
-from barnabas.base.settings import Check, Setting
+from barnabas.base.settings import Setting, ValueCheck
 from barnabas.broker.configuration.table import Row, read_table
 
 __all__ = ["NOT_LISTED", "PROTECTIVE", "asks_for_protection", "refuse_protection", "wrong_unlisted"]
@@ -156,7 +156,7 @@ _ADVICE = (
 )
 
 
-def refuse_protection(name: str, missing: str, *harmless: object) -> Check:
+def refuse_protection(name: str, missing: str, *harmless: object) -> ValueCheck:
     """A check that takes no value but the harmless ones and the empty one."""
 
     def check(value: object) -> str | None:
@@ -173,7 +173,7 @@ PROTECTIVE: list[Row] = []
 _MISSING: dict[str, str] = {}
 
 
-def _check(setting: Setting) -> Check:
+def _check(setting: Setting) -> ValueCheck:
     harmless: list[object] = [setting.parse(_HARMLESS[setting.name])] if setting.name in _HARMLESS else []
     if setting.default is not None:
         harmless.append(setting.parse(setting.default))

@@ -39,13 +39,13 @@ from barnabas.log.settings import TOPIC_SETTINGS
 from barnabas.wire.jute.opcodes import CreateMode
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["Change", "ConfigRepository"]
+__all__ = ["ConfigChange", "ConfigRepository"]
 
 logger = logging.getLogger(__name__)
 
 _CHANGE_LIFETIME_MS = 15 * 60 * 1000
 
-Change = Callable[[Mapping[str, str]], dict[str, str]]
+ConfigChange = Callable[[Mapping[str, str]], dict[str, str]]
 """Makes the new texts of an entity from its old ones. Raises `KafkaError`, or `ConfigError` for values."""
 
 
@@ -141,7 +141,7 @@ class ConfigRepository:
 
     # Changing
 
-    def alter_topic(self, topic: str, change: Change, *, validate_only: bool) -> Steps[None]:
+    def alter_topic(self, topic: str, change: ConfigChange, *, validate_only: bool) -> Steps[None]:
         """Replace a topic's texts by ``change(texts)``; raises `KafkaError`."""
 
         def checked(texts: Mapping[str, str]) -> dict[str, str]:
@@ -154,7 +154,7 @@ class ConfigRepository:
 
         yield from self._alter("topics", topic, checked, validate_only)
 
-    def alter_broker(self, broker: int | None, change: Change, *, validate_only: bool) -> Steps[None]:
+    def alter_broker(self, broker: int | None, change: ConfigChange, *, validate_only: bool) -> Steps[None]:
         """Replace the dynamic texts of this broker, or of all brokers (None); raises `KafkaError`."""
         configs = self._configs
 
@@ -167,7 +167,7 @@ class ConfigRepository:
 
         yield from self._alter("brokers", DEFAULT_ENTITY if broker is None else str(broker), checked, validate_only)
 
-    def _alter(self, kind: str, name: str, change: Change, validate_only: bool) -> Steps[None]:
+    def _alter(self, kind: str, name: str, change: ConfigChange, validate_only: bool) -> Steps[None]:
         path = config_path(kind, name)
         while True:
             znodes: list[Znode | None] = yield Read([path])

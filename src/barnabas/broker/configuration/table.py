@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from barnabas.base.settings import Check, Kind, Setting
+from barnabas.base.settings import Kind, Setting, ValueCheck
 
 __all__ = ["Row", "UpdateMode", "read_table"]
 
@@ -32,7 +32,7 @@ _MODES = {"-": UpdateMode.READ_ONLY, "broker": UpdateMode.PER_BROKER, "cluster":
 _DEFAULTS = {"-": None, "''": ""}
 
 
-def read_table(text: str, check: Callable[[Setting], Check | None]) -> Iterator[Row]:
+def read_table(text: str, check: Callable[[Setting], ValueCheck | None]) -> Iterator[Row]:
     """The properties of a table; ``check`` gives what the values of each must satisfy."""
     for line in text.strip().splitlines():
         name, kind, mode, default, doc = line.split(None, 4)

@@ -99,7 +99,7 @@ def _on_broker_startup(context: ControllerContext, batch: RequestBatch, brokers:
         replica.topic_partition.topic for replica in theirs if context.is_deleting(replica.topic_partition.topic)
     }
     if deleting:
-        yield from topic_deletion.resume(context, batch, deleting)
+        yield from topic_deletion.resume_deletions(context, batch, deleting)
 
 
 def _on_broker_failure(context: ControllerContext, batch: RequestBatch, brokers: Sequence[int]) -> Steps[None]:

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 from barnabas.broker.controller.context import ControllerContext
 
-__all__ = ["Channels", "ControllerChannelManager"]
+__all__ = ["ChannelsToBrokers", "ControllerChannelManager"]
 
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.1
 
 
-class Channels(Protocol):
+class ChannelsToBrokers(Protocol):
     """How requests reach brokers, this one included."""
 
     def set_brokers(self, endpoints: Mapping[int, tuple[str, int]]) -> None:
@@ -40,7 +40,7 @@ class ControllerChannelManager:
 
     def __init__(
         self,
-        channels: Channels,
+        channels: ChannelsToBrokers,
         answered: Answered,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         sleep: Callable[[float], Awaitable[object]],

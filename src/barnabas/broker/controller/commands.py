@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.steps import Done, Steps, Wait
-from barnabas.broker.cluster.znodes import Assignment, LeaderAndIsr, TopicAssignment
+from barnabas.broker.cluster.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 from barnabas.broker.controller import (
     broker_change,
     isr_change,
@@ -105,7 +105,7 @@ class ControllerCommands:
 
     def list_reassignments(
         self, partitions: Collection[TopicPartition] | None = None
-    ) -> Steps[dict[TopicPartition, Assignment]]:
+    ) -> Steps[dict[TopicPartition, ReplicaAssignment]]:
         """See `reassignment.process_list_reassignments`."""
         return (
             yield from self._command(lambda context, _: reassignment.process_list_reassignments(context, partitions))

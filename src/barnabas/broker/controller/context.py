@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.ids import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.cluster.control_requests import EPOCH_DURING_DELETE
-from barnabas.broker.cluster.znodes import Assignment, BrokerInfo, LeaderIsrAndControllerEpoch
+from barnabas.broker.cluster.znodes import BrokerInfo, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
 __all__ = [
-    "NO_LEADER_EPOCH",
     "PARTITION_STATE_SOURCES",
     "REPLICA_STATE_SOURCES",
     "ControllerContext",
@@ -22,8 +21,6 @@ __all__ = [
     "PartitionState",
     "ReplicaState",
 ]
-
-NO_LEADER_EPOCH = -1
 
 
 class PartitionState(Enum):
@@ -90,7 +87,7 @@ class ControllerContext:
     unclean_default: bool = False  # whether a replica out of sync may lead, where the topic says nothing
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)  # live, shutting down ones included
     shutting_down: set[int] = field(default_factory=set)
-    topics: dict[str, dict[int, Assignment]] = field(default_factory=dict)
+    topics: dict[str, dict[int, ReplicaAssignment]] = field(default_factory=dict)
     topic_ids: dict[str, Uuid] = field(default_factory=dict)
     reassigning: set[TopicPartition] = field(default_factory=set)  # those whose assignment says so
     leadership: dict[TopicPartition, LeaderIsrAndControllerEpoch] = field(default_factory=dict)
@@ -125,11 +122,11 @@ class ControllerContext:
     def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
         return [TopicPartition(topic, index) for topic in topics for index in self.topics.get(topic, ())]
 
-    def assignment(self, topic_partition: TopicPartition) -> Assignment:
+    def assignment(self, topic_partition: TopicPartition) -> ReplicaAssignment:
         """Its replicas; none for a partition that is not known."""
         return self.topics.get(topic_partition.topic, {}).get(topic_partition.partition, _UNASSIGNED)
 
-    def set_assignment(self, topic_partition: TopicPartition, assignment: Assignment) -> None:
+    def set_assignment(self, topic_partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         self.topics.setdefault(topic_partition.topic, {})[topic_partition.partition] = assignment
         if assignment.is_reassigning:
             self.reassigning.add(topic_partition)
@@ -215,4 +212,4 @@ class ControllerContext:
         self.ineligible_for_deletion.discard(topic)
 
 
-_UNASSIGNED = Assignment(())
+_UNASSIGNED = ReplicaAssignment(())

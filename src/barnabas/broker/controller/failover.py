@@ -52,7 +52,7 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
     yield from trigger_online(context, batch)
     yield Send(batch.take())
     begun = yield from reassignment.process_znode_reassignment(context, batch)
-    yield from reassignment.resume(context, batch, context.reassigning - begun)
+    yield from reassignment.resume_reassignments(context, batch, context.reassigning - begun)
     yield from process_topic_deletion(context, batch)
     yield from replica_leader_election.process_preferred_replica_election(context, batch)
 

@@ -28,7 +28,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.steps import Delete, Read, Send, SetData, Steps, Write, WriteResult, Written, Znode
 from barnabas.broker.cluster.znodes import (
     REASSIGN_PARTITIONS,
-    Assignment,
+    ReplicaAssignment,
     ZnodeFormatError,
     decode_reassignments,
     decode_topic,
@@ -50,8 +50,8 @@ __all__ = [
     "process_api_reassignment",
     "process_list_reassignments",
     "process_znode_reassignment",
-    "resume",
     "resume_on_brokers",
+    "resume_reassignments",
 ]
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ _MOST_NAMED = 20
 def process_api_reassignment(context: ControllerContext, batch: RequestBatch, targets: Targets) -> Steps[Answers]:
     """Begin, replace or cancel moves; each partition's error, or None where its move began (or ended at once)."""
     answers: Answers = {}
-    wanted: dict[TopicPartition, Assignment] = {}
+    wanted: dict[TopicPartition, ReplicaAssignment] = {}
     for topic_partition, target in targets.items():
         try:
             wanted[topic_partition] = _plan(context, topic_partition, target, must_live=True)
@@ -84,7 +84,7 @@ def process_api_reassignment(context: ControllerContext, batch: RequestBatch, ta
 
 def process_list_reassignments(
     context: ControllerContext, partitions: Iterable[TopicPartition] | None
-) -> Steps[dict[TopicPartition, Assignment]]:
+) -> Steps[dict[TopicPartition, ReplicaAssignment]]:
     """Those of the partitions (None: of all) whose replicas are being moved."""
     yield from ()
     moving = context.reassigning if partitions is None else context.reassigning.intersection(partitions)
@@ -106,7 +106,7 @@ def process_znode_reassignment(context: ControllerContext, batch: RequestBatch) 
         yield Write([Delete(REASSIGN_PARTITIONS, znodes[0].version)])
         return set()
     refused: Answers = {}
-    wanted: dict[TopicPartition, Assignment] = {}
+    wanted: dict[TopicPartition, ReplicaAssignment] = {}
     for topic_partition, target in targets.items():
         try:
             planned = _plan(context, topic_partition, target, must_live=False)
@@ -125,7 +125,7 @@ def process_znode_reassignment(context: ControllerContext, batch: RequestBatch) 
 
 def _plan(
     context: ControllerContext, topic_partition: TopicPartition, target: Sequence[int] | None, *, must_live: bool
-) -> Assignment:
+) -> ReplicaAssignment:
     """The assignment while the move is under way.
 
     Raises `KafkaError`: INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS.
@@ -156,12 +156,12 @@ def _some(brokers: Sequence[int]) -> str:
 
 
 def _begin(
-    context: ControllerContext, batch: RequestBatch, wanted: Mapping[TopicPartition, Assignment]
+    context: ControllerContext, batch: RequestBatch, wanted: Mapping[TopicPartition, ReplicaAssignment]
 ) -> Steps[Answers]:
     answers: Answers = {}
     there = [topic_partition for topic_partition in wanted if context.assignment(topic_partition).replicas]
     yield from read_leadership(context, there)
-    accepted: dict[TopicPartition, Assignment] = {}
+    accepted: dict[TopicPartition, ReplicaAssignment] = {}
     for topic_partition, planned in wanted.items():
         if topic_partition not in there or context.is_deleting(topic_partition.topic):
             answers[topic_partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no such partition.")
@@ -187,13 +187,13 @@ def _begin(
             answers[topic_partition] = failed[topic_partition.topic]
         else:
             answers[topic_partition] = None
-    yield from resume(
+    yield from resume_reassignments(
         context, batch, [topic_partition for topic_partition in accepted if answers[topic_partition] is None]
     )
     return answers
 
 
-def _keeps_records(context: ControllerContext, topic_partition: TopicPartition, planned: Assignment) -> bool:
+def _keeps_records(context: ControllerContext, topic_partition: TopicPartition, planned: ReplicaAssignment) -> bool:
     """Whether those replicas that are to go at once may go: another one, that stays, is in sync."""
     if set(context.assignment(topic_partition).replicas) <= set(planned.replicas):
         return True
@@ -207,12 +207,14 @@ def _keeps_records(context: ControllerContext, topic_partition: TopicPartition, 
 def resume_on_brokers(context: ControllerContext, batch: RequestBatch, brokers: Iterable[int]) -> Steps[None]:
     """These brokers came: go on with the moves to them."""
     came = set(brokers)
-    yield from resume(
+    yield from resume_reassignments(
         context, batch, [p for p in context.reassigning if not came.isdisjoint(context.assignment(p).target)]
     )
 
 
-def resume(context: ControllerContext, batch: RequestBatch, partitions: Iterable[TopicPartition]) -> Steps[None]:
+def resume_reassignments(
+    context: ControllerContext, batch: RequestBatch, partitions: Iterable[TopicPartition]
+) -> Steps[None]:
     """End those moves that can be ended, and send the assignments of the others."""
     names = sorted(partitions)
     if not names:
@@ -284,7 +286,7 @@ def _end(
     added = [PartitionAndReplica(p, broker) for p, assignment in before.items() for broker in assignment.adding]
     yield from move_replicas(context, batch, added, ReplicaState.ONLINE)
     for topic_partition, assignment in before.items():
-        context.set_assignment(topic_partition, Assignment(assignment.target))
+        context.set_assignment(topic_partition, ReplicaAssignment(assignment.target))
     ended = yield from _settle_leaders(context, batch, partitions)
     yield Send(batch.take())
     for topic_partition in before.keys() - ended:
@@ -301,7 +303,7 @@ def _end(
         logger.info("Partition %s is reassigned to %s", topic_partition, context.assignment(topic_partition).replicas)
     topics = {topic_partition.topic for topic_partition in ended if context.is_deleting(topic_partition.topic)}
     if topics:
-        yield from topic_deletion.resume(context, batch, topics)
+        yield from topic_deletion.resume_deletions(context, batch, topics)
     return ended
 
 

@@ -17,7 +17,7 @@ from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.steps import ControllerMovedError, Done, Steps
 from barnabas.broker.cluster.znodes import BROKER_TOPICS
 from barnabas.broker.controller import failover, replica_leader_election, topic_change
-from barnabas.broker.controller.channel_manager import Channels, ControllerChannelManager
+from barnabas.broker.controller.channel_manager import ChannelsToBrokers, ControllerChannelManager
 from barnabas.broker.controller.commands import ControllerCommands
 from barnabas.broker.controller.context import ControllerContext
 from barnabas.broker.controller.controller_election import Follow, Serve, Stand, Term, claim, give_up, look
@@ -93,7 +93,7 @@ class Controller:
         self,
         broker_id: int,
         interpreter: Interpreter,
-        channels: Channels,
+        channels: ChannelsToBrokers,
         register: Callable[[], Awaitable[int]],
         *,
         wall_ms: Callable[[], int],

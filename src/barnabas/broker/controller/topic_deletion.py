@@ -26,7 +26,7 @@ from barnabas.broker.controller.partition_state_machine import move_partitions
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 
-__all__ = ["enqueue", "fail_replicas", "finish_replicas", "resume"]
+__all__ = ["enqueue", "fail_replicas", "finish_replicas", "resume_deletions"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def enqueue(context: ControllerContext, batch: RequestBatch, topics: Iterable[st
     if moving:
         context.ineligible_for_deletion |= moving
         logger.info("The deletion of %s waits for their reassignment", ", ".join(sorted(moving)))
-    yield from resume(context, batch)
+    yield from resume_deletions(context, batch)
 
 
 def fail_replicas(
@@ -54,7 +54,7 @@ def fail_replicas(
     yield from move_replicas(context, batch, failed, ReplicaState.INELIGIBLE)
     yield Send(batch.take())
     context.ineligible_for_deletion |= {replica.topic_partition.topic for replica in failed}
-    yield from resume(context, batch)
+    yield from resume_deletions(context, batch)
 
 
 def finish_replicas(
@@ -63,10 +63,10 @@ def finish_replicas(
     """Brokers have deleted these."""
     done = [replica for replica in replicas if context.is_deleting(replica.topic_partition.topic)]
     yield from move_replicas(context, batch, done, ReplicaState.DELETED)
-    yield from resume(context, batch)
+    yield from resume_deletions(context, batch)
 
 
-def resume(context: ControllerContext, batch: RequestBatch, topics: Iterable[str] = ()) -> Steps[None]:
+def resume_deletions(context: ControllerContext, batch: RequestBatch, topics: Iterable[str] = ()) -> Steps[None]:
     """Do what can be done now for every topic in deletion; ``topics`` need not wait any longer."""
     context.ineligible_for_deletion -= {topic for topic in topics if not context.is_reassigning(topic)}
     finished, retried, started = [], [], []

@@ -1,6 +1,6 @@
 """A classic group's state in memory: its members, the protocols they support, and the requests that wait.
 
-The state machine (`TRANSITIONS`)::
+The state machine (`GROUP_TRANSITIONS`)::
 
     Empty --join--> PreparingRebalance --all joined, or time is up--> CompletingRebalance --leader's assignment--> Stable
                     ^                 \\--no member is left--> Empty   |                                            |
@@ -22,7 +22,7 @@ from barnabas.broker.groups.records import GroupValue
 from barnabas.wire.kafka.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
 
-__all__ = ["TRANSITIONS", "Group", "GroupState", "Member", "Protocols"]
+__all__ = ["GROUP_TRANSITIONS", "Group", "GroupState", "Member", "Protocols"]
 
 Protocols = list[tuple[str, bytes]]
 """Names of assignment protocols with the member's metadata for each, the preferred first."""
@@ -38,7 +38,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
+GROUP_TRANSITIONS: dict[GroupState, frozenset[GroupState]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
     GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}),
     GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
@@ -162,7 +162,7 @@ class Group:
         self._supporters: Counter[str] = Counter()
 
     def transition_to(self, state: GroupState, wall_ms: int) -> None:
-        assert state in TRANSITIONS[self.state], f"group {self.group_id} cannot go from {self.state} to {state}"
+        assert state in GROUP_TRANSITIONS[self.state], f"group {self.group_id} cannot go from {self.state} to {state}"
         self.state = state
         self.state_since_ms = wall_ms
 

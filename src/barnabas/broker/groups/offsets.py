@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 
-__all__ = ["NO_EXPIRATION", "NO_LEADER_EPOCH", "CommittedOffset", "GroupOffsets"]
+__all__ = ["NO_EXPIRATION", "CommittedOffset", "GroupOffsets"]
 
-NO_LEADER_EPOCH = -1
 NO_EXPIRATION = -1
 """In place of an expiry time: the offset follows the broker's offsets.retention.minutes (KIP-211)."""
 

@@ -6,7 +6,7 @@ when it is away, the broker stops without a controlled shutdown.
 
 `leave` decides. It yields steps to the edge (`service`) and gets their results:
 
-    yield Ask(controller, timeout_ms)       -> Answer
+    yield AskController(controller, timeout_ms) -> Answer
     yield AwaitController(known, timeout_ms) -> None      another controller is known, or the time is over
 
 In Kafka: `KafkaServer.controlledShutdown`.
@@ -17,7 +17,15 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Answer", "Ask", "AwaitController", "KnownControllers", "ShutdownOptions", "ShutdownSteps", "leave"]
+__all__ = [
+    "Answer",
+    "AskController",
+    "AwaitController",
+    "KnownControllers",
+    "ShutdownOptions",
+    "ShutdownSteps",
+    "leave",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +44,7 @@ class KnownControllers(NamedTuple):
         return self.elected if self.elected >= 0 else self.last_heard
 
 
-class Ask(NamedTuple):
+class AskController(NamedTuple):
     """Send ControlledShutdown to a controller, which may be this broker itself."""
 
     controller: int
@@ -44,7 +52,7 @@ class Ask(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of an `Ask`."""
+    """What became of an `AskController`."""
 
     error: str | None
     """None when the controller has moved what it could."""
@@ -69,7 +77,7 @@ class ShutdownOptions:
     controller_timeout_ms: int
 
 
-ShutdownSteps = Generator[Ask | AwaitController, Any, bool]
+ShutdownSteps = Generator[AskController | AwaitController, Any, bool]
 
 
 def leave(
@@ -84,7 +92,7 @@ def leave(
     attempts = max(options.max_retries, 1)
     for attempt in range(1, attempts + 1):
         known = controllers()
-        answer: Answer = yield Ask(known.best, options.controller_timeout_ms)
+        answer: Answer = yield AskController(known.best, options.controller_timeout_ms)
         if answer.error is None:
             if answer.remaining:
                 logger.info("No other broker can lead %d of our partitions", answer.remaining)

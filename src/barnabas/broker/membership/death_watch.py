@@ -21,7 +21,7 @@ judges a registration under which it could not connect.
 `watch_broker` decides, one generator for each connection. It yields steps to the edge (`service`) and gets their results:
 
     yield ReadEpoch()           -> int | None       czxid of the registration; None when there is none or it is unknown
-    yield Connect()             -> ConnectOutcome
+    yield ConnectToBroker()     -> ConnectOutcome
     yield AwaitEnd()            -> int              how many milliseconds the connection lasted
     yield RemoveBroker(epoch)   -> None             end the session of the registration with this czxid
     yield Pause(ms)             -> None
@@ -33,13 +33,13 @@ from collections.abc import Callable, Generator, Iterable
 from enum import Enum
 from typing import Any, NamedTuple, Never
 
-from barnabas.broker.membership.joining import Pause
+from barnabas.broker.membership.lost_data import Pause
 from barnabas.broker.membership.registration import Removal, SessionZnodes, removals_of
 
 __all__ = [
     "AwaitEnd",
-    "Connect",
     "ConnectOutcome",
+    "ConnectToBroker",
     "ReadEpoch",
     "RemoveBroker",
     "WatchStep",
@@ -68,7 +68,7 @@ class ReadEpoch(NamedTuple):
     """Read the broker epoch of the watched broker."""
 
 
-class Connect(NamedTuple):
+class ConnectToBroker(NamedTuple):
     """Open a connection to the watched broker."""
 
 
@@ -91,7 +91,7 @@ class RemoveBroker(NamedTuple):
     epoch: int
 
 
-WatchStep = ReadEpoch | Connect | AwaitEnd | RemoveBroker | Pause
+WatchStep = ReadEpoch | ConnectToBroker | AwaitEnd | RemoveBroker | Pause
 
 
 def watch_broker(is_first_to_act: Callable[[], bool]) -> Generator[WatchStep, Any, Never]:
@@ -121,7 +121,7 @@ def _connect() -> Generator[WatchStep, Any, ConnectOutcome]:
     for attempt in range(_REFUSALS):
         if attempt:
             yield Pause(_BETWEEN_REFUSALS_MS)
-        outcome: ConnectOutcome = yield Connect()
+        outcome: ConnectOutcome = yield ConnectToBroker()
         if outcome is not ConnectOutcome.REFUSED:
             return outcome
     return ConnectOutcome.REFUSED

@@ -6,13 +6,13 @@ life's registration.
 
 `join` decides. It yields steps to the edge (`service`) and gets their results:
 
-    yield IsRegistered()     -> bool                a registration stands under this broker's id
-    yield Create()           -> int | None          the czxid of our new znode; None when there is one in the way
-    yield ReadSession()      -> SessionZnodes       that znode, and /controller
-    yield Remove(removals)   -> None                in one transaction; a znode that changed meanwhile stays
-    yield SetEpoch(epoch)    -> None                the broker epoch that requests of the controller must have
-    yield NoteBoot()         -> None                the log dirs are used under this boot from now on
-    yield Pause(ms)          -> None
+    yield IsRegistered()       -> bool                a registration stands under this broker's id
+    yield CreateRegistration() -> int | None          the czxid of our new znode; None when there is one in the way
+    yield ReadSession()        -> SessionZnodes       that znode, and /controller
+    yield Remove(removals)     -> None                in one transaction; a znode that changed meanwhile stays
+    yield SetEpoch(epoch)      -> None                the broker epoch that requests of the controller must have
+    yield NoteBoot()           -> None                the log dirs are used under this boot from now on
+    yield Pause(ms)            -> None
 
 In Kafka: the registration in `KafkaServer.startup`, and `BrokerLifecycleManager` in KRaft mode.
 """
@@ -24,18 +24,17 @@ from typing import Any, NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.znodes import BrokerInfo
-from barnabas.broker.membership.lost_data import LeaveStep, leave_in_sync_sets
+from barnabas.broker.membership.lost_data import LeaveStep, Pause, leave_in_sync_sets
 from barnabas.broker.membership.registration import Removal, SessionZnodes, replace_predecessor
 from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.opcodes import EventType
 
 __all__ = [
-    "Create",
+    "CreateRegistration",
     "IsRegistered",
     "JoinStep",
     "NoteBoot",
     "OnChange",
-    "Pause",
     "ReadSession",
     "Remove",
     "SetEpoch",
@@ -54,7 +53,7 @@ class IsRegistered(NamedTuple):
     """Whether a registration stands under this broker's id, be it an earlier life's."""
 
 
-class Create(NamedTuple):
+class CreateRegistration(NamedTuple):
     """Make this broker's znode in its own session."""
 
 
@@ -78,13 +77,7 @@ class NoteBoot(NamedTuple):
     """Note the boot id in the log dirs."""
 
 
-class Pause(NamedTuple):
-    """Let time pass."""
-
-    ms: int
-
-
-JoinStep = IsRegistered | Create | ReadSession | Remove | SetEpoch | NoteBoot | Pause | LeaveStep
+JoinStep = IsRegistered | CreateRegistration | ReadSession | Remove | SetEpoch | NoteBoot | Pause | LeaveStep
 
 
 def join(
@@ -102,7 +95,7 @@ def join(
     if lost:
         yield from _replace_predecessor(info)
         yield from leave_in_sync_sets(info.id, lost)
-    while (epoch := (yield Create())) is None:
+    while (epoch := (yield CreateRegistration())) is None:
         yield from _replace_predecessor(info)
     yield SetEpoch(epoch)
     logger.info("Broker %d is registered with epoch %d", info.id, epoch)

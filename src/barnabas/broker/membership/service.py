@@ -243,7 +243,7 @@ class BrokerLifecycle:
         match step:
             case joining.IsRegistered():
                 return await client.exists(broker_path(self._broker_id)) is not None
-            case joining.Create():
+            case joining.CreateRegistration():
                 return await self._create()
             case joining.ReadSession():
                 return await _read_session(client, self._broker_id)
@@ -259,7 +259,7 @@ class BrokerLifecycle:
                 return await _read_states(client, partitions)
             case lost_data.WriteStates(version, writes):
                 return await _write_states(client, version, writes)
-            case joining.Pause(ms) | lost_data.Pause(ms):
+            case lost_data.Pause(ms):
                 return await asyncio.sleep(ms / 1000)
 
     async def _create(self) -> int | None:
@@ -338,7 +338,7 @@ class BrokerLifecycle:
             except StopIteration:
                 return
             match step:
-                case controlled_shutdown.Ask(asked, timeout_ms):
+                case controlled_shutdown.AskController(asked, timeout_ms):
                     result = await self._ask_to_leave(asked, timeout_ms / 1000)
                 case controlled_shutdown.AwaitController(known, timeout_ms):
                     result = None
@@ -493,13 +493,13 @@ class _BrokerWatch:
         match step:
             case death_watch.ReadEpoch():
                 return await self._watch.read_epoch(self._broker_id)
-            case death_watch.Connect():
+            case death_watch.ConnectToBroker():
                 return await self._connect()
             case death_watch.AwaitEnd():
                 return await self._await_end()
             case death_watch.RemoveBroker(epoch):
                 return await self._watch.remove_broker(self._broker_id, epoch)
-            case joining.Pause(ms):
+            case lost_data.Pause(ms):
                 return await asyncio.sleep(ms / 1000)
 
     async def _connect(self) -> ConnectOutcome:

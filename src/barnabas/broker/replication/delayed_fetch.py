@@ -19,9 +19,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from barnabas.base.clock import Clock
-from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition, Uuid
 from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch
-from barnabas.broker.replication.partition import NO_EPOCH, Partition
+from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log, upper_bound
 from barnabas.broker.replication.replica_manager import ReplicaManager
@@ -256,7 +256,7 @@ class _DelayedFetch:
             and (partition.is_leader or not self._params.only_leader)
             and partition.log.log_start_offset <= wanted.fetch_offset
             and upper_bound(partition.log, self._isolation) <= wanted.fetch_offset
-            and wanted.leader_epoch in (NO_EPOCH, partition.leader_epoch)
+            and wanted.leader_epoch in (NO_LEADER_EPOCH, partition.leader_epoch)
         )
 
     def _on_expiration(self) -> None:

@@ -8,11 +8,11 @@ other side has: the next request is whole again, and names the old session so th
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.replication.fetch_sessions import NO_SESSION
 from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["FetchSessionHandler", "SessionRequest"]
 
-NO_SESSION = 0
 _INITIAL_EPOCH = 0
 _MAX_EPOCH = (1 << 31) - 1
 

@@ -29,7 +29,7 @@ from barnabas.broker.replication.reads import ReadResult
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["FetchContext", "FetchPartitionData", "FetchSessions", "PartitionFetch"]
+__all__ = ["NO_SESSION", "FetchContext", "FetchPartitionData", "FetchSessions", "PartitionFetch"]
 
 EVICTION_AGE_MS = 120_000
 NO_SESSION = 0

@@ -25,12 +25,11 @@ from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from barnabas.wire.kafka.offset_specs import EARLIEST, LATEST
 
 __all__ = ["EARLIEST", "LATEST", "EpochAlignment", "OffsetAlignment"]
 
 logger = logging.getLogger(__name__)
-
-LATEST, EARLIEST = -1, -2
 
 
 class EpochAlignment:

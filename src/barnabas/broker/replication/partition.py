@@ -16,13 +16,13 @@ log end offset.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from barnabas.base.ids import NO_BROKER, ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.ids import NO_BROKER, NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["Follower", "FollowerProgress", "Leader", "Partition", "Presence", "StateChange"]
 
-NO_EPOCH = -1
+_NO_EPOCH = -1
 
 
 def anyone(_: int) -> bool:
@@ -187,9 +187,9 @@ class Partition:
         self.log = log
         self.role: Leader | Follower | None = None
         """None until the controller's first word."""
-        self.leader_epoch = NO_EPOCH
-        self.partition_epoch = NO_EPOCH
-        self.controller_epoch = NO_EPOCH
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.partition_epoch = _NO_EPOCH
+        self.controller_epoch = _NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
@@ -272,7 +272,7 @@ class Partition:
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Reject requests with a different leader epoch (KIP-320). -1 means that the client does not know the epoch."""
-        if epoch != NO_EPOCH and epoch != self.leader_epoch:
+        if epoch != NO_LEADER_EPOCH and epoch != self.leader_epoch:
             if epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -288,7 +288,7 @@ class Partition:
         role = self.leading()
         if replica_id not in role.followers:
             raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == NO_LEADER_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"Replica {replica_id} is not recognized as a valid replica of {self.name} in leader epoch "
                 f"{self.leader_epoch}",
             )

@@ -1,6 +1,6 @@
 """The state of one partition that this broker copies (Kafka's PartitionFetchState, AbstractFetcherThread).
 
-A partition is followed in one leader epoch and goes through the states of `TRANSITIONS`. The table is the only place that
+A partition is followed in one leader epoch and goes through the states of `FETCH_TRANSITIONS`. The table is the only place that
 says what may come after what: a transition that it does not have raises `IllegalTransitionError`, and the picture in
 docs/explanation/how-replication-works.md is drawn from it. A new leader epoch begins with a new `PartitionFetchState`.
 
@@ -14,7 +14,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.replication.partition import Partition
 
 __all__ = [
-    "TRANSITIONS",
+    "FETCH_TRANSITIONS",
     "FetchEvent",
     "FetchState",
     "IllegalTransitionError",
@@ -60,7 +60,7 @@ class IllegalTransitionError(RuntimeError):
     """The state of a partition does not know the event: a defect of this program."""
 
 
-TRANSITIONS: Mapping[FetchState, Mapping[FetchEvent, FetchState]] = {
+FETCH_TRANSITIONS: Mapping[FetchState, Mapping[FetchEvent, FetchState]] = {
     FetchState.STARTING: {
         FetchEvent.DIVERGENCE_IS_REPORTED: FetchState.FETCHING,
         FetchEvent.DIVERGENCE_IS_UNKNOWN: FetchState.TRUNCATING,
@@ -173,7 +173,7 @@ class PartitionFetchStates:
 
     def move(self, fetched: PartitionFetchState, event: FetchEvent) -> None:
         """Make the transition of ``event``; raises `IllegalTransitionError` where the table has none."""
-        after = TRANSITIONS[fetched.state].get(event)
+        after = FETCH_TRANSITIONS[fetched.state].get(event)
         if after is None:
             raise IllegalTransitionError(
                 f"Partition {fetched.topic_partition} is {fetched.state.name}, which knows no {event.name}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from barnabas.base.files import FileSlice
-from barnabas.broker.replication.partition import NO_EPOCH
+from barnabas.base.ids import NO_LEADER_EPOCH
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -47,7 +47,7 @@ def read_log(
     offset: int,
     max_bytes: int,
     isolation: Isolation,
-    last_fetched_epoch: int = NO_EPOCH,
+    last_fetched_epoch: int = NO_LEADER_EPOCH,
     *,
     min_one_batch: bool,
 ) -> ReadResult:
@@ -58,7 +58,7 @@ def read_log(
     """
     stable = log.last_stable_offset
     result = ReadResult(log.high_watermark, stable, log.log_start_offset, log.log_end_offset, b"", 0)
-    if last_fetched_epoch != NO_EPOCH:
+    if last_fetched_epoch != NO_LEADER_EPOCH:
         diverging = _divergence(log, offset, last_fetched_epoch)
         if diverging is not None:
             result.diverging_epoch = diverging

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.ids import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.replication.alter_partition_manager import AlterPartitionManager
-from barnabas.broker.replication.partition import NO_EPOCH, Leader, Partition, Presence, StateChange, anyone
+from barnabas.broker.replication.partition import Leader, Partition, Presence, StateChange, anyone
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.log.dirs.log_dirs import LogDirs
@@ -243,8 +243,8 @@ class ReplicaManager:
         isolation: Isolation,
         min_one_batch: bool,
         only_leader: bool = True,
-        leader_epoch: int = NO_EPOCH,
-        last_fetched_epoch: int = NO_EPOCH,
+        leader_epoch: int = NO_LEADER_EPOCH,
+        last_fetched_epoch: int = NO_LEADER_EPOCH,
         topic_id: Uuid = ZERO_UUID,
     ) -> ReadResult:
         """Batches from ``offset`` on, at most ``max_bytes`` of them (but one whole batch with ``min_one_batch``).

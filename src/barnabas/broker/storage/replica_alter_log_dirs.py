@@ -36,7 +36,7 @@ from barnabas.log.names import future_folder
 from barnabas.log.partition_log import PartitionLog, UnexpectedOffsetError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["TRANSITIONS", "MoveState", "ReplicaAlterLogDirsManager", "ReplicaMove"]
+__all__ = ["MOVE_TRANSITIONS", "MoveState", "ReplicaAlterLogDirsManager", "ReplicaMove"]
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class MoveState(Enum):
     """The future log took over, or the move was cancelled, or a log dir failed."""
 
 
-TRANSITIONS = {
+MOVE_TRANSITIONS = {
     MoveState.RESTING: {MoveState.COPYING, MoveState.SYNCING, MoveState.OVER},
     MoveState.COPYING: {MoveState.RESTING, MoveState.OVER},
     MoveState.SYNCING: {MoveState.RESTING, MoveState.OVER},
@@ -92,8 +92,8 @@ class ReplicaMove:
         return self.state is MoveState.OVER
 
     def enter(self, state: MoveState) -> None:
-        """Raises RuntimeError for a transition that `TRANSITIONS` does not have."""
-        if state is not self.state and state not in TRANSITIONS[self.state]:
+        """Raises RuntimeError for a transition that `MOVE_TRANSITIONS` does not have."""
+        if state is not self.state and state not in MOVE_TRANSITIONS[self.state]:
             raise RuntimeError(f"The move of {self.topic_partition} cannot go from {self.state} to {state}")
         self.state = state
 

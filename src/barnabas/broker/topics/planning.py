@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import ZERO_UUID, Uuid
 from barnabas.base.randomness import Random
-from barnabas.broker.cluster.znodes import Assignment
+from barnabas.broker.cluster.znodes import ReplicaAssignment
 from barnabas.broker.topics.placement import assign_replicas
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -133,12 +133,12 @@ def _text(assignment: Mapping[int, Sequence[int]]) -> str:
 
 def plan_growth(
     name: str,
-    existing: Mapping[int, Assignment],
+    existing: Mapping[int, ReplicaAssignment],
     racks: Mapping[int, str | None],
     count: int,
     assignments: Sequence[Sequence[int]] | None,
     rng: Random,
-) -> dict[int, Assignment]:
+) -> dict[int, ReplicaAssignment]:
     """The new partitions of a topic that is to have ``count``; raises `KafkaError` with Kafka's words."""
     current = len(existing)
     if not existing:
@@ -163,7 +163,7 @@ def plan_growth(
         ids = sorted(racks)
         start = max(0, next((index for index, broker in enumerate(ids) if broker >= first[0]), -1))
         placed = assign_replicas(racks, count - current, len(first), rng, fixed_start=start, first_partition=current)
-        return {index: Assignment(replicas) for index, replicas in placed.items()}
+        return {index: ReplicaAssignment(replicas) for index, replicas in placed.items()}
     unknown = {broker for replicas in assignments for broker in replicas} - racks.keys()
     bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if unknown:
@@ -189,4 +189,4 @@ def plan_growth(
             f"Inconsistent replication factor between partitions, partition 0 has {len(first)} while partitions "
             f"[{', '.join(map(str, odd))}] have replication factors [{', '.join(map(str, odd.values()))}], respectively.",
         )
-    return {index: Assignment(tuple(replicas)) for index, replicas in enumerate(assignments, current)}
+    return {index: ReplicaAssignment(tuple(replicas)) for index, replicas in enumerate(assignments, current)}

@@ -27,7 +27,7 @@ from barnabas.broker.cluster.steps import (
     Znode,
 )
 from barnabas.broker.cluster.znodes import (
-    Assignment,
+    ReplicaAssignment,
     TopicAssignment,
     ZnodeFormatError,
     config_path,
@@ -110,7 +110,7 @@ class Topics:
         for plan in plans:
             plan.topic_id = random_uuid(self._rng)
         assigned = {
-            plan.name: TopicAssignment(plan.topic_id, {i: Assignment(r) for i, r in plan.assignment.items()})
+            plan.name: TopicAssignment(plan.topic_id, {i: ReplicaAssignment(r) for i, r in plan.assignment.items()})
             for plan in plans
         }
         outcomes: list[Committed | Refused] = yield Transact(

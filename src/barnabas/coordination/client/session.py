@@ -2,7 +2,7 @@
 
 This is what ZooKeeper's ClientCnxn decides. `barnabas.coordination.client.connection` owns the socket and the timer:
 it calls the inputs below (`start`, `connection_opened`, `receive`, `connection_lost`, `tick`, `submit`, `close`),
-then performs `take_effects` and sends `frames_to_send`. States and their changes stand in `TRANSITIONS`; the names are
+then performs `take_effects` and sends `frames_to_send`. States and their changes stand in `SESSION_TRANSITIONS`; the names are
 those of ZooKeeper.States.
 
 Requests are pipelined: each is sent at once, and replies come in the order of the requests. When a connection is lost,
@@ -42,7 +42,17 @@ from barnabas.wire.jute.frames import (
 from barnabas.wire.jute.opcodes import EventType, OpCode, Xid
 from barnabas.wire.jute.records import AuthPacket, ConnectRequest, SetWatches, WatcherEvent
 
-__all__ = ["TRANSITIONS", "ClientSession", "Connect", "Disconnect", "Effect", "Input", "SessionEvent", "State", "Wake"]
+__all__ = [
+    "SESSION_TRANSITIONS",
+    "ClientSession",
+    "Connect",
+    "Disconnect",
+    "Input",
+    "SessionEffect",
+    "SessionEvent",
+    "State",
+    "Wake",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +66,7 @@ _NO_PASSWORD = bytes(16)
 
 
 class State(Enum):
-    """Where a session stands; `TRANSITIONS` has the arrows."""
+    """Where a session stands; `SESSION_TRANSITIONS` has the arrows."""
 
     NOT_CONNECTED = auto()
     """No connection: not started yet, or waiting before the next attempt."""
@@ -91,7 +101,7 @@ class Input(Enum):
     """The server has closed the session, or did not do so in time."""
 
 
-TRANSITIONS: dict[tuple[State, Input], State] = {
+SESSION_TRANSITIONS: dict[tuple[State, Input], State] = {
     (State.NOT_CONNECTED, Input.ATTEMPT): State.CONNECTING,
     (State.CONNECTING, Input.OPENED): State.ASSOCIATING,
     (State.CONNECTING, Input.LOST): State.NOT_CONNECTED,
@@ -140,7 +150,7 @@ class Wake:
     at_ms: int
 
 
-Effect = Connect | Disconnect | Wake
+SessionEffect = Connect | Disconnect | Wake
 
 
 class ClientSession:
@@ -169,7 +179,7 @@ class ClientSession:
         self._connect_timeout_ms = max(_MIN_CONNECT_TIMEOUT_MS, session_timeout_ms // len(self._servers))
         self.chroot = chroot
         self._notify = notify
-        self._effects: list[Effect] = []
+        self._effects: list[SessionEffect] = []
         self._control: list[Part] = []
         self._queue: deque[Operation] = deque()
         self._in_flight: deque[Operation] = deque()
@@ -229,7 +239,7 @@ class ClientSession:
     def has_effects(self) -> bool:
         return bool(self._effects)
 
-    def take_effects(self) -> list[Effect]:
+    def take_effects(self) -> list[SessionEffect]:
         """What is to be done, in order."""
         effects, self._effects = self._effects, []
         return effects
@@ -300,7 +310,7 @@ class ClientSession:
     # States
 
     def _move(self, cause: Input) -> None:
-        self.state = TRANSITIONS[self.state, cause]
+        self.state = SESSION_TRANSITIONS[self.state, cause]
 
     def _set_deadline(self, at_ms: int) -> None:
         self._deadline_ms = at_ms

@@ -32,7 +32,7 @@ from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOpe
 from barnabas.coordination.core.operations.multi import decode_parts
 from barnabas.coordination.core.sessions import Session, SessionTracker, session_password
 from barnabas.coordination.core.statistics import Statistics
-from barnabas.coordination.core.tree import Change, Event, Staged
+from barnabas.coordination.core.tree import Event, Staged, TreeChange
 from barnabas.coordination.core.watches import Watches
 from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from
@@ -63,7 +63,7 @@ from barnabas.wire.jute.transactions import (
     encode_transaction,
 )
 
-__all__ = ["ClientConnection", "Limits", "Processor", "Transport"]
+__all__ = ["Limits", "Processor", "ServerConnection", "Transport"]
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class Limits:
         self.ttl_nodes = ttl_nodes
 
 
-class ClientConnection:
+class ServerConnection:
     """One connection, with its requests that are not answered yet: ZooKeeper's ServerCnxn."""
 
     __slots__ = (
@@ -168,12 +168,12 @@ class _Proposal:
     """A write between decision and commit."""
 
     header: TxnHeader
-    client: ClientConnection | None
+    client: ServerConnection | None
     opcode: int
     """the request's; the header has the transaction's type"""
     txn: Transaction
     outcome: Outcome
-    changes: list[Change]
+    changes: list[TreeChange]
     events: list[Event]
     since_ms: int
 
@@ -197,7 +197,7 @@ class Processor:
         self.database = database
         self.tracker = tracker
         self.limits = limits
-        self.watches: Watches[ClientConnection] = Watches()
+        self.watches: Watches[ServerConnection] = Watches()
         self.statistics = Statistics()
         self.unlogged: list[bytearray] = []
         """Transactions for the log, in order, that the edge has not taken yet."""
@@ -225,7 +225,7 @@ class Processor:
 
     # From clients
 
-    def receive(self, client: ClientConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
+    def receive(self, client: ServerConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
         """Handle one frame. A frame that cannot be decoded closes the connection."""
         client.statistics.received += 1
         self.statistics.received += 1
@@ -238,7 +238,7 @@ class Processor:
             logger.warning("Closing the connection of %s: %s", client.address, error)
             client.transport.close()
 
-    def _request(self, client: ClientConnection, session: Session, data: bytes, now_ms: int, wall_ms: int) -> None:
+    def _request(self, client: ServerConnection, session: Session, data: bytes, now_ms: int, wall_ms: int) -> None:
         header, offset = decode_from(RequestHeader, data)
         self.tracker.touch(session, now_ms)
         opcode = header.type
@@ -269,7 +269,7 @@ class Processor:
             return decode_parts(data, offset)
         return decode(operation.request_type, data, offset) if operation.request_type is not None else None
 
-    def _authenticate(self, client: ClientConnection, xid: int, packet: AuthPacket) -> None:
+    def _authenticate(self, client: ServerConnection, xid: int, packet: AuthPacket) -> None:
         try:
             if len(client.ids) >= _MAX_IDENTITIES:
                 raise KeeperError(ErrorCode.AUTH_FAILED)
@@ -282,7 +282,7 @@ class Processor:
             client.ids.append(identity)
         client.transport.send(encode_reply(xid, 0, ErrorCode.OK))
 
-    def disconnected(self, client: ClientConnection) -> None:
+    def disconnected(self, client: ServerConnection) -> None:
         """The connection is closed; its session lives until it expires or moves to another connection."""
         client.is_closed = True
         self._waiting_reads -= sum(isinstance(request, _WaitingRead) for request in client.waiting)
@@ -293,7 +293,7 @@ class Processor:
 
     # Sessions
 
-    def _connect(self, client: ClientConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
+    def _connect(self, client: ServerConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
         request, read_only = decode_connect_request(data)
         client.old_protocol = read_only is None
         if request.last_zxid_seen > self.database.last_zxid:
@@ -336,19 +336,19 @@ class Processor:
         self._established(client, found)
 
     @staticmethod
-    def _take_over(client: ClientConnection, session: Session) -> None:
+    def _take_over(client: ServerConnection, session: Session) -> None:
         before = session.owner
-        if isinstance(before, ClientConnection):
+        if isinstance(before, ServerConnection):
             before.transport.close()
         session.owner = client
         client.session = session
 
     @staticmethod
-    def _connect_response(client: ClientConnection, timeout_ms: int, session_id: int, password: bytes) -> bytearray:
+    def _connect_response(client: ServerConnection, timeout_ms: int, session_id: int, password: bytes) -> bytearray:
         response = ConnectResponse(0, timeout_ms, session_id, password)
         return encode_connect_response(response, None if client.old_protocol else False)
 
-    def _established(self, client: ClientConnection, session: Session) -> None:
+    def _established(self, client: ServerConnection, session: Session) -> None:
         client.statistics.sent += 1
         client.transport.send(
             self._connect_response(client, session.timeout_ms, session.id, session_password(session.id))
@@ -388,7 +388,7 @@ class Processor:
     def _propose(
         self,
         session_id: int,
-        client: ClientConnection | None,
+        client: ServerConnection | None,
         xid: int,
         opcode: int,
         operation: WriteOperation | None,
@@ -444,7 +444,7 @@ class Processor:
             if txn_type == OpCode.CLOSE_SESSION:
                 self._end_session(header.client_id)
 
-    def _answer(self, client: ClientConnection, proposal: _Proposal, now_ms: int) -> None:
+    def _answer(self, client: ServerConnection, proposal: _Proposal, now_ms: int) -> None:
         outcome, xid, zxid = proposal.outcome, proposal.header.cxid, proposal.header.zxid
         if outcome.type == OpCode.ERROR:
             frame = encode_reply(xid, zxid, outcome.err)
@@ -461,13 +461,13 @@ class Processor:
 
     def _end_session(self, session_id: int) -> None:
         session = self.tracker.remove(session_id)
-        if session is not None and isinstance(session.owner, ClientConnection):
+        if session is not None and isinstance(session.owner, ServerConnection):
             session.owner.transport.close()
 
     # Reads
 
     def _receive_read(
-        self, client: ClientConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int
+        self, client: ServerConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int
     ) -> None:
         if client.waiting:
             client.waiting.append(_WaitingRead(xid, operation, data, now_ms))
@@ -476,7 +476,7 @@ class Processor:
         else:
             self._read(client, xid, operation, data, now_ms, now_ms)
 
-    def _read_on(self, client: ClientConnection, now_ms: int) -> None:
+    def _read_on(self, client: ServerConnection, now_ms: int) -> None:
         """Answer the reads that waited for the write before them, and take more from the client."""
         waiting = client.waiting
         while waiting and isinstance(waiting[0], _WaitingRead):
@@ -489,7 +489,7 @@ class Processor:
             client.transport.release()
 
     def _read(
-        self, client: ClientConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int, since_ms: int
+        self, client: ServerConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int, since_ms: int
     ) -> None:
         zxid = self.database.last_zxid
         reading = Reading(self.database.tree, self.watches, client, self.limits.max_reply_bytes)
@@ -507,7 +507,7 @@ class Processor:
             frame = encode_reply(xid, zxid, ErrorCode.MARSHALLING_ERROR)
         self._reply(client, frame, now_ms, since_ms)
 
-    def _reply(self, client: ClientConnection, frame: bytearray, now_ms: int, since_ms: int) -> None:
+    def _reply(self, client: ServerConnection, frame: bytearray, now_ms: int, since_ms: int) -> None:
         latency_ms = now_ms - since_ms
         client.statistics.answered(latency_ms)
         self.statistics.answered(latency_ms)
@@ -516,7 +516,7 @@ class Processor:
     def _is_overloaded(self) -> bool:
         return len(self._proposals) + self._waiting_reads > self.limits.global_outstanding
 
-    def _throttle(self, client: ClientConnection) -> None:
+    def _throttle(self, client: ServerConnection) -> None:
         """Above the global limit take no more from this client until it has no request outstanding, or the load ends.
 
         This is ZooKeeperServer.shouldThrottle: each client goes on, with one request at a time.

@@ -6,7 +6,7 @@ a digest. Limits are soft, as in ZooKeeper without enforceQuota: usage is counte
 """
 
 from barnabas.coordination.core.paths import QUOTA_PATH
-from barnabas.coordination.core.znode import Znode
+from barnabas.coordination.core.znode import DataNode
 
 __all__ = ["Quotas"]
 
@@ -23,7 +23,7 @@ def _usage(data: bytes | None) -> tuple[int, int]:
         return 0, 0
 
 
-def _set_usage(nodes: dict[str, Znode], limited: str, count: int, data_bytes: int) -> None:
+def _set_usage(nodes: dict[str, DataNode], limited: str, count: int, data_bytes: int) -> None:
     path = f"{QUOTA_PATH}{limited}/{_STATS}"
     node = nodes.get(path)
     if node is not None:
@@ -51,7 +51,7 @@ class Quotas:
             path = path[: path.rfind("/")]
         return None
 
-    def changed(self, nodes: dict[str, Znode], path: str, bytes_more: int, count_more: int) -> None:
+    def changed(self, nodes: dict[str, DataNode], path: str, bytes_more: int, count_more: int) -> None:
         """Count a node that was created, changed or deleted."""
         limited = self._limit_above(path)
         if limited is not None:
@@ -60,7 +60,7 @@ class Quotas:
                 count, data_bytes = _usage(stats.data)
                 _set_usage(nodes, limited, count + count_more, data_bytes + bytes_more)
 
-    def created(self, nodes: dict[str, Znode], children: dict[str, dict[str, None]], parent: str, name: str) -> None:
+    def created(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], parent: str, name: str) -> None:
         """Note a node that was created below ``/zookeeper/quota``."""
         limited = parent[len(QUOTA_PATH) :]
         if name == _LIMITS and limited:
@@ -73,12 +73,12 @@ class Quotas:
         if name == _LIMITS and parent.startswith(QUOTA_PATH):
             self._limited.discard(parent[len(QUOTA_PATH) :])
 
-    def loaded(self, nodes: dict[str, Znode], children: dict[str, dict[str, None]]) -> None:
+    def loaded(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]]) -> None:
         """Count everything again, after a snapshot was read."""
         for limited in self._limited:
             self._count(nodes, children, limited)
 
-    def _count(self, nodes: dict[str, Znode], children: dict[str, dict[str, None]], limited: str) -> None:
+    def _count(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], limited: str) -> None:
         waiting = [limited] if limited in nodes else []
         count = data_bytes = 0
         while waiting:

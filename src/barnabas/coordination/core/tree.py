@@ -12,15 +12,15 @@ from typing import NamedTuple, Protocol
 
 from barnabas.coordination.core.paths import CONFIG_PATH, QUOTA_PATH, SYSTEM_PATH, parent_of
 from barnabas.coordination.core.quotas import Quotas
-from barnabas.coordination.core.znode import Znode
+from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.opcodes import EventType
 from barnabas.wire.jute.records import ACL, OPEN_ACL, READ_ACL
 
-__all__ = ["Change", "Event", "Staged", "Tree", "View"]
+__all__ = ["Event", "Staged", "Tree", "TreeChange", "View"]
 
 _DIGEST_MASK = (1 << 64) - 1
 
-Change = tuple[str, Znode | None]
+TreeChange = tuple[str, DataNode | None]
 """A path and the node that stands there now, or None."""
 
 
@@ -36,9 +36,9 @@ class Event(NamedTuple):
 class View(Protocol):
     """A tree that transactions are applied to."""
 
-    def get(self, path: str) -> Znode | None: ...
+    def get(self, path: str) -> DataNode | None: ...
 
-    def put(self, path: str, node: Znode) -> None: ...
+    def put(self, path: str, node: DataNode) -> None: ...
 
     def remove(self, path: str) -> None: ...
 
@@ -57,7 +57,7 @@ class Tree:
     __slots__ = ("_acls", "_digest", "children", "containers", "data_bytes", "ephemerals", "nodes", "quotas", "ttls")
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Znode] = {}
+        self.nodes: dict[str, DataNode] = {}
         self.children: dict[str, dict[str, None]] = {}
         """Names below a path; no entry where there are none."""
         self.ephemerals: dict[int, set[str]] = {}
@@ -70,10 +70,10 @@ class Tree:
         self._acls: dict[tuple[ACL, ...], tuple[ACL, ...]] = {}
         for acl in (OPEN_ACL, READ_ACL):
             self._acls[acl] = acl
-        self.put("/", Znode.system("/", 1))
-        self.put(SYSTEM_PATH, Znode.system(SYSTEM_PATH, 2))
-        self.put(QUOTA_PATH, Znode.system(QUOTA_PATH, 0))
-        self.put(CONFIG_PATH, Znode.system(CONFIG_PATH, 0, READ_ACL, aversion=-1))
+        self.put("/", DataNode.system("/", 1))
+        self.put(SYSTEM_PATH, DataNode.system(SYSTEM_PATH, 2))
+        self.put(QUOTA_PATH, DataNode.system(QUOTA_PATH, 0))
+        self.put(CONFIG_PATH, DataNode.system(CONFIG_PATH, 0, READ_ACL, aversion=-1))
 
     @property
     def digest(self) -> int:
@@ -81,7 +81,7 @@ class Tree:
         value = self._digest & _DIGEST_MASK
         return value - (1 << 64) if value >> 63 else value
 
-    def get(self, path: str) -> Znode | None:
+    def get(self, path: str) -> DataNode | None:
         return self.nodes.get(path or "/")
 
     def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
@@ -101,7 +101,7 @@ class Tree:
     def ephemerals_of(self, session_id: int) -> set[str]:
         return set(self.ephemerals.get(session_id, ()))
 
-    def put(self, path: str, node: Znode) -> None:
+    def put(self, path: str, node: DataNode) -> None:
         old = self.nodes.get(path)
         self.nodes[path] = node
         data_bytes = len(node.data or b"")
@@ -117,7 +117,7 @@ class Tree:
         if self.quotas:
             self.quotas.changed(self.nodes, path, grown, 1 if old is None else 0)
 
-    def _created(self, path: str, node: Znode) -> None:
+    def _created(self, path: str, node: DataNode) -> None:
         if path != "/":
             slash = path.rfind("/")
             parent, name = path[:slash] or "/", path[slash + 1 :]
@@ -159,7 +159,7 @@ class Tree:
             self.quotas.deleted(parent, name)
             self.quotas.changed(self.nodes, path, -data_bytes, -1)
 
-    def install(self, changes: list[Change]) -> None:
+    def install(self, changes: list[TreeChange]) -> None:
         """Apply the changes that were staged for a transaction."""
         for path, node in changes:
             if node is not None:
@@ -178,7 +178,7 @@ class Tree:
         prefix = path + "/"
         return sum(1 for each in self.nodes if each.startswith(prefix))
 
-    def replace_all(self, nodes: Iterable[tuple[str, Znode]]) -> None:
+    def replace_all(self, nodes: Iterable[tuple[str, DataNode]]) -> None:
         """Replace all nodes by those of a snapshot, parents before children."""
         self.nodes.clear()
         self.children.clear()
@@ -196,7 +196,7 @@ class Tree:
             self.quotas.loaded(self.nodes, self.children)
 
 
-_StagedNode = tuple[Znode | None, list[Change]]
+_StagedNode = tuple[DataNode | None, list[TreeChange]]
 """A node, and the changes of the transaction that put it there."""
 
 
@@ -211,7 +211,7 @@ class Staged:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._nodes: dict[str, _StagedNode] = {}
-        self._changes: list[Change] = []
+        self._changes: list[TreeChange] = []
         self._before: list[tuple[str, _StagedNode | None, int]] = []
         self._digest = tree.digest
 
@@ -221,7 +221,7 @@ class Staged:
         value = self._digest & _DIGEST_MASK
         return value - (1 << 64) if value >> 63 else value
 
-    def begin(self) -> list[Change]:
+    def begin(self) -> list[TreeChange]:
         """Begin a transaction; its changes are collected in the list."""
         self._changes = []
         self._before = []
@@ -238,7 +238,7 @@ class Staged:
         self._before.clear()
         self._changes.clear()
 
-    def commit(self, changes: list[Change]) -> None:
+    def commit(self, changes: list[TreeChange]) -> None:
         """Move a transaction's changes to the tree."""
         self._tree.install(changes)
         nodes = self._nodes
@@ -247,20 +247,20 @@ class Staged:
             if staged is not None and staged[1] is changes:
                 del nodes[path]
 
-    def get(self, path: str) -> Znode | None:
+    def get(self, path: str) -> DataNode | None:
         staged = self._nodes.get(path or "/")
         return staged[0] if staged is not None else self._tree.nodes.get(path or "/")
 
     def intern(self, acl: list[ACL] | None) -> tuple[ACL, ...]:
         return self._tree.intern(acl)
 
-    def put(self, path: str, node: Znode) -> None:
+    def put(self, path: str, node: DataNode) -> None:
         self._stage(path, node, node.digest)
 
     def remove(self, path: str) -> None:
         self._stage(path, None, 0)
 
-    def _stage(self, path: str, node: Znode | None, digest: int) -> None:
+    def _stage(self, path: str, node: DataNode | None, digest: int) -> None:
         staged = self._nodes.get(path)
         old = staged[0] if staged is not None else self._tree.nodes.get(path)
         self._before.append((path, staged, self._digest))

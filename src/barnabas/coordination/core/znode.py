@@ -1,6 +1,6 @@
 """One node of the tree, as a value: ZooKeeper's DataNode.
 
-A change makes a new `Znode` and leaves the old one as it was. So a copy of the tree's dictionary is a snapshot that
+A change makes a new `DataNode` and leaves the old one as it was. So a copy of the tree's dictionary is a snapshot that
 stays the same while the tree changes, and a transaction can be prepared on top of others that are not committed yet.
 
 A node's digest is the CRC-32 of its path, data and stat; the sum of all (modulo 2**64) is the tree's digest, which
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from barnabas.wire.jute.opcodes import CONTAINER_OWNER
 from barnabas.wire.jute.records import ACL, OPEN_ACL, Stat
 
-__all__ = ["DIGEST_VERSION", "MAX_TTL_MS", "Znode", "owner_of_ttl", "ttl_of_owner"]
+__all__ = ["DIGEST_VERSION", "MAX_TTL_MS", "DataNode", "owner_of_ttl", "ttl_of_owner"]
 
 DIGEST_VERSION = 2
 MAX_TTL_MS = (1 << 40) - 1
@@ -42,7 +42,7 @@ def _as_int(value: int) -> int:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Znode:
+class DataNode:
     """Data, access control list, and the fields of a `Stat`. ``cversion`` counts the creations of children."""
 
     data: bytes | None
@@ -60,14 +60,16 @@ class Znode:
     digest: int
 
     @classmethod
-    def new(cls, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time_ms: int) -> "Znode":
+    def new(
+        cls, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time_ms: int
+    ) -> "DataNode":
         """A node that was just created."""
         node = cls(data, acl, zxid, zxid, time_ms, time_ms, 0, 0, 0, owner, zxid, 0, 0)
         node.digest = node.compute_digest(path)
         return node
 
     @classmethod
-    def system(cls, path: str, num_children: int, acl: tuple[ACL, ...] = OPEN_ACL, aversion: int = 0) -> "Znode":
+    def system(cls, path: str, num_children: int, acl: tuple[ACL, ...] = OPEN_ACL, aversion: int = 0) -> "DataNode":
         """A node that every tree has from the beginning."""
         node = cls(b"", acl, 0, 0, 0, 0, 0, 0, aversion, 0, 0, num_children, 0)
         node.digest = node.compute_digest(path)
@@ -93,9 +95,9 @@ class Znode:
         )
         return zlib.crc32(stat, crc)
 
-    def copy(self) -> "Znode":
+    def copy(self) -> "DataNode":
         """An equal node, which the caller changes before it is used anywhere else."""
-        return Znode(
+        return DataNode(
             self.data,
             self.acl,
             self.czxid,
@@ -111,7 +113,7 @@ class Znode:
             self.digest,
         )
 
-    def with_data(self, path: str, data: bytes | None, version: int, zxid: int, time_ms: int) -> "Znode":
+    def with_data(self, path: str, data: bytes | None, version: int, zxid: int, time_ms: int) -> "DataNode":
         """The node after setData."""
         node = self.copy()
         node.data = data
@@ -121,7 +123,7 @@ class Znode:
         node.digest = node.compute_digest(path)
         return node
 
-    def with_acl(self, path: str, acl: tuple[ACL, ...], aversion: int) -> "Znode":
+    def with_acl(self, path: str, acl: tuple[ACL, ...], aversion: int) -> "DataNode":
         """The node after setACL."""
         node = self.copy()
         node.acl = acl
@@ -129,7 +131,7 @@ class Znode:
         node.digest = node.compute_digest(path)
         return node
 
-    def with_children(self, path: str, cversion: int, pzxid: int, num_children: int) -> "Znode":
+    def with_children(self, path: str, cversion: int, pzxid: int, num_children: int) -> "DataNode":
         """The node after a child was created or deleted."""
         node = self.copy()
         node.cversion = cversion

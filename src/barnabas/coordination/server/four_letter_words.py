@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from barnabas import __version__
 from barnabas.base.settings import Values
-from barnabas.coordination.core.processor import ClientConnection, Processor
+from barnabas.coordination.core.processor import Processor, ServerConnection
 from barnabas.coordination.server.settings import session_timeouts_ms
 
 __all__ = ["VERSION_TEXT", "ServerState", "answer"]
@@ -35,7 +35,7 @@ class _Question:
     """What an answer is made from."""
 
     def __init__(
-        self, processor: Processor, connections: Collection[ClientConnection], settings: Values, state: ServerState
+        self, processor: Processor, connections: Collection[ServerConnection], settings: Values, state: ServerState
     ) -> None:
         self.processor = processor
         self.connections = connections
@@ -46,7 +46,7 @@ class _Question:
 def answer(
     word: bytes,
     processor: Processor,
-    connections: Collection[ClientConnection],
+    connections: Collection[ServerConnection],
     settings: Values,
     state: ServerState,
 ) -> bytes | None:
@@ -92,7 +92,7 @@ def _srvr(question: _Question) -> str:
     return f"Zookeeper version: {VERSION_TEXT}\n{_summary(question)}"
 
 
-def _connection_line(connection: ClientConnection, *, full: bool) -> str:
+def _connection_line(connection: ServerConnection, *, full: bool) -> str:
     counts = connection.statistics
     line = (
         f" /{connection.address}:{connection.port}[1](queued={len(connection.waiting)},"

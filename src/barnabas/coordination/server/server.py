@@ -20,7 +20,7 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, FrameHandler, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
-from barnabas.coordination.core.processor import ClientConnection, Limits, Processor
+from barnabas.coordination.core.processor import Limits, Processor, ServerConnection
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.coordination.server.four_letter_words import ServerState, answer
 from barnabas.coordination.server.settings import session_timeouts_ms
@@ -53,7 +53,7 @@ class _Peer:
         self._gathered_bytes = 0
         self._holds = 0
         address, port = connection.peer
-        self.client = ClientConnection(self, address, port, now_ms)
+        self.client = ServerConnection(self, address, port, now_ms)
 
     # From the network
 
@@ -308,7 +308,7 @@ class CoordinationServer:
                 del self._by_address[address]
         self._processor.disconnected(peer.client)
 
-    def _received(self, client: ClientConnection, data: memoryview) -> None:
+    def _received(self, client: ServerConnection, data: memoryview) -> None:
         if self._is_closing:
             return
         processor, clock = self._processor, self._clock

@@ -17,11 +17,11 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, Values, at_least, between, one_of
 
 __all__ = [
-    "DEFINITIONS",
-    "PROTECTIVE",
-    "WITHOUT_EFFECT",
+    "ZOO_CFG_DEFINITIONS",
+    "ZOO_CFG_PROTECTIVE",
+    "ZOO_CFG_WITHOUT_EFFECT",
     "Protective",
-    "ineffective",
+    "ineffective_lines",
     "parse_settings",
     "session_timeouts_ms",
 ]
@@ -35,7 +35,7 @@ def _not_empty(value: str) -> str | None:
     return None if value else "it must name a directory"  # an empty name would be the working directory
 
 
-DEFINITIONS = Definitions(
+ZOO_CFG_DEFINITIONS = Definitions(
     [
         Setting("tickTime", Kind.INT, "3000", "The unit of time, in milliseconds.", at_least(1)),
         Setting(
@@ -116,7 +116,7 @@ _INERT = {
     ),
 }
 
-WITHOUT_EFFECT: dict[str, str] = {name: reason for reason, names in _INERT.items() for name in names.split()}
+ZOO_CFG_WITHOUT_EFFECT: dict[str, str] = {name: reason for reason, names in _INERT.items() for name in names.split()}
 """Settings that are accepted and do nothing, with the reason."""
 
 
@@ -142,7 +142,7 @@ def _rows(missing: str, *names: str, harmless: Sequence[str] = ()) -> list[Prote
     return [Protective(name, missing, _HARMLESS | {value.lower() for value in harmless}) for name in names]
 
 
-PROTECTIVE: list[Protective] = [
+ZOO_CFG_PROTECTIVE: list[Protective] = [
     *_rows(
         _AUTHENTICATION,
         "authProvider.*", "requireClientAuthScheme", "sessionRequireClientSASLAuth", "enforce.auth.*",
@@ -179,7 +179,7 @@ def parse_settings(texts: Mapping[str, str]) -> Values:
             f"ensembles are not supported yet, and the configuration names {len(servers)} servers "
             f"({', '.join(servers)}): remove these lines to run one server alone"
         )
-    values = DEFINITIONS.parse({name: text for name, text in texts.items() if name not in servers})
+    values = ZOO_CFG_DEFINITIONS.parse({name: text for name, text in texts.items() if name not in servers})
     low, high = session_timeouts_ms(values)
     if low > high:
         raise ConfigError(f"minSessionTimeout ({low} ms) is above maxSessionTimeout ({high} ms)")
@@ -188,7 +188,7 @@ def parse_settings(texts: Mapping[str, str]) -> Values:
 
 def _refuse_protection(given: str, text: str) -> None:
     name = given.removeprefix(_PREFIX)
-    for row in PROTECTIVE:
+    for row in ZOO_CFG_PROTECTIVE:
         if row.matches(name) and text.lower() not in row.harmless:
             raise ConfigError(
                 f"{given} is set to a value that asks for protection, and this version does not have it: {row.missing}. "
@@ -197,13 +197,13 @@ def _refuse_protection(given: str, text: str) -> None:
             )
 
 
-def ineffective(values: Values) -> list[str]:
+def ineffective_lines(values: Values) -> list[str]:
     """A line for each setting that was given and does nothing."""
     lines = []
     for name in sorted(values.unknown()):
-        if any(row.matches(name) for row in PROTECTIVE):
+        if any(row.matches(name) for row in ZOO_CFG_PROTECTIVE):
             continue  # its value asks for no protection
-        reason = WITHOUT_EFFECT.get(name)
+        reason = ZOO_CFG_WITHOUT_EFFECT.get(name)
         lines.append(f"{name} has no effect: {reason}" if reason else f"{name} is unknown and has no effect")
     return lines
 

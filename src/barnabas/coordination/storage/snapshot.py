@@ -28,7 +28,7 @@ from itertools import islice
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.core.database import Database
-from barnabas.coordination.core.znode import DIGEST_VERSION, Znode
+from barnabas.coordination.core.znode import DIGEST_VERSION, DataNode
 from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode_from, encode_into
 from barnabas.wire.jute.records import ACL, OPEN_ACL
 from barnabas.wire.jute.transactions import FileHeader
@@ -36,7 +36,7 @@ from barnabas.wire.jute.transactions import FileHeader
 __all__ = ["SNAPSHOT_MAGIC", "encode_snapshot", "read_snapshot", "snapshot_name"]
 
 SNAPSHOT_MAGIC = int.from_bytes(b"ZKSN", "big")
-VERSION = 2
+_VERSION = 2
 
 _NODES_IN_A_SLICE = 500
 _COUNT = struct.Struct(">i")
@@ -90,7 +90,7 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
     encode_into(
         out,
         _Contents(
-            FileHeader(SNAPSHOT_MAGIC, VERSION, -1),
+            FileHeader(SNAPSHOT_MAGIC, _VERSION, -1),
             [_SessionEntry(*session) for session in database.session_timeouts_ms.items()],
             [_AclEntry(number, list(acl)) for acl, number in numbers.items()],
         ),
@@ -115,7 +115,7 @@ def _seal(checksum: int) -> bytes:
     return _LONG.pack(checksum) + _MARK
 
 
-def _encode_node(out: bytearray, path: str, node: Znode, acl: int) -> None:
+def _encode_node(out: bytearray, path: str, node: DataNode, acl: int) -> None:
     name = path.encode() if path != "/" else b""
     out += _COUNT.pack(len(name))
     out += name
@@ -143,8 +143,8 @@ def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
     database = Database()
     try:
         contents, offset = decode_from(_Contents, data)
-        if contents.header.magic != SNAPSHOT_MAGIC or contents.header.version != VERSION:
-            raise CorruptDataError(f"{name} is not a snapshot of version {VERSION}")
+        if contents.header.magic != SNAPSHOT_MAGIC or contents.header.version != _VERSION:
+            raise CorruptDataError(f"{name} is not a snapshot of version {_VERSION}")
         acls = {entry.number: tuple(entry.acl) for entry in contents.acls}
         acls[-1] = OPEN_ACL
         nodes, offset = _read_nodes(data, offset, acls)
@@ -159,9 +159,9 @@ def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
     return database
 
 
-def _read_nodes(data: bytes, offset: int, acls: dict[int, tuple[ACL, ...]]) -> tuple[list[tuple[str, Znode]], int]:
+def _read_nodes(data: bytes, offset: int, acls: dict[int, tuple[ACL, ...]]) -> tuple[list[tuple[str, DataNode]], int]:
     """The nodes up to the mark behind them. Decoded inline, because there may be millions."""
-    nodes: list[tuple[str, Znode]] = []
+    nodes: list[tuple[str, DataNode]] = []
     while True:
         name, offset = _take(data, offset)
         path = (name or b"").decode() or "/"
@@ -172,7 +172,7 @@ def _read_nodes(data: bytes, offset: int, acls: dict[int, tuple[ACL, ...]]) -> t
             data, offset
         )
         offset += _NODE_TAIL.size
-        node = Znode(value, acls[acl], czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid, 0, 0)
+        node = DataNode(value, acls[acl], czxid, mzxid, ctime, mtime, version, cversion, aversion, owner, pzxid, 0, 0)
         node.digest = node.compute_digest(path)
         nodes.append((path, node))
 

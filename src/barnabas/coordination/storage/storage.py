@@ -15,7 +15,7 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File, Files, make_dirs_durably
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot, snapshot_name
-from barnabas.coordination.storage.transaction_log import TransactionLog, logs_from, read_log, zxid_of_name
+from barnabas.coordination.storage.transaction_log import TransactionLog, logs_from, read_transaction_log, zxid_of_name
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.transactions import decode_transaction
 
@@ -126,7 +126,7 @@ class Storage:
             logger.warning("Removing %s: it ends before its header (zxid 0x%x)", path, first_zxid)
             self._files.remove(path)
             return ()
-        return read_log(self._files, path, repair=True)
+        return read_transaction_log(self._files, path, repair=True)
 
     def _is_blank(self, path: str) -> bool:
         """Whether all bytes are zeros: after a loss of power a new file can have its size and none of its bytes."""

@@ -29,13 +29,13 @@ __all__ = [
     "TransactionLog",
     "log_name",
     "logs_from",
-    "read_log",
+    "read_transaction_log",
     "zxid_of_name",
 ]
 
 LOG_MAGIC = int.from_bytes(b"ZKLG", "big")
-VERSION = 2
-HEADER_BYTES = 16
+_VERSION = 2
+_HEADER_BYTES = 16
 
 logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
@@ -65,7 +65,7 @@ def logs_from(names: Sequence[str], zxid: int) -> list[tuple[int, str]]:
     return [(first, name) for first, name in found if first >= start]
 
 
-def read_log(files: Files, path: str, *, repair: bool) -> Iterator[bytes]:
+def read_transaction_log(files: Files, path: str, *, repair: bool) -> Iterator[bytes]:
     """The payloads in a file, in order; ``repair`` cuts off a torn entry and the reserved room at the end.
 
     Raises `CorruptDataError` for a file that is not a log, and for damage.
@@ -73,7 +73,7 @@ def read_log(files: Files, path: str, *, repair: bool) -> Iterator[bytes]:
     file = files.open(path, read_only=not repair)
     try:
         _check_header(file, path)
-        position = HEADER_BYTES
+        position = _HEADER_BYTES
         chunk, chunk_start = b"", position
         while True:
             offset = position - chunk_start
@@ -104,11 +104,11 @@ def read_log(files: Files, path: str, *, repair: bool) -> Iterator[bytes]:
 
 def _check_header(file: File, path: str) -> None:
     try:
-        header = decode(FileHeader, file.read_at(0, HEADER_BYTES))
+        header = decode(FileHeader, file.read_at(0, _HEADER_BYTES))
     except MalformedRecordError:
         raise CorruptDataError(f"{path} is too short for a transaction log") from None
-    if header.magic != LOG_MAGIC or header.version != VERSION:
-        raise CorruptDataError(f"{path} is not a transaction log of version {VERSION}")
+    if header.magic != LOG_MAGIC or header.version != _VERSION:
+        raise CorruptDataError(f"{path} is not a transaction log of version {_VERSION}")
 
 
 def _entry_bytes(file: File, position: int) -> int:
@@ -156,9 +156,9 @@ class TransactionLog:
         logger.info("Creating new log file: %s", path)
         file = self._file = self._files.open(path, create=True)
         header = bytearray()
-        encode_into(header, FileHeader(LOG_MAGIC, VERSION, 0))
+        encode_into(header, FileHeader(LOG_MAGIC, _VERSION, 0))
         file.write_at(0, header)
-        self._position = HEADER_BYTES
+        self._position = _HEADER_BYTES
         self._files.sync_dir(self._directory)
         return file
 

@@ -41,7 +41,7 @@ __all__ = ["DirDescription", "LogDirs", "PartitionSize"]
 
 _DAY_MS = 86_400_000
 
-ConfigSource = Callable[[str], LogConfig] | Mapping[str, LogConfig]
+_ConfigSource = Callable[[str], LogConfig] | Mapping[str, LogConfig]
 """A topic's configuration by its name; topics that a mapping does not hold have the defaults."""
 
 
@@ -114,7 +114,7 @@ class LogDirs:
 
     # ---- starting
 
-    def load(self, now_ms: int, configs: ConfigSource) -> None:
+    def load(self, now_ms: int, configs: _ConfigSource) -> None:
         """Lock the dirs, take up or write their meta.properties, and load every partition.
 
         A dir whose disk fails is offline afterwards. Raises `BarnabasError` when a dir is used by another process or

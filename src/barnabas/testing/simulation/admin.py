@@ -21,7 +21,7 @@ from barnabas.wire.kafka.messages.create_topics import CreatableTopic, Creatable
 from barnabas.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.kafka.messages.elect_leaders import ElectLeadersRequest
 
-__all__ = ["Administrator", "create_topic"]
+__all__ = ["Administrator", "create_simulated_topic"]
 
 _CREATE_TIMEOUT_S = 120
 _TIMEOUT_MS = 2000
@@ -37,7 +37,7 @@ def _creation(topic: str, plan: TopicPlan, replication: int) -> CreateTopicsRequ
     return CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS)
 
 
-async def create_topic(client: ClusterClient, topic: str, plan: TopicPlan, replication: int) -> None:
+async def create_simulated_topic(client: ClusterClient, topic: str, plan: TopicPlan, replication: int) -> None:
     """Create a topic, whatever it takes."""
     loop = client.simulation.loop
     deadline = loop.time() + _CREATE_TIMEOUT_S

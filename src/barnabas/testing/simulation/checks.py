@@ -16,10 +16,10 @@ from barnabas.testing.simulation.simulation import COORDINATION, Simulation
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.batch_header import check_batch
 
-__all__ = ["check_coordination", "check_disks", "check_records", "check_sessions"]
+__all__ = ["check_acknowledged_records", "check_coordination", "check_disks", "check_sessions"]
 
 
-def check_records(history: History) -> None:
+def check_acknowledged_records(history: History) -> None:
     """Every acknowledged record is in its partition, exactly once, in its producer's order."""
     for topic_partition, partition in history.partitions.items():
         _check_partition(history, topic_partition, partition)

@@ -19,7 +19,7 @@ from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataReque
 from barnabas.wire.kafka.records.batch_header import check_batch
 from barnabas.wire.kafka.records.records import read_records
 
-__all__ = ["ClusterClient", "Reader"]
+__all__ = ["ClusterClient", "PartitionReader"]
 
 _REQUEST_TIMEOUT_MS = 3000
 _FETCH_WAIT_MS = 300
@@ -115,7 +115,7 @@ class ClusterClient:
         return epoch is not None and epoch >= partition.loss_epoch
 
 
-class Reader:
+class PartitionReader:
     """Reads partitions from their beginning with assign, without a group, committed records only."""
 
     def __init__(self, client: ClusterClient, partitions: Sequence[TopicPartition]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import ChannelError
 from barnabas.broker.cluster.znodes import BROKER_IDS, CONTROLLER, decode_controller, partition_state_path
-from barnabas.testing.simulation.admin import create_topic
+from barnabas.testing.simulation.admin import create_simulated_topic
 from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.cluster_view import ClusterView
 from barnabas.testing.simulation.plan import TopicPlan
@@ -142,7 +142,7 @@ async def _tell(simulation: Simulation, story: _Storyteller) -> None:
     watching = simulation.loop.create_task(story.watch())
     story.note_client("creates topic orders: 1 partition, replication factor 3, min.insync.replicas 2")
     plan = TopicPlan(1, {"min.insync.replicas": "2"})
-    await client.spawn(create_topic(client, ORDERS.topic, plan, BROKERS))
+    await client.spawn(create_simulated_topic(client, ORDERS.topic, plan, BROKERS))
     for value in (b"one", b"two", b"three"):
         await client.spawn(_produce(client, story, value))
     await asyncio.sleep(_CALM_S)

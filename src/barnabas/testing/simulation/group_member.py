@@ -39,7 +39,7 @@ from barnabas.wire.kafka.messages.offset_fetch import (
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.wire.kafka.records.batch_header import read_headers
 
-__all__ = ["GroupFacts", "GroupMember"]
+__all__ = ["GroupFacts", "SimulatedMember"]
 
 _PROTOCOL = "simple"
 _SESSION_TIMEOUT_MS = 6000
@@ -74,7 +74,7 @@ class GroupFacts:
         self.generation = -1
 
 
-class GroupMember:
+class SimulatedMember:
     """A consumer: joins, owns partitions, reads them, commits; again and again."""
 
     def __init__(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from barnabas.base.randomness import Random
 from barnabas.testing.simulation.producers import ProducerKind
 
-__all__ = ["Plan", "TopicPlan"]
+__all__ = ["RunPlan", "TopicPlan"]
 
 _IDEMPOTENT = ProducerKind()
 _CALM_EVERY = 4
@@ -43,7 +43,7 @@ class TopicPlan:
 
 
 @dataclass(slots=True)
-class Plan:
+class RunPlan:
     """A run."""
 
     brokers: int
@@ -61,7 +61,7 @@ class Plan:
     """Over those of `barnabas.testing.simulation.simulation`."""
 
     @classmethod
-    def of(cls, seed: int, rng: Random, fault_names: Sequence[str]) -> "Plan":
+    def of(cls, seed: int, rng: Random, fault_names: Sequence[str]) -> "RunPlan":
         """The plan of a seed: most clusters are small and most runs short, so that many fit into a minute."""
         names = sorted(fault_names)
         faults: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.records.records import Record, build_batch
 
-__all__ = ["Producer", "ProducerKind"]
+__all__ = ["ProducerKind", "SimulatedProducer"]
 
 _ALL = -1
 _PRODUCE_TIMEOUT_MS = 2000
@@ -39,7 +39,7 @@ class ProducerKind:
     is_idempotent: bool = True
 
 
-class Producer:
+class SimulatedProducer:
     """In each of its partitions batch after batch, each sent until its fate is known (acks 0: sent once)."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """One run of a simulated cluster: a cluster, clients, faults drawn from the seed, a calm end, the checks.
 
-A `Plan` is drawn from the seed: how many brokers and partitions, how long, which faults. Every fourth run is calm. At
+A `RunPlan` is drawn from the seed: how many brokers and partitions, how long, which faults. Every fourth run is calm. At
 the end all faults are healed, every server must serve again, every request under way must come to its end, and readers
 must see every acknowledged record within a minute of virtual time.
 """
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.testing.simulation import checks
-from barnabas.testing.simulation.admin import CHURN, Administrator, create_topic
-from barnabas.testing.simulation.clients import ClusterClient, Reader
+from barnabas.testing.simulation.admin import CHURN, Administrator, create_simulated_topic
+from barnabas.testing.simulation.clients import ClusterClient, PartitionReader
 from barnabas.testing.simulation.cluster_view import ClusterView, partition_of_state
 from barnabas.testing.simulation.coordination_clients import CoordinationFacts, CoordinationUser
 from barnabas.testing.simulation.fault_injector import FaultInjector
 from barnabas.testing.simulation.faults import FAULTS
-from barnabas.testing.simulation.group_member import GroupFacts, GroupMember
+from barnabas.testing.simulation.group_member import GroupFacts, SimulatedMember
 from barnabas.testing.simulation.losses import Losses
-from barnabas.testing.simulation.plan import Plan, TopicPlan
-from barnabas.testing.simulation.producers import Producer
+from barnabas.testing.simulation.plan import RunPlan, TopicPlan
+from barnabas.testing.simulation.producers import SimulatedProducer
 from barnabas.testing.simulation.replication_checks import ReplicationObserver
 from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation
 
@@ -54,7 +54,7 @@ class Result:
 class Scenario:
     """One run; see the module."""
 
-    def __init__(self, simulation: Simulation, plan: Plan) -> None:
+    def __init__(self, simulation: Simulation, plan: RunPlan) -> None:
         self.simulation = simulation
         self.plan = plan
         self.rng = simulation.random("faults")
@@ -62,10 +62,10 @@ class Scenario:
         self.history = simulation.history
         self.facts = CoordinationFacts()
         self.group = GroupFacts()
-        self.producers: list[Producer] = []
-        self.readers: list[Reader] = []
+        self.producers: list[SimulatedProducer] = []
+        self.readers: list[PartitionReader] = []
         self.users: list[CoordinationUser] = []
-        self.members: list[GroupMember] = []
+        self.members: list[SimulatedMember] = []
         self.fault_counts: dict[str, int] = {}
         self.watching: asyncio.Task[None] | None = None
         self.administrator: Administrator | None = None
@@ -127,7 +127,7 @@ class Scenario:
             await self._load()
         await self._end()
         await self._stop()
-        checks.check_records(self.history)
+        checks.check_acknowledged_records(self.history)
         checks.check_disks(self.simulation)
         checks.check_coordination(self.simulation, self.facts)
         self._check_not_vacuous()
@@ -153,17 +153,17 @@ class Scenario:
         for number in range(plan.users):
             self.users.append(CoordinationUser(simulation, number, self.facts))
         for name, topic in plan.topics.items():
-            await admin.spawn(create_topic(admin, name, topic, plan.replication))
+            await admin.spawn(create_simulated_topic(admin, name, topic, plan.replication))
         partitions = self.partitions
         for number, kind in enumerate(plan.producers):
             client = self._client(f"producer-{number}")
             pause_s = plan.mean_produce_pause_s
-            self.producers.append(Producer(client, number, partitions, kind, mean_pause_s=pause_s))
-        self.readers.append(Reader(self._client("reader-0"), partitions))
+            self.producers.append(SimulatedProducer(client, number, partitions, kind, mean_pause_s=pause_s))
+        self.readers.append(PartitionReader(self._client("reader-0"), partitions))
         for number in range(plan.members):
             client = self._client(f"member-{number}")
             counts = {name: topic.partitions for name, topic in plan.topics.items()}
-            self.members.append(GroupMember(client, GROUP, number, counts, self.group))
+            self.members.append(SimulatedMember(client, GROUP, number, counts, self.group))
         if plan.has_administrator:
             self._administrate(self._client("administrator"))
         faults = simulation.loop.create_task(self._faults())
@@ -194,7 +194,7 @@ class Scenario:
     async def _create_more(self, admin: ClusterClient) -> None:
         """A topic while things fail; nothing is written to it."""
         await asyncio.sleep(self.rng.random() * self.plan.duration_s)
-        await create_topic(admin, "late", TopicPlan(2), self.plan.replication)
+        await create_simulated_topic(admin, "late", TopicPlan(2), self.plan.replication)
 
     async def _end(self) -> None:
         simulation = self.simulation
@@ -204,7 +204,11 @@ class Scenario:
         await simulation.until(self._all_serve, _HEAL_TIMEOUT_S, "all servers serve again after healing")
         if self.administrator is not None:
             self.administrator.task.cancel()
-        workers: list[Producer | CoordinationUser | GroupMember] = [*self.producers, *self.users, *self.members]
+        workers: list[SimulatedProducer | CoordinationUser | SimulatedMember] = [
+            *self.producers,
+            *self.users,
+            *self.members,
+        ]
         for worker in workers:
             worker.is_stopping = True
         await simulation.until(
@@ -221,7 +225,7 @@ class Scenario:
         # A new leader's high watermark may lie below what was committed until its followers have fetched from it.
         await self._replicas_are_equal()
         if self.history.topics_created.keys() >= self.plan.topics.keys():
-            last = Reader(self._client("last-reader"), self.partitions)
+            last = PartitionReader(self._client("last-reader"), self.partitions)
             await simulation.until(last.has_reached_end, _READ_TIMEOUT_S, "a new reader reads all")
             last.is_stopping = True
             self.readers.append(last)
@@ -285,12 +289,12 @@ class Scenario:
                 self.simulation.trace.note(f"fault {name}")
 
 
-def plan_of(seed: int) -> Plan:
+def plan_of(seed: int) -> RunPlan:
     """What a seed decides before its run."""
-    return Plan.of(seed, Random(f"{seed} plan"), tuple(FAULTS))
+    return RunPlan.of(seed, Random(f"{seed} plan"), tuple(FAULTS))
 
 
-def run_seed(seed: int, *, keep_trace: bool = False, plan: Plan | None = None) -> Result:
+def run_seed(seed: int, *, keep_trace: bool = False, plan: RunPlan | None = None) -> Result:
     """One run; what went wrong is in the result."""
     with Simulation(seed, keep_trace=keep_trace) as simulation:
         drawn = plan or plan_of(seed)

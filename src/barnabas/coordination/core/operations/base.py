@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from barnabas.coordination.core.tree import Event, Tree, View
 from barnabas.coordination.core.watches import Watcher, Watches
-from barnabas.coordination.core.znode import Znode
+from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import Id
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
     type: int
     path: str = ""
-    node: Znode | None = None
+    node: DataNode | None = None
     err: int = 0
     parts: "list[Outcome]" = []  # never changed
 
@@ -119,7 +119,7 @@ def deciding(decide: Callable[[Staging, Any], tuple[int, Transaction]], apply: A
     return stage
 
 
-def existing(view: View, path: str) -> Znode:
+def existing(view: View, path: str) -> DataNode:
     """The node, or NO_NODE."""
     node = view.get(path)
     if node is None:

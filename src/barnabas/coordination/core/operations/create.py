@@ -18,7 +18,7 @@ from barnabas.coordination.core.operations.base import (
 )
 from barnabas.coordination.core.paths import checked_path, parent_of
 from barnabas.coordination.core.tree import Event, View
-from barnabas.coordination.core.znode import MAX_TTL_MS, Znode, owner_of_ttl
+from barnabas.coordination.core.znode import MAX_TTL_MS, DataNode, owner_of_ttl
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import CONTAINER_OWNER, CreateMode, EventType, OpCode, Perms
 from barnabas.wire.jute.records import Create2Response, CreateRequest, CreateResponse, CreateTTLRequest
@@ -111,7 +111,7 @@ def _apply(
     if there is not None:
         view.put(path, there.with_acl(path, acl, there.aversion))
         raise KeeperError(ErrorCode.NODE_EXISTS, path)
-    node = Znode.new(path, txn.data, acl, owner, stamp.zxid, stamp.time_ms)
+    node = DataNode.new(path, txn.data, acl, owner, stamp.zxid, stamp.time_ms)
     view.put(path, node)
     events.append(Event(EventType.NODE_CREATED, path, acl))
     events.append(Event(EventType.NODE_CHILDREN_CHANGED, parent_path, parent.acl))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from barnabas.coordination.core.access import hide_digests, is_allowed, require
 from barnabas.coordination.core.operations.base import Reading, ReadOperation, existing
-from barnabas.coordination.core.znode import Znode
+from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import MultiPart
 from barnabas.wire.jute.opcodes import OpCode, Perms
@@ -27,7 +27,7 @@ from barnabas.wire.jute.records import (
 __all__ = ["OPERATIONS"]
 
 
-def _readable(reading: Reading, path: str, perms: int = Perms.READ) -> Znode:
+def _readable(reading: Reading, path: str, perms: int = Perms.READ) -> DataNode:
     node = existing(reading.tree, path)
     require(node.acl, perms, reading.client.ids, path)
     return node

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
+from barnabas.base.ids import NO_LEADER_EPOCH
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import (
     CONTROL,
@@ -20,7 +21,6 @@ from barnabas.wire.kafka.records.batch_header import (
     LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
     MAGIC,
-    NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
