@@ -125,7 +125,9 @@ def test_gained_and_lost_leadership_is_announced(broker: DataPath) -> None:
     heard: list[tuple[list[TopicPartition], list[TopicPartition]]] = []
 
     def told(gained: list[Partition], lost: list[Partition]) -> None:
-        heard.append(([partition.name for partition in gained], [partition.name for partition in lost]))
+        heard.append(
+            ([partition.topic_partition for partition in gained], [partition.topic_partition for partition in lost])
+        )
 
     broker.replicas.on_leadership(told)
     wire = broker.connect()

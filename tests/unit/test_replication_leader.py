@@ -243,4 +243,4 @@ def test_a_replica_that_lost_records_and_must_lead_says_so_and_forgets_it(
     log.note_lost_data(LostData("the log was cut", 0, 5))
     lead(broker, isr=(0,), epoch=2)
     assert log.lost_data is None
-    assert "Leading t-0 from offset 0 on, although its log has lost records: the log was cut" in caplog.text
+    assert "Leading t-0 from offset 0, although its log has lost records: the log was cut" in caplog.text

@@ -103,7 +103,9 @@ class Parts:
 
     def _make_configuration(self) -> None:
         environment = self.environment
-        self.configs = DynamicConfig(environment.config, lambda: (partition.name.topic for partition in self.replicas))
+        self.configs = DynamicConfig(
+            environment.config, lambda: (partition.topic_partition.topic for partition in self.replicas)
+        )
         self.config_repository = ConfigRepository(self.configs, environment.broker_id, environment.clock.wall_ms)
         self.config_manager = ConfigManager(
             self.config_repository, self.interpreter, environment.spawn, environment.call_later

@@ -49,14 +49,18 @@ def handle(services: Services, request: Request) -> None:
     request.reply(AlterReplicaLogDirsResponse(results=list(results.values())))
 
 
-def _alter(services: Services, name: TopicPartition, path: str, logged: set[tuple[str, ErrorCode]]) -> ErrorCode:
+def _alter(
+    services: Services, topic_partition: TopicPartition, path: str, logged: set[tuple[str, ErrorCode]]
+) -> ErrorCode:
     """``logged`` keeps a request that names one wrong dir for many replicas to one line."""
     try:
-        services.storage.move(name, path)
+        services.storage.move(topic_partition, path)
     except KafkaError as error:
         if (path, error.code) not in logged:
             logged.add((path, error.code))
-            logger.warning("%s does not move to %.256s (nor do others with this error): %.256s", name, path, error)
+            logger.warning(
+                "%s does not move to %.256s (nor do others with this error): %.256s", topic_partition, path, error
+            )
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         return error.code

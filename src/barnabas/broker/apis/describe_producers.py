@@ -41,14 +41,16 @@ def handle(services: Services, request: Request) -> None:
     )
 
 
-def _describe(services: Services, name: TopicPartition) -> PartitionResponse:
+def _describe(services: Services, topic_partition: TopicPartition) -> PartitionResponse:
     try:
-        validate_topic_name(name.topic)
-        log = services.replicas.partition(name).readable_log(NO_LEADER_EPOCH, only_leader=False)
+        validate_topic_name(topic_partition.topic)
+        log = services.replicas.partition(topic_partition).readable_log(NO_LEADER_EPOCH, only_leader=False)
     except KafkaError as error:
-        return PartitionResponse(partition_index=name.partition, error_code=error.code, error_message=error.message)
+        return PartitionResponse(
+            partition_index=topic_partition.partition, error_code=error.code, error_message=error.message
+        )
     return PartitionResponse(
-        partition_index=name.partition,
+        partition_index=topic_partition.partition,
         active_producers=[
             ProducerState(
                 producer_id=entry.producer_id,

@@ -146,9 +146,9 @@ def _reply(node: Services, request: Request, session_id: int, found: Sequence[Fe
         topic_key = wanted.key[0]
         if topic_key != last_key:
             last_key = topic_key
-            name = "" if wanted.name is None else wanted.name.topic
+            name = "" if wanted.topic_partition is None else wanted.topic_partition.topic
             topics.append(FetchableTopicResponse(topic=name, topic_id=wanted.topic_id, partitions=[]))
-        if request.version < _ZSTD and _needs_zstd(node, wanted.name):
+        if request.version < _ZSTD and _needs_zstd(node, wanted.topic_partition):
             partition = _refusal(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         elif data.error_code is not ErrorCode.NONE:
             partition = _refusal(wanted, data.error_code)
@@ -205,7 +205,7 @@ def _hint(node: Services, request: Request, found: Sequence[FetchPartitionData],
     hints = LeaderHints(node.replicas, node.metadata, request.client.listener)
     answers = (partition for topic in response.responses for partition in topic.partitions)
     for data, answer in zip(found, answers, strict=True):
-        topic_partition = data.wanted.name
+        topic_partition = data.wanted.topic_partition
         if answer.error_code in _MOVED and topic_partition is not None:
             leader = hints.leader(topic_partition)
             if leader is not None:

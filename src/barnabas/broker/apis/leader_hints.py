@@ -19,13 +19,13 @@ class LeaderHints:
         self._listener = listener
         self._leaders: dict[int, None] = {}
 
-    def leader(self, name: TopicPartition) -> tuple[int, int] | None:
+    def leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
         """(leader id, leader epoch) as this broker knows it; None when it knows nothing."""
-        partition = self._replicas.get(name)
+        partition = self._replicas.get(topic_partition)
         if partition is not None and partition.leader_id != NO_BROKER:
             found = (partition.leader_id, partition.leader_epoch)
         else:
-            state = self._metadata.partition(name)
+            state = self._metadata.partition(topic_partition)
             if state is None:
                 return None
             found = (state.leader, state.leader_epoch)

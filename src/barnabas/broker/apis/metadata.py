@@ -49,7 +49,7 @@ _CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
 def _handle(services: Services, request: Request) -> None:
-    """Answer, once the controller has told of any broker: a list of none makes some clients wait for minutes."""
+    """Answer once the first UpdateMetadata has arrived: some clients wait for minutes after a list without brokers."""
     if any(True for _ in services.metadata.alive_brokers()):
         _answer(services, request)
         return

@@ -63,7 +63,7 @@ def _asked(part: OffsetFetchRequest | OffsetFetchRequestGroup) -> Asked:
 
 
 def _fetch_by_id(services: Services, asked: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
-    """Offsets by topic id; offsets of topics that have no id any more cannot be told and are left out."""
+    """Offsets by topic id; offsets of topics that no longer have an id are omitted."""
     coordinator = services.groups.coordinator
     if asked.topics is None:
         group = fetch_offsets(coordinator, asked.group_id, None, require_stable=require_stable)

@@ -204,14 +204,16 @@ class GroupService:
     def leadership_changed(self, gained: Sequence[Partition], lost: Sequence[Partition]) -> None:
         """Load groups of partitions that this broker leads from now on, and unload those of partitions that it lost."""
         for partition in lost:
-            if partition.name.topic == OFFSETS_TOPIC:
-                logger.debug("Unloading groups of %s", partition.name)
-                self._perform(self.coordinator.unload(partition.name.partition, partition.leader_epoch, self._now()))
+            if partition.topic_partition.topic == OFFSETS_TOPIC:
+                logger.debug("Unloading groups of %s", partition.topic_partition)
+                self._perform(
+                    self.coordinator.unload(partition.topic_partition.partition, partition.leader_epoch, self._now())
+                )
         for partition in gained:
-            if partition.name.topic == OFFSETS_TOPIC:
+            if partition.topic_partition.topic == OFFSETS_TOPIC:
                 self._update_partition_count()
-                if self.coordinator.start_loading(partition.name.partition, partition.leader_epoch):
-                    self._spawn(self._load(partition.name, partition.leader_epoch))
+                if self.coordinator.start_loading(partition.topic_partition.partition, partition.leader_epoch):
+                    self._spawn(self._load(partition.topic_partition, partition.leader_epoch))
 
     async def _load(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
         """Read a partition from its start to its end, then serve its groups (`GroupMetadataManager.loadGroupsAndOffsets`)."""

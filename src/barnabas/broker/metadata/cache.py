@@ -103,8 +103,8 @@ class MetadataCache:
     def doubt(self, broker_id: int) -> None:
         """Show clients no leader where this broker leads: it seems to be gone, and news of the next one is under way.
 
-        A client that was told of a dead leader asks again only when its own timer says so, seconds later; one that was
-        told of none asks again at once.
+        A client that received a dead leader asks again only after its own timer, seconds later. A client that received
+        none asks again at once.
         """
         self._doubted.add(broker_id)
         self._responses.clear()
@@ -145,7 +145,7 @@ class MetadataCache:
 
     @property
     def controller_id(self) -> int:
-        """The broker that last told us anything as controller, `NO_BROKER` for none."""
+        """The controller that sent the last update, `NO_BROKER` for none."""
         return self._controller_id
 
     def topics(self) -> list[str]:
@@ -158,10 +158,10 @@ class MetadataCache:
     def topic_name(self, topic_id: Uuid) -> str | None:
         return self._names.get(topic_id)
 
-    def partition(self, name: TopicPartition) -> UpdateMetadataPartitionState | None:
-        """Leader, epochs, replicas and ISR as the controller last told them."""
-        partitions = self._topics.get(name.topic)
-        return None if partitions is None else partitions.get(name.partition)
+    def partition(self, topic_partition: TopicPartition) -> UpdateMetadataPartitionState | None:
+        """Leader, epochs, replicas and ISR of the controller's last update."""
+        partitions = self._topics.get(topic_partition.topic)
+        return None if partitions is None else partitions.get(topic_partition.partition)
 
     def partitions(self, topic: str) -> Mapping[int, UpdateMetadataPartitionState]:
         """A topic's partitions by number; none for a topic that is not known."""
@@ -177,9 +177,9 @@ class MetadataCache:
     def alive_broker(self, broker_id: int) -> AliveBroker | None:
         return self._brokers.get(broker_id)
 
-    def leader_endpoint(self, name: TopicPartition, listener: str) -> Endpoint | None:
+    def leader_endpoint(self, topic_partition: TopicPartition, listener: str) -> Endpoint | None:
         """Where the partition's leader listens; None when there is no leader or it is not alive."""
-        state = self.partition(name)
+        state = self.partition(topic_partition)
         broker = self._brokers.get(state.leader) if state is not None else None
         return broker.endpoint(listener) if broker is not None else None
 

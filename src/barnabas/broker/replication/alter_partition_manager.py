@@ -71,7 +71,7 @@ class AlterPartitionManager:
         """Want another in-sync set for a partition that we lead and that has no change under way."""
         role = partition.leading()
         role.pending_isr = isr
-        self._asked[partition.name] = _Asked(partition, partition.leader_epoch, isr)
+        self._asked[partition.topic_partition] = _Asked(partition, partition.leader_epoch, isr)
         self.on_pending()
 
     @property
@@ -140,7 +140,7 @@ class AlterPartitionManager:
                     partition.leading().pending_isr = None
                     settled.append(partition)
                 elif entry.error_code not in _OVERTAKEN:
-                    self._asked.setdefault(partition.name, change)
+                    self._asked.setdefault(partition.topic_partition, change)
                     self.must_pause = True
         self._asked = self._under_way | self._asked  # what the answer left out
         self._under_way = {}

@@ -133,7 +133,7 @@ class _DelayedFetch:
             except KafkaError as error:
                 data = self._refused(wanted, error.code)
             except Exception:
-                logger.exception("Partition %s cannot be read", wanted.name)
+                logger.exception("Partition %s cannot be read", wanted.topic_partition)
                 data = self._refused(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)
             is_urgent = is_urgent or data.is_urgent
             size_bytes = data.read.size_bytes
@@ -154,12 +154,12 @@ class _DelayedFetch:
 
     def _read_partition(self, wanted: PartitionFetch, max_bytes: int, min_one_batch: bool) -> FetchPartitionData:
         fetches, params = self._fetches, self._params
-        topic_partition = wanted.name
+        topic_partition = wanted.topic_partition
         if topic_partition is None:
             topic = fetches.topic_name(wanted.topic_id)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            topic_partition = wanted.name = TopicPartition(topic, wanted.key[1])
+            topic_partition = wanted.topic_partition = TopicPartition(topic, wanted.key[1])
         partition = fetches.replicas.partition(topic_partition)
         is_throttled = False
         is_follower = self._is_from_follower
@@ -207,8 +207,8 @@ class _DelayedFetch:
 
     def _is_absent_from(self, wanted: PartitionFetch) -> None:
         """A follower no longer fetches a partition, or cannot: its fetches of others say nothing about this one."""
-        if self._presence is not None and wanted.name is not None:
-            self._fetches.replicas.follower_left(wanted.name, self._params.replica_id, self._presence)
+        if self._presence is not None and wanted.topic_partition is not None:
+            self._fetches.replicas.follower_left(wanted.topic_partition, self._params.replica_id, self._presence)
 
     def _elsewhere(
         self, preferred: PreferredReadReplica, partition: Partition, wanted: PartitionFetch, rack: str
@@ -233,7 +233,9 @@ class _DelayedFetch:
         if session is not None:
             keys = [session]
         else:
-            self._offsets = {wanted.name: wanted for wanted in self._context if wanted.name is not None}
+            self._offsets = {
+                wanted.topic_partition: wanted for wanted in self._context if wanted.topic_partition is not None
+            }
             keys = list(self._offsets)
         return self._fetches.purgatory.watch(keys, self._try_complete, self._on_expiration, self._params.max_wait_ms)
 
@@ -248,7 +250,7 @@ class _DelayedFetch:
 
     def _has_nothing(self, wanted: PartitionFetch) -> bool:
         """Whether a partition can be read as before, and there is nothing to read."""
-        topic_partition = wanted.name
+        topic_partition = wanted.topic_partition
         partition = None if topic_partition is None else self._fetches.replicas.get(topic_partition)
         return (
             partition is not None

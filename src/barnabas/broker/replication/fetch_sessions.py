@@ -43,11 +43,11 @@ PartitionKey = tuple[str | Uuid, int]
 
 @dataclass(slots=True, eq=False)
 class PartitionFetch:
-    """What a client wants of one partition, and what it was last told."""
+    """What a client fetches of one partition, and the state that it last received."""
 
     key: PartitionKey
     topic_id: Uuid
-    name: TopicPartition | None
+    topic_partition: TopicPartition | None
     """None while the topic id is not known here."""
     fetch_offset: int
     max_bytes: int
@@ -215,14 +215,18 @@ class FetchContext:
         return session
 
     def _watch(self, partition: PartitionFetch) -> None:
-        if not partition.is_watched and partition.name is not None:
+        if not partition.is_watched and partition.topic_partition is not None:
             partition.is_watched = True
-            self._purgatory.listen(partition.name, partition)
+            self._purgatory.listen(partition.topic_partition, partition)
 
     def rest(self, partition: PartitionFetch) -> None:
         """There is no more to say of a partition: look at it again when it changes, or when it is asked for again."""
         session = self._session
-        if session is not None and partition.name is not None and session.news.pop(partition.key, None) is not None:
+        if (
+            session is not None
+            and partition.topic_partition is not None
+            and session.news.pop(partition.key, None) is not None
+        ):
             self._watch(partition)
 
     def finish(self, found: Sequence[FetchPartitionData]) -> list[FetchPartitionData]:
@@ -334,9 +338,9 @@ class FetchSessions:
 
     def _drop(self, partition: PartitionFetch) -> None:
         partition.session = None
-        if partition.is_watched and partition.name is not None:
+        if partition.is_watched and partition.topic_partition is not None:
             partition.is_watched = False
-            self._purgatory.unlisten(partition.name, partition)
+            self._purgatory.unlisten(partition.topic_partition, partition)
 
     def _create(
         self, partitions: dict[PartitionKey, PartitionFetch], now_ms: int, *, privileged: bool, uses_topic_ids: bool

@@ -117,7 +117,7 @@ class Fetcher:
 
         A log without any epoch holds records that cannot be compared: it goes back to its high watermark.
         """
-        topic_partition = partition.name
+        topic_partition = partition.topic_partition
         self.unfollow(topic_partition)
         log = partition.log
         if log.latest_epoch < 0 and log.log_end_offset > log.high_watermark:

@@ -1,15 +1,15 @@
-"""One replica of a partition and the role the controller gave it.
+"""This broker's replica of a partition, and the role that the controller gave it. Kafka: `kafka.cluster.Partition`.
 
 A `Partition` is a log and a role. The role is a `Leader`, which takes appends and moves the high watermark, or a
-`Follower`, which knows whom to fetch from. LeaderAndIsr changes the role; three epochs keep old news out:
+`Follower`, which knows the broker to fetch from. LeaderAndIsr changes the role. Three epochs fence stale requests:
 
-- the leader epoch grows with every election; clients and followers that name another one are turned away,
+- the leader epoch grows with every election; requests of clients and followers with another one are refused,
 - the partition epoch (the version of the state znode) grows with every write of leader or ISR,
 - the controller epoch grows with every new controller (checked by the `ReplicaManager` for whole requests).
 
-The high watermark is the end of what every member of the ISR has: the least log end offset among the leader, the ISR's
-followers (those about to join it included, so that the set may only become stricter while a change is under way) and
-the followers that are caught up and will be let in. It never falls while a leader leads. With one replica it is the
+Every member of the ISR has all records below the high watermark. It is the smallest log end offset of the leader, the
+followers in the ISR (including those of a proposed ISR, so the set only becomes stricter while a change is in flight), and
+the followers that are caught up and will join. It never falls while a leader leads. With one replica it is the
 log end offset.
 """
 
@@ -32,7 +32,7 @@ def anyone(_: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """What LeaderAndIsr says about one partition."""
+    """The state of one partition in LeaderAndIsr."""
 
     leader: int
     leader_epoch: int
@@ -47,10 +47,10 @@ class StateChange:
 
 @dataclass(slots=True)
 class Presence:
-    """When a follower last fetched in a session, whatever it fetched.
+    """When a follower last fetched in a session, for any partition.
 
-    A fetch session passes over partitions without news. A follower that had all of such a partition has all of it at
-    each later fetch that passes over it, for an append is news; so this one time stands for all of them.
+    A fetch session skips partitions that have not changed. A follower that had all of such a partition still has all of
+    it at each later fetch that skips it, because an append is a change. So this one time holds for all of them.
     """
 
     last_fetch_ms: int = 0
@@ -63,12 +63,12 @@ class FollowerProgress:
     log_start_offset: int = -1
     log_end_offset: int = -1
     last_caught_up_ms: int = 0
-    """When it last had all that the leader had at the time of a fetch that was looked at; see `caught_up_ms`."""
+    """When it last had all that the leader had, by the fetches that included this partition; see `caught_up_ms`."""
     last_fetch_ms: int = 0
     last_fetch_leader_end_offset: int = 0
     broker_epoch: int = -1
     presence: Presence | None = None
-    """Of the session in which it had all at its last fetch that was looked at."""
+    """That of the session in which its last fetch of this partition reached the leader's end."""
 
     @property
     def caught_up_ms(self) -> int:
@@ -79,14 +79,14 @@ class FollowerProgress:
     def fetched(
         self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int, presence: Presence | None = None
     ) -> None:
-        """A fetch from ``offset`` says that the follower has everything before it."""
+        """Note a fetch from ``offset``: the follower has everything before it."""
         self.last_caught_up_ms = self.caught_up_ms
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
             self.presence = presence
         else:
             if offset >= self.last_fetch_leader_end_offset:
-                # It has now what we had at its fetch before: it was caught up then.
+                # It now has what the leader had at its previous fetch, so it was caught up then.
                 self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
             self.presence = None
         self.log_start_offset = log_start_offset
@@ -95,7 +95,7 @@ class FollowerProgress:
         self.last_fetch_ms = now_ms
 
     def begin_epoch(self, *, in_sync: bool, leader_end_offset: int, now_ms: int) -> None:
-        """The same leader goes on in a new epoch: what the follower has stays known, its punctuality starts anew."""
+        """Keep what is known of the follower's log when the same leader has a new epoch; reset the time it was caught up."""
         self.last_caught_up_ms = self.last_fetch_ms = now_ms if in_sync else 0
         self.last_fetch_leader_end_offset = leader_end_offset
         self.presence = None
@@ -113,16 +113,16 @@ class Leader:
     isr: frozenset[int]
     """As the controller last confirmed it."""
     pending_isr: frozenset[int] | None = None
-    """As we asked for it, while the answer is under way."""
+    """The proposed set, while AlterPartition is in flight."""
     followers: dict[int, FollowerProgress] = field(default_factory=dict)
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Everyone who is in the set or may be in a moment: acknowledging waits for all of these."""
+        """The members of the set and of the proposed set: acknowledgements wait for all of them."""
         return self.isr | self.pending_isr if self.pending_isr else self.isr
 
     def can_join(self, broker_id: int, high_watermark: int) -> bool:
-        """Whether a follower has all that is committed, and all from before our epoch, and is not in sync yet."""
+        """Whether a follower outside the set has all committed records and all records from before this epoch."""
         if self.pending_isr is not None or broker_id in self.isr:
             return False
         end = self.followers[broker_id].log_end_offset
@@ -131,7 +131,7 @@ class Leader:
     def lagging(
         self, log_end_offset: int, now_ms: int, lag_time_max_ms: int, lag_max_messages: int | None = None
     ) -> frozenset[int]:
-        """Members of the ISR that were not caught up for too long, or are too many records behind."""
+        """Members of the ISR that have been behind for too long, or by too many records."""
         return frozenset(
             broker_id
             for broker_id, follower in self.followers.items()
@@ -145,7 +145,7 @@ class Leader:
     def committable_offset(
         self, log_end_offset: int, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = anyone
     ) -> int:
-        """How far every replica that counts has the log."""
+        """The offset up to which every replica that counts has the log."""
         lowest = log_end_offset
         if self.followers:
             in_sync = self.maximal_isr
@@ -166,7 +166,7 @@ class Follower:
 
 
 class Partition:
-    """A partition of which this broker has, or is to have, a replica."""
+    """A partition of which this broker has a replica."""
 
     __slots__ = (
         "adding_replicas",
@@ -174,19 +174,19 @@ class Partition:
         "controller_epoch",
         "leader_epoch",
         "log",
-        "name",
         "partition_epoch",
         "removing_replicas",
         "replicas",
         "role",
+        "topic_partition",
     )
 
-    def __init__(self, name: TopicPartition, broker_id: int, log: PartitionLog) -> None:
-        self.name = name
+    def __init__(self, topic_partition: TopicPartition, broker_id: int, log: PartitionLog) -> None:
+        self.topic_partition = topic_partition
         self.broker_id = broker_id
         self.log = log
         self.role: Leader | Follower | None = None
-        """None until the controller's first word."""
+        """None until the first LeaderAndIsr."""
         self.leader_epoch = NO_LEADER_EPOCH
         self.partition_epoch = _NO_EPOCH
         self.controller_epoch = _NO_EPOCH
@@ -201,7 +201,7 @@ class Partition:
 
     @property
     def offline(self) -> bool:
-        """Whether the log dir was given up."""
+        """Whether the log dir is offline."""
         return self.log.offline is not None
 
     @property
@@ -221,7 +221,7 @@ class Partition:
     # Changes of role
 
     def lead(self, change: StateChange, now_ms: int) -> bool:
-        """Become, or stay, the leader. True when this broker did not lead before."""
+        """Become or remain the leader. True when this broker did not lead before."""
         if change.partition_epoch < self.partition_epoch:
             return False
         before = self.role
@@ -252,7 +252,7 @@ class Partition:
         return not isinstance(before, Leader)
 
     def follow(self, change: StateChange) -> bool:
-        """Become, or stay, a follower. True when there is a new leader epoch to fetch in."""
+        """Become or remain a follower. True when there is a new leader epoch to fetch in."""
         if change.partition_epoch < self.partition_epoch:
             return False
         new_epoch = change.leader_epoch > self.leader_epoch
@@ -268,7 +268,7 @@ class Partition:
         self.adding_replicas = change.adding_replicas
         self.removing_replicas = change.removing_replicas
 
-    # Who may use the log
+    # Checks before the log is used
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Reject requests with a different leader epoch (KIP-320). -1 means that the client does not know the epoch."""
@@ -283,13 +283,13 @@ class Partition:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
 
     def check_follower(self, replica_id: int, leader_epoch: int) -> bool:
-        """Raise `KafkaError` unless this broker leads and the replica is one, in this leader epoch; is it in the ISR?"""
+        """Raise `KafkaError` unless this broker leads and the replica is one, in this leader epoch; returns whether it is in the ISR."""
         self.check_leader_epoch(leader_epoch)
         role = self.leading()
         if replica_id not in role.followers:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == NO_LEADER_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"Replica {replica_id} is not recognized as a valid replica of {self.name} in leader epoch "
+                f"Replica {replica_id} is not recognized as a valid replica of {self.topic_partition} in leader epoch "
                 f"{self.leader_epoch}",
             )
         return replica_id in role.isr
@@ -302,14 +302,14 @@ class Partition:
         return role
 
     def readable_log(self, leader_epoch: int, *, only_leader: bool) -> PartitionLog:
-        """The log, for a reader who knows ``leader_epoch`` (-1: none)."""
+        """The log, for a reader that knows ``leader_epoch`` (-1: none)."""
         self.check_leader_epoch(leader_epoch)
         if only_leader and not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.not_leader_text())
         return self.log
 
     def not_leader_text(self) -> str:
-        return f"Leader not local for partition {self.name} on broker {self.broker_id}"
+        return f"Leader not local for partition {self.topic_partition} on broker {self.broker_id}"
 
     # The high watermark
 
@@ -327,7 +327,7 @@ class Partition:
                 return False
             end = role.committable_offset(end, now_ms, lag_time_max_ms, is_alive)
         if log.config.flush_before_ack:
-            # Records that must survive a loss of power count here, too, once they are on stable storage.
+            # Records that must survive a power failure count only when they are on stable storage here, too.
             end = min(end, log.durable_offset)
         if end <= log.high_watermark:
             return False
@@ -335,7 +335,7 @@ class Partition:
         return True
 
     def low_watermark(self, alive: frozenset[int] | set[int]) -> int:
-        """The least log start offset among the living replicas: what DeleteRecords waits for. Leaders only."""
+        """The smallest log start offset of the live replicas, which DeleteRecords waits for. Leaders only."""
         role = self.leading()
         lowest = self.log.log_start_offset
         for broker_id, follower in role.followers.items():
@@ -344,4 +344,4 @@ class Partition:
         return lowest
 
     def __repr__(self) -> str:
-        return f"Partition({self.name}, {self.role!r}, leader_epoch={self.leader_epoch})"
+        return f"Partition({self.topic_partition}, {self.role!r}, leader_epoch={self.leader_epoch})"

@@ -113,7 +113,7 @@ class PartitionFetchState:
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.topic_partition = partition.name
+        self.topic_partition = partition.topic_partition
         self.topic_id = partition.topic_id
         """As the fetch session names it: an id that is learned later counts from the next leader epoch on."""
         self.leader_epoch = partition.leader_epoch

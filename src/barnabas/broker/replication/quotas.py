@@ -1,15 +1,15 @@
-"""How fast replicas that fell behind are copied: replication throttles (KIP-73).
+"""Replication throttles: how fast replicas that are behind are copied (KIP-73). Kafka: `ReplicationQuotaManager`.
 
-An operator who moves partitions names the replicas that are in motion (``leader.replication.throttled.replicas`` and
+An operator who moves partitions lists the replicas in motion (``leader.replication.throttled.replicas`` and
 ``follower.replication.throttled.replicas`` of the topic, each a list of partition:broker, or ``*``) and how many bytes a
 second a broker may send or take for them (``leader.replication.throttled.rate``, ``follower.replication.throttled.rate``
-of the broker, changed while it runs). All traffic of the named partitions counts. Once it is too much, a leader sends
-nothing of them to replicas out of sync, and a follower asks for none of them that is behind. Replicas in sync go on, so
-that no throttle ever pushes one out of the in-sync set.
+of the broker, changed while it runs). All traffic of the listed partitions counts. Above the limit, a leader sends
+nothing of them to replicas that are out of sync, and a follower does not fetch those that are behind. Replicas in sync
+continue, so a throttle never removes one from the in-sync set.
 
-The rate is measured as Apache's brokers do it: bytes fall into samples of ``replication.quota.window.size.seconds``,
+The rate is measured as in Kafka: bytes fall into samples of ``replication.quota.window.size.seconds``,
 of which ``replication.quota.window.num`` and the one before them are kept; the rate is their sum over the time since the
-oldest began, but at least over one window. So a burst is paid back by a pause, and the average keeps to the limit.
+oldest began, but at least over one window. So a pause follows a burst, and the average stays within the limit.
 """
 
 from collections import deque
@@ -43,7 +43,7 @@ class _Sample:
 
 
 class ReplicationQuota:
-    """One direction of one broker: what is throttled, the limit, and the rate now."""
+    """One direction of one broker: the throttled partitions, the limit, and the present rate."""
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self._windows = windows
@@ -65,18 +65,18 @@ class ReplicationQuota:
 
     @property
     def is_limited(self) -> bool:
-        """Whether anything can ever be held back."""
+        """Whether the quota can delay anything."""
         return bool(self._topics) and self._bytes_per_s < _UNLIMITED
 
-    def is_throttled(self, name: TopicPartition) -> bool:
-        """Whether the partition's replica here is named in its topic's list."""
-        if name.topic not in self._topics:
+    def is_throttled(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition's replica on this broker is in its topic's list."""
+        if topic_partition.topic not in self._topics:
             return False
-        partitions = self._topics[name.topic]
-        return partitions is None or name.partition in partitions
+        partitions = self._topics[topic_partition.topic]
+        return partitions is None or topic_partition.partition in partitions
 
     def record(self, size_bytes: int, now_ms: int) -> None:
-        """Bytes of throttled partitions were sent or taken."""
+        """Count bytes of throttled partitions that were sent or received."""
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._window_ms:
             samples.append(_Sample(now_ms))
@@ -96,7 +96,7 @@ class ReplicationQuota:
         return sum(sample.size_bytes for sample in samples) * _MS_PER_S / elapsed_ms
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Whether more than the limit went through."""
+        """Whether the rate is above the limit."""
         return self.is_limited and self.rate(now_ms) > self._bytes_per_s
 
 

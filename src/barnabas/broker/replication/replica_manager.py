@@ -1,8 +1,8 @@
 """All replicas of a broker: role changes from the controller, appends, reads, and waiting for the commit.
 
-The `ReplicaManager` decides and touches logs; it knows no connection and no clock. Whoever waits for a partition parks
-under its `TopicPartition` in the `Purgatory`; every append, move of a watermark and change of role is noted there, so waits
-end by events, never by polling.
+Kafka: `ReplicaManager`. It decides and uses logs; it knows no connection and no clock. A request that waits for a
+partition is in the `Purgatory` under its `TopicPartition`. Every append, change of a watermark and change of role is
+reported there, so waits end by events, never by polling.
 """
 
 import logging
@@ -36,7 +36,7 @@ class LeadershipOutcome:
     following: list[Partition] = field(default_factory=list)
     """Followers that must fetch in a new epoch."""
     stopped: list[TopicPartition] = field(default_factory=list)
-    """Partitions that this broker is to serve and to copy no longer."""
+    """Partitions that this broker no longer serves or copies."""
 
 
 class ReplicaManager:
@@ -82,43 +82,45 @@ class ReplicaManager:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def get(self, name: TopicPartition) -> Partition | None:
-        return self._partitions.get(name)
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        return self._partitions.get(topic_partition)
 
-    def partition(self, name: TopicPartition) -> Partition:
+    def partition(self, topic_partition: TopicPartition) -> Partition:
         """Our replica; raises `KafkaError`.
 
-        NOT_LEADER_OR_FOLLOWER when others have it, UNKNOWN_TOPIC_OR_PARTITION when nobody does, KAFKA_STORAGE_ERROR
-        when its log dir is lost.
+        NOT_LEADER_OR_FOLLOWER when only other brokers have it, UNKNOWN_TOPIC_OR_PARTITION when no broker has it,
+        KAFKA_STORAGE_ERROR when its log dir is lost.
         """
-        found = self._partitions.get(name)
+        found = self._partitions.get(topic_partition)
         if found is None:
-            if self._is_known(name):
+            if self._is_known(topic_partition):
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if found.offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {name} is in an offline log directory")
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic_partition} is in an offline log directory"
+            )
         return found
 
     def on_leadership(self, callback: LeadershipCallback) -> None:
-        """Have ``callback(gained, lost)`` called after each request of the controller that changed who leads."""
+        """Call ``callback(gained, lost)`` after each request of the controller that changed a leader."""
         self._on_leadership.append(callback)
 
     def on_roles(self, callback: Callable[["LeadershipOutcome"], None]) -> None:
-        """Have ``callback`` called with the outcome of each request of the controller."""
+        """Call ``callback`` with the outcome of each request of the controller."""
         self._on_roles.append(callback)
 
     def configure(self, topic: str, config: LogConfig) -> None:
         """A topic's configuration changed."""
         for partition in self._partitions.values():
-            if partition.name.topic == topic:
+            if partition.topic_partition.topic == topic:
                 partition.log.configure(config)
 
     # Appending
 
     def append(
         self,
-        name: TopicPartition,
+        topic_partition: TopicPartition,
         records: memoryview | bytes | bytearray,
         *,
         acks: int,
@@ -130,16 +132,16 @@ class ReplicaManager:
         Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks -1 and an ISR
         below min.insync.replicas), KAFKA_STORAGE_ERROR, and what the log finds wrong with the batches.
         """
-        partition = self._partitions.get(name)
+        partition = self._partitions.get(topic_partition)
         if partition is None or partition.offline:
-            partition = self.partition(name)
+            partition = self.partition(topic_partition)
         role = partition.leading()
         log = partition.log
         if acks == -1 and len(role.isr) < min(log.config.min_insync_replicas, len(role.followers) + 1):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {sorted(role.isr)} is insufficient to satisfy the min.isr requirement of "
-                f"{log.config.min_insync_replicas} for partition {name}",
+                f"{log.config.min_insync_replicas} for partition {topic_partition}",
             )
         info: AppendInfo = log.append_as_leader(
             records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin
@@ -147,12 +149,12 @@ class ReplicaManager:
         if log.awaits_sync(info.last_offset):
             self._sync(log)
         self._advance(partition, now_ms)
-        self._purgatory.check_and_complete(name)
+        self._purgatory.check_and_complete(topic_partition)
         return info
 
-    def commit_error(self, name: TopicPartition, last_offset: int) -> ErrorCode | None:
-        """None while ``last_offset`` is not committed yet; NONE when it is; else why it will not be from here."""
-        partition = self._partitions.get(name)
+    def commit_error(self, topic_partition: TopicPartition, last_offset: int) -> ErrorCode | None:
+        """None while ``last_offset`` is not committed yet; NONE when it is; else the error that prevents it."""
+        partition = self._partitions.get(topic_partition)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         role = partition.role
@@ -167,14 +169,14 @@ class ReplicaManager:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
-    def awaits_sync(self, name: TopicPartition, last_offset: int) -> bool:
-        """Whether an append of ours must not be answered before a sync, whatever its acks."""
-        partition = self._partitions.get(name)
+    def awaits_sync(self, topic_partition: TopicPartition, last_offset: int) -> bool:
+        """Whether the response to an append must wait for a sync, for any acks."""
+        partition = self._partitions.get(topic_partition)
         return partition is not None and partition.log.awaits_sync(last_offset)
 
-    def sync_error(self, name: TopicPartition, last_offset: int) -> ErrorCode | None:
-        """As `commit_error`, for those who wait for our own disk alone (acks 1)."""
-        partition = self._partitions.get(name)
+    def sync_error(self, topic_partition: TopicPartition, last_offset: int) -> ErrorCode | None:
+        """As `commit_error`, for a request that waits only for this broker's disk (acks 1)."""
+        partition = self._partitions.get(topic_partition)
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if partition.offline:
@@ -184,11 +186,11 @@ class ReplicaManager:
         return None if partition.log.awaits_sync(last_offset) else ErrorCode.NONE
 
     def synced(self, log: PartitionLog, now_ms: int) -> None:
-        """A log's ``durable_offset`` has moved: the high watermark may follow, and those who wait may be answered."""
+        """A log's ``durable_offset`` has moved: raise the high watermark, and complete requests that waited."""
         partition = self._partitions.get(log.topic_partition)
         if partition is not None and partition.log is log:
             self._advance(partition, now_ms)
-            self._purgatory.check_and_complete(partition.name)
+            self._purgatory.check_and_complete(partition.topic_partition)
 
     def log_replaced(self, log: PartitionLog, now_ms: int) -> None:
         """A replica has moved to another log dir: this is its log now."""
@@ -196,47 +198,54 @@ class ReplicaManager:
         partition.log = log
         self._sync_role(partition)
         self._advance(partition, now_ms)
-        self._purgatory.check_and_complete(partition.name)
+        self._purgatory.check_and_complete(partition.topic_partition)
 
     def lose_offline(self) -> LeadershipOutcome:
-        """Give up the roles of replicas whose log dir is lost; tell others with `announce`."""
+        """Drop the roles of replicas whose log dir is lost. Report the outcome with `announce`."""
         outcome = LeadershipOutcome()
         for partition in self._partitions.values():
             if partition.offline and partition.role is not None:
                 if partition.is_leader:
                     outcome.lost.append(partition)
                 partition.role = None
-                outcome.stopped.append(partition.name)
-                self._purgatory.check_and_complete(partition.name)
+                outcome.stopped.append(partition.topic_partition)
+                self._purgatory.check_and_complete(partition.topic_partition)
         return outcome
 
     def wait_for_commit(
-        self, name: TopicPartition, last_offset: int, callback: Callable[[ErrorCode], None], *, timeout_ms: int
+        self,
+        topic_partition: TopicPartition,
+        last_offset: int,
+        callback: Callable[[ErrorCode], None],
+        *,
+        timeout_ms: int,
     ) -> DelayedOperation | None:
-        """Call ``callback`` once all in-sync replicas have ``last_offset``: with NONE, or with what came between.
+        """Call ``callback`` with NONE once all in-sync replicas have ``last_offset``, or with the error that prevents it.
 
-        That is REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND or a lost log dir. What is
-        known already is told before this returns (None is returned then).
+        Errors are REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND and KAFKA_STORAGE_ERROR.
+        If the result is known already, the callback runs before this returns None.
         """
-        error = self.commit_error(name, last_offset)
+        error = self.commit_error(topic_partition, last_offset)
         if error is not None:
             callback(error)
             return None
 
         def attempt(_: Hashable) -> bool:
-            found = self.commit_error(name, last_offset)
+            found = self.commit_error(topic_partition, last_offset)
             if found is None:
                 return False
             callback(found)
             return True
 
-        return self._purgatory.watch((name,), attempt, lambda: callback(ErrorCode.REQUEST_TIMED_OUT), timeout_ms)
+        return self._purgatory.watch(
+            (topic_partition,), attempt, lambda: callback(ErrorCode.REQUEST_TIMED_OUT), timeout_ms
+        )
 
     # Reading
 
     def read(
         self,
-        name: TopicPartition,
+        topic_partition: TopicPartition,
         offset: int,
         max_bytes: int,
         *,
@@ -252,14 +261,14 @@ class ReplicaManager:
         Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_TOPIC_ID, NOT_LEADER_OR_FOLLOWER,
         FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
-        partition = self.partition(name)
+        partition = self.partition(topic_partition)
         partition.check_topic_id(topic_id)
         log = partition.readable_log(leader_epoch, only_leader=only_leader)
         return read_log(log, offset, max_bytes, isolation, last_fetched_epoch, min_one_batch=min_one_batch)
 
     def follower_fetched(
         self,
-        name: TopicPartition,
+        topic_partition: TopicPartition,
         replica_id: int,
         offset: int,
         log_start_offset: int,
@@ -271,7 +280,7 @@ class ReplicaManager:
 
         ``presence`` is that of the fetch session in which it fetched.
         """
-        partition = self._partitions.get(name)
+        partition = self._partitions.get(topic_partition)
         if partition is None or type(partition.role) is not Leader:
             return
         follower = partition.role.followers.get(replica_id)
@@ -285,11 +294,11 @@ class ReplicaManager:
         if role.can_join(replica_id, log.high_watermark) and self._is_alive(replica_id):
             self.alter_partition.submit(partition, role.isr | {replica_id})
         if self._advance(partition, now_ms) or news:
-            self._purgatory.check_and_complete(name)
+            self._purgatory.check_and_complete(topic_partition)
 
-    def follower_left(self, name: TopicPartition, replica_id: int, presence: Presence) -> None:
-        """A follower does not fetch a partition any more in the session of this ``presence``, though others perhaps."""
-        partition = self._partitions.get(name)
+    def follower_left(self, topic_partition: TopicPartition, replica_id: int, presence: Presence) -> None:
+        """A follower no longer fetches this partition in the session of ``presence``; it may fetch others."""
+        partition = self._partitions.get(topic_partition)
         if partition is not None and type(partition.role) is Leader:
             follower = partition.role.followers.get(replica_id)
             if follower is not None and follower.presence is presence:
@@ -300,9 +309,9 @@ class ReplicaManager:
         return partition.advance_high_watermark(now_ms, self._lag_time_max_ms, self._is_alive)
 
     def shrink_isrs(self, now_ms: int) -> None:
-        """Ask to leave out followers that were not caught up for replica.lag.time.max.ms; call it every half of that.
+        """Propose to remove followers that were not caught up for replica.lag.time.max.ms. Call it every half of that.
 
-        One that is not in the set, but was as good as in it until it went silent, holds the high watermark up no longer.
+        A caught-up follower outside the set also holds back the high watermark; it stops doing so after the same time.
         """
         for partition in self._partitions.values():
             role = partition.role
@@ -310,91 +319,100 @@ class ReplicaManager:
                 continue
             log = partition.log
             if log.high_watermark < log.log_end_offset and self._advance(partition, now_ms):
-                self._purgatory.check_and_complete(partition.name)
+                self._purgatory.check_and_complete(partition.topic_partition)
             if len(role.isr) > 1 and role.pending_isr is None:
                 lagging = role.lagging(log.log_end_offset, now_ms, self._lag_time_max_ms, self._lag_max_messages)
                 if lagging:
                     logger.info(
                         "Shrinking ISR of %s from %s to %s",
-                        partition.name,
+                        partition.topic_partition,
                         sorted(role.isr),
                         sorted(role.isr - lagging),
                     )
                     self.alter_partition.submit(partition, role.isr - lagging)
 
     def isr_answered(self, response: AlterPartitionResponse, version: int, now_ms: int) -> bool:
-        """The controller answered what `alter_partition` asked; False when it must be asked again after a pause."""
+        """Take the controller's response to AlterPartition; False when the request must be repeated after a pause."""
         settled = self.alter_partition.answered(response, version)
         if settled is None:
             return False
         for partition in settled:
             self._advance(partition, now_ms)
-            self._purgatory.check_and_complete(partition.name)
+            self._purgatory.check_and_complete(partition.topic_partition)
         return not self.alter_partition.must_pause
 
-    def delete_records(self, name: TopicPartition, offset: int) -> int:
-        """Let a partition begin at ``offset`` (-1: the high watermark); the offset that was meant.
+    def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
+        """Move the log start offset to ``offset`` (-1: the high watermark), and return it.
 
         Raises `KafkaError`: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION for topics that are compacted only,
         OFFSET_OUT_OF_RANGE.
         """
-        partition = self.partition(name)
+        partition = self.partition(topic_partition)
         partition.leading()
         log = partition.log
         if not log.config.cleanup_delete:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"Records of partition {name} can not be deleted due to the configured policy",
+                f"Records of partition {topic_partition} can not be deleted due to the configured policy",
             )
         wanted: int = log.high_watermark if offset == -1 else offset
         if not 0 <= wanted <= log.high_watermark:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Cannot delete before offset {wanted} of partition {name}, which ends at {log.high_watermark}",
+                f"Cannot delete before offset {wanted} of partition {topic_partition}, which ends at {log.high_watermark}",
             )
         log.delete_records_before(wanted)
-        self._purgatory.check_and_complete(name)
+        self._purgatory.check_and_complete(topic_partition)
         return wanted
 
-    # What the controller says
+    # Requests of the controller
 
     def accept_controller_epoch(self, epoch: int) -> bool:
-        """Whether a request of a controller of this epoch may be followed; it may if we know no later one."""
+        """Whether a request of a controller of this epoch is accepted: it is if no later epoch is known."""
         if epoch < self.controller_epoch:
             return False
         self.controller_epoch = epoch
         return True
 
     def change_state(
-        self, name: TopicPartition, topic_id: Uuid, change: StateChange, now_ms: int, outcome: LeadershipOutcome
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        change: StateChange,
+        now_ms: int,
+        outcome: LeadershipOutcome,
     ) -> ErrorCode:
-        """Do what LeaderAndIsr says about one partition; what changed is added to ``outcome``."""
-        partition = self._partitions.get(name)
+        """Apply LeaderAndIsr to one partition; the changes are added to ``outcome``."""
+        partition = self._partitions.get(topic_partition)
         if partition is not None:
             error = self._check_change(partition, topic_id, change)
             if error is not None:
                 return error
         if self.broker_id not in change.replicas:
-            logger.warning("Partition %s is not meant for this broker but for %s", name, list(change.replicas))
+            logger.warning(
+                "Partition %s is not meant for this broker but for %s", topic_partition, list(change.replicas)
+            )
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             if partition is None:
-                config = self._log_config(name.topic)
-                log = self._log_dirs.get_or_create(name, topic_id, config, now_ms, is_new=change.is_new)
-                partition = self._partitions[name] = Partition(name, self.broker_id, log)
+                config = self._log_config(topic_partition.topic)
+                log = self._log_dirs.get_or_create(topic_partition, topic_id, config, now_ms, is_new=change.is_new)
+                partition = self._partitions[topic_partition] = Partition(topic_partition, self.broker_id, log)
             self._change_role(partition, change, now_ms, outcome)
         except KafkaError as failure:
-            logger.error("Partition %s cannot take its role: %s", name, failure)
+            logger.error("Partition %s cannot take its role: %s", topic_partition, failure)
             return failure.code
-        self._purgatory.check_and_complete(name)
+        self._purgatory.check_and_complete(topic_partition)
         return ErrorCode.NONE
 
     def _check_change(self, partition: Partition, topic_id: Uuid, change: StateChange) -> ErrorCode | None:
-        """The answer when there is nothing to change, or nothing that may be."""
+        """The error, or NONE, when the change is not applied; None when it is."""
         if partition.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if topic_id != ZERO_UUID and partition.topic_id not in (ZERO_UUID, topic_id):
-            logger.error("The log of %s belongs to another topic of this name than the one received", partition.name)
+            logger.error(
+                "The log of %s belongs to another topic of this name than the one received", partition.topic_partition
+            )
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if change.leader_epoch > partition.leader_epoch:
             return None
@@ -417,19 +435,25 @@ class ReplicaManager:
                 outcome.lost.append(partition)
 
     def _sync_role(self, partition: Partition) -> None:
-        """What a leader has from before counts once it is synced."""
+        """Sync what a new leader has from earlier epochs, where records count only when they are synced."""
         log = partition.log
         if partition.is_leader and log.config.flush_before_ack and log.durable_offset < log.log_end_offset:
             self._sync(log)
 
     def stop(
-        self, name: TopicPartition, leader_epoch: int, now_ms: int, *, delete: bool, outcome: LeadershipOutcome
+        self,
+        topic_partition: TopicPartition,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        delete: bool,
+        outcome: LeadershipOutcome,
     ) -> ErrorCode:
-        """Do what StopReplica says about one partition: stop serving it, or delete it.
+        """Apply StopReplica to one partition: stop serving it, or delete it.
 
         A leader epoch of -1 (old versions) or -2 (the topic is being deleted) passes any check.
         """
-        partition = self._partitions.get(name)
+        partition = self._partitions.get(topic_partition)
         if partition is not None:
             if partition.offline:
                 return ErrorCode.KAFKA_STORAGE_ERROR
@@ -438,35 +462,35 @@ class ReplicaManager:
             if partition.is_leader and (delete or leader_epoch > 0):
                 outcome.lost.append(partition)
         if delete:
-            self._partitions.pop(name, None)
-            outcome.stopped.append(name)
+            self._partitions.pop(topic_partition, None)
+            outcome.stopped.append(topic_partition)
             try:
-                self._log_dirs.delete(name, now_ms)
+                self._log_dirs.delete(topic_partition, now_ms)
             except KafkaError as error:
-                logger.error("The log of %s cannot be deleted: %s", name, error)
-                self._purgatory.check_and_complete(name)
+                logger.error("The log of %s cannot be deleted: %s", topic_partition, error)
+                self._purgatory.check_and_complete(topic_partition)
                 return error.code
         elif partition is not None:
-            outcome.stopped.append(name)
-        self._purgatory.check_and_complete(name)
+            outcome.stopped.append(topic_partition)
+        self._purgatory.check_and_complete(topic_partition)
         return ErrorCode.NONE
 
     def announce(self, outcome: LeadershipOutcome) -> None:
-        """Tell those who asked with `on_leadership` and `on_roles`."""
-        for told in self._on_roles:
-            told(outcome)
+        """Call the subscribers of `on_roles` and `on_leadership`."""
+        for callback in self._on_roles:
+            callback(outcome)
         if outcome.gained or outcome.lost:
-            for callback in self._on_leadership:
-                callback(outcome.gained, outcome.lost)
+            for leadership_callback in self._on_leadership:
+                leadership_callback(outcome.gained, outcome.lost)
 
 
 def _accept_loss(partition: Partition) -> None:
-    """A leader's log is the partition: what it has lost is lost, unless an operator restores it from elsewhere."""
+    """The leader's log is the partition, so its lost records are lost unless an operator restores them."""
     log = partition.log
     if log.lost_data is not None:
         logger.error(
-            "Leading %s from offset %d on, although its log has lost records: %s",
-            partition.name,
+            "Leading %s from offset %d, although its log has lost records: %s",
+            partition.topic_partition,
             log.log_end_offset,
             log.lost_data.reason,
         )

@@ -65,7 +65,7 @@ class FetcherParts:
     call_later: CallLater
     network: Network
     listener: str
-    """The name of the listener that brokers use among themselves."""
+    """The topic_partition of the listener that brokers use among themselves."""
     metadata: MetadataCache
     when_durable: WhenDurable
     quota: ReplicationQuota
@@ -101,19 +101,19 @@ class ReplicaFetcherManager:
         """Fetch for the followers, and stop where this broker leads or has no replica."""
         if self._closed:
             return
-        for name in outcome.stopped:
-            self._leave(name)
+        for topic_partition in outcome.stopped:
+            self._leave(topic_partition)
         for partition in outcome.gained:
-            self._leave(partition.name)
+            self._leave(partition.topic_partition)
         touched: dict[_ReplicaFetcherLoop, None] = {}  # in order: a simulated run must not depend on addresses
         for partition in outcome.following:
-            name, source = partition.name, partition.leader_id
-            if self._sources.get(name, source) != source:
-                self._leave(name)
+            topic_partition, source = partition.topic_partition, partition.leader_id
+            if self._sources.get(topic_partition, source) != source:
+                self._leave(topic_partition)
             if source < 0:
-                self._leave(name)
+                self._leave(topic_partition)
                 continue
-            self._sources[name] = source
+            self._sources[topic_partition] = source
             lanes = self._lanes.get(source)
             if lanes is None:
                 lanes = self._lanes[source] = _Lanes(partial(self._make_loop, source))
@@ -121,10 +121,10 @@ class ReplicaFetcherManager:
         for loop in touched:
             loop.interrupt()
 
-    def _leave(self, name: TopicPartition) -> None:
-        source = self._sources.pop(name, None)
+    def _leave(self, topic_partition: TopicPartition) -> None:
+        source = self._sources.pop(topic_partition, None)
         if source is not None:
-            self._lanes[source].unfollow(name)
+            self._lanes[source].unfollow(topic_partition)
 
     def _make_loop(self, source: int, for_in_sync: bool, lanes: "_Lanes") -> "_ReplicaFetcherLoop":
         parts, limits = self._parts, self._limits
@@ -173,13 +173,13 @@ class _Lanes:
 
     def follow(self, partition: Partition) -> "_ReplicaFetcherLoop":
         """Copy a partition; the first answer shows whether it is behind."""
-        self.unfollow(partition.name)
+        self.unfollow(partition.topic_partition)
         self._in_sync.fetcher.follow(partition)
         return self._in_sync
 
-    def unfollow(self, name: TopicPartition) -> None:
+    def unfollow(self, topic_partition: TopicPartition) -> None:
         for loop in self.loops:
-            loop.fetcher.unfollow(name)
+            loop.fetcher.unfollow(topic_partition)
 
     def exchange(self, loop: "_ReplicaFetcherLoop") -> None:
         """A loop is between two fetches: move what belongs to the other one."""
@@ -191,10 +191,10 @@ class _Lanes:
             if behind is None:
                 return
             waits_for_news = len(behind.fetcher.leaving()) == len(behind.fetcher)
-            for name in behind.fetcher.leaving():
-                in_sync.fetcher.take_over(behind.fetcher, name)
-            for name in fallen:
-                behind.fetcher.take_over(in_sync.fetcher, name)
+            for topic_partition in behind.fetcher.leaving():
+                in_sync.fetcher.take_over(behind.fetcher, topic_partition)
+            for topic_partition in fallen:
+                behind.fetcher.take_over(in_sync.fetcher, topic_partition)
             if fallen:
                 behind.add_work(interrupt=waits_for_news)
         elif loop.fetcher.leaving():

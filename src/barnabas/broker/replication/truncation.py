@@ -1,9 +1,9 @@
-"""How far a follower goes back when its log and its leader's parted (KIP-101, KIP-279, KIP-595).
+"""Where a follower truncates its log when it differs from the leader's (KIP-101, KIP-279, KIP-595).
 
-The leader names the largest epoch that it knows at or below the follower's, and where that epoch ended in its log.
-Both logs are equal up to the end of the last epoch that both have, so the follower keeps no more than that. When the
-leader's answer is an epoch that the follower never saw, the follower goes back to the end of its own epoch before that
-and asks again with it.
+Kafka: `AbstractFetcherThread.getOffsetTruncationState`. The leader returns the largest epoch that it knows at or below the
+follower's, and the offset at which that epoch ended in its log. Both logs are equal up to the end of the last epoch that
+both have, so the follower keeps no more than that. If the follower does not know the epoch in the response, it truncates
+to the end of its own epoch before it, and asks again with that epoch.
 """
 
 from typing import NamedTuple
@@ -16,17 +16,17 @@ _UNKNOWN = -1
 
 
 class Truncation(NamedTuple):
-    """Cut from ``offset`` on; ``is_final`` unless the leader must be asked again with an older epoch."""
+    """Truncate to ``offset``; ``is_final`` unless the leader must be asked again with an older epoch."""
 
     offset: int
     is_final: bool
 
 
 def truncation_for(log: PartitionLog, leader_epoch: int, end_offset: int) -> Truncation:
-    """Where to cut a log whose leader says that ``leader_epoch`` ended at ``end_offset`` there (-1: unknown)."""
+    """The truncation of a log whose leader returned ``leader_epoch`` and its ``end_offset`` (-1: unknown)."""
     log_end = log.log_end_offset
     if end_offset == _UNKNOWN:
-        # The leader knows no epochs: only what is committed is surely the same.
+        # The leader knows no epochs: only committed records are certainly equal.
         return Truncation(min(log.high_watermark, log_end), True)
     if leader_epoch == _UNKNOWN:
         return Truncation(min(end_offset, log_end), True)

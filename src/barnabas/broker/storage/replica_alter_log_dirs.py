@@ -152,8 +152,8 @@ class ReplicaAlterLogDirsManager:
         for topic_partition in outcome.stopped:
             self._leave(topic_partition)
         for partition in (*outcome.gained, *outcome.following):
-            if self._log_dirs.future(partition.name) is not None:
-                self._queue(partition.name)
+            if self._log_dirs.future(partition.topic_partition) is not None:
+                self._queue(partition.topic_partition)
         self._begin_queued()
         return self._take_effects()
 

@@ -110,7 +110,7 @@ class StorageSchedule:
         """Delete expired segments; fetches that wait below the new log start offset are answered."""
         if self._log_dirs.apply_retention(now.wall_ms):
             for partition in self._replicas:
-                self._partition_changed(partition.name)
+                self._partition_changed(partition.topic_partition)
         return ()
 
     def delete_logs(self, now: Now) -> Effects:

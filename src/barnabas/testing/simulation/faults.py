@@ -357,9 +357,11 @@ async def _ask_in_earlier_epochs(faults: FaultInjector, client: ClusterClient, m
         if not partition.is_leader or partition.leader_epoch < 1:
             continue
         wanted = ListOffsetsPartition(
-            partition_index=partition.name.partition, current_leader_epoch=partition.leader_epoch - 1, timestamp=-1
+            partition_index=partition.topic_partition.partition,
+            current_leader_epoch=partition.leader_epoch - 1,
+            timestamp=-1,
         )
-        topic = ListOffsetsTopic(name=partition.name.topic, partitions=[wanted])
+        topic = ListOffsetsTopic(name=partition.topic_partition.topic, partitions=[wanted])
         try:
             response = await client.channels.send(
                 node.broker_id, ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic])
@@ -367,13 +369,15 @@ async def _ask_in_earlier_epochs(faults: FaultInjector, client: ClusterClient, m
         except ChannelError:
             return
         if not response.topics[0].partitions[0].error_code:
-            faults.history.violation(f"{machine.name} answered a question about {partition.name} of an earlier epoch")
+            faults.history.violation(
+                f"{machine.name} answered a question about {partition.topic_partition} of an earlier epoch"
+            )
 
 
 def _earlier_role(partition: Partition, broker: int) -> LeaderAndIsrTopicState:
     """What the controller may have sent about a partition one leader epoch ago."""
     state = LeaderAndIsrPartitionState(
-        partition_index=partition.name.partition,
+        partition_index=partition.topic_partition.partition,
         controller_epoch=1,
         leader=broker,
         leader_epoch=partition.leader_epoch - 1,
@@ -382,7 +386,7 @@ def _earlier_role(partition: Partition, broker: int) -> LeaderAndIsrTopicState:
         replicas=list(partition.replicas),
     )
     return LeaderAndIsrTopicState(
-        topic_name=partition.name.topic, topic_id=partition.topic_id, partition_states=[state]
+        topic_name=partition.topic_partition.topic, topic_id=partition.topic_id, partition_states=[state]
     )
 
 

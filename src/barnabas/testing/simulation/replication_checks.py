@@ -59,8 +59,8 @@ class ReplicationObserver:
         states = self._look_at_states()
         for machine in machines:
             for partition in machine.server.parts.replicas:
-                if partition.is_leader and not partition.offline and partition.name in states:
-                    self._check_in_sync(machine, partition, states[partition.name])
+                if partition.is_leader and not partition.offline and partition.topic_partition in states:
+                    self._check_in_sync(machine, partition, states[partition.topic_partition])
 
     def state_changed(self, topic_partition: TopicPartition) -> None:
         """Look at a partition whose state was written this moment; call it after every such write."""
@@ -99,10 +99,10 @@ class ReplicationObserver:
             if not self._is_exempt(topic_partition) and log.offline is None:
                 self._check_committed(machine, topic_partition, log)
         for partition in node.replicas:
-            identity = (partition.name, partition.topic_id)
+            identity = (partition.topic_partition, partition.topic_id)
             self._never_back((machine.name, machine.lives, *identity, "leader epoch"), partition.leader_epoch)
             if partition.is_leader:
-                if not self._is_exempt(partition.name):
+                if not self._is_exempt(partition.topic_partition):
                     led = (machine.name, machine.lives, *identity, partition.leader_epoch, "high watermark")
                     self._never_back(led, partition.log.high_watermark)
                 self._one(("leader of", *identity, "in epoch", partition.leader_epoch), node.broker_id)
@@ -176,7 +176,7 @@ class ReplicationObserver:
             self._history.count("ISR expansions")
 
     def _check_in_sync(self, leader: Machine, partition: Partition, state: LeaderAndIsr) -> None:
-        topic_partition, high = partition.name, partition.log.high_watermark
+        topic_partition, high = partition.topic_partition, partition.log.high_watermark
         if self._is_exempt(topic_partition):
             return
         for member in state.isr:
