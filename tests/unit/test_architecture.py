@@ -85,8 +85,6 @@ MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 10
 # These are to become smaller. The list shrinks only.
 OVERSIZED_SO_FAR: dict[str, set[str]] = {
-    "broker/groups/membership.py": {"Membership"},
-    "broker/membership/service.py": {"BrokerLifecycle()"},
     "log/dirs/log_dirs.py": {"LogDirs"},
     "log/partition_log.py": {"PartitionLog"},
     "log/segment/segment.py": {"Segment"},

@@ -33,7 +33,12 @@ from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.controller.isr_change import IsrChange
 from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.membership.registration import BrokerIdTakenError
-from barnabas.broker.membership.service import BrokerLifecycle, ensure_cluster_id, ensure_top_level_paths
+from barnabas.broker.membership.service import (
+    BrokerLifecycle,
+    LifecycleParts,
+    ensure_cluster_id,
+    ensure_top_level_paths,
+)
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.transactions.producer_id_blocks import allocate_block
 from barnabas.coordination.client import CoordinationClient
@@ -105,19 +110,21 @@ class Member:
         self.client = CoordinationClient(SocketNetwork(), address, rng=RNG, session_timeout_ms=4000)
         info = BrokerInfo(broker, (Endpoint("h", port or 9000 + broker, "PLAINTEXT", "PLAINTEXT"),))
         self.lifecycle = BrokerLifecycle(
-            broker,
-            lambda: info,
-            self.client,
-            brokers,
-            MetadataCache(),
-            BrokerConfig(definitions.DEFINITIONS.parse({"zookeeper.connect": address})),
-            OsFiles(),
-            SystemClock(),
-            log_dirs=list,
-            lost_data=dict,
-            controller=lambda: self.controller,
-            is_closing=lambda: False,
-            spawn=lambda work: work.close(),
+            LifecycleParts(
+                broker_id=broker,
+                info=lambda: info,
+                client=self.client,
+                channels=brokers,
+                metadata=MetadataCache(),
+                config=BrokerConfig(definitions.DEFINITIONS.parse({"zookeeper.connect": address})),
+                files=OsFiles(),
+                clock=SystemClock(),
+                log_dirs=list,
+                lost_data=dict,
+                controller=lambda: self.controller,
+                is_closing=lambda: False,
+                spawn=lambda work: work.close(),
+            )
         )
         self.broker_id = broker
         self.brokers = brokers

@@ -29,7 +29,7 @@ from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.service import ConfigManager
 from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.groups.service import GroupService
-from barnabas.broker.membership.service import BrokerLifecycle, DeathWatch
+from barnabas.broker.membership.service import BrokerLifecycle, DeathWatch, LifecycleParts
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_fetch import Fetches
 from barnabas.broker.replication.fetch_sessions import FetchSessions
@@ -182,19 +182,21 @@ class Parts:
         """The controller, and this broker's membership in the cluster."""
         environment, config = self.environment, self.environment.config
         self.lifecycle = BrokerLifecycle(
-            environment.broker_id,
-            environment.broker_info,
-            environment.coordination,
-            self.channels,
-            self.metadata,
-            config,
-            environment.files,
-            environment.clock,
-            log_dirs=lambda: self.log_dirs.online,
-            lost_data=self.log_dirs.lost_data,
-            controller=lambda: self.controller,
-            is_closing=environment.is_closing,
-            spawn=environment.spawn,
+            LifecycleParts(
+                broker_id=environment.broker_id,
+                info=environment.broker_info,
+                client=environment.coordination,
+                channels=self.channels,
+                metadata=self.metadata,
+                config=config,
+                files=environment.files,
+                clock=environment.clock,
+                log_dirs=lambda: self.log_dirs.online,
+                lost_data=self.log_dirs.lost_data,
+                controller=lambda: self.controller,
+                is_closing=environment.is_closing,
+                spawn=environment.spawn,
+            )
         )
         self.controller = Controller(
             environment.broker_id,

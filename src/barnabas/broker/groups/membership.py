@@ -178,9 +178,9 @@ class Membership:
         is_leader = member.member_id == group.leader_id
         if group.state is GroupState.COMPLETING_REBALANCE and unchanged:
             # It may not have received the answer to its first JoinGroup.
-            self._out.reply(to, self._joined(group, member, self._member_list(group) if is_leader else []))
+            self._out.reply(to, _joined(group, member, _member_list(group) if is_leader else []))
         elif group.state is GroupState.STABLE and unchanged and not is_leader:
-            self._out.reply(to, self._joined(group, member, []))
+            self._out.reply(to, _joined(group, member, []))
         else:
             # A leader requests a rebalance by joining again: the partitions changed.
             group.update(member, protocols, _rebalance_timeout_ms(request), request.session_timeout_ms)
@@ -230,45 +230,21 @@ class Membership:
                 response = join_error("", assignment_write_error(error))
             elif version >= _SKIP_ASSIGNMENT_SINCE_VERSION:
                 is_leader = member_id == group.leader_id
-                response = self._joined(group, member, self._member_list(group) if is_leader else [])
+                response = _joined(group, member, _member_list(group) if is_leader else [])
                 response.skip_assignment = is_leader
             else:
                 # With the old leader's id in the answer, a returning leader does not assign: no member would get that assignment.
-                response = self._joined(group, member, [])
+                response = _joined(group, member, [])
                 response.leader = old_leader_id or ""
             self._out.reply(to, response)
             self._restart_session(member)
 
-        self._out.append(group, [self._record(group)], stored)
-
-    @staticmethod
-    def _joined(group: Group, member: Member, members: list[JoinGroupResponseMember]) -> JoinGroupResponse:
-        return JoinGroupResponse(
-            error_code=ErrorCode.NONE,
-            generation_id=group.generation_id,
-            protocol_type=group.protocol_type,
-            protocol_name=group.protocol_name,
-            leader=group.leader_id or "",
-            member_id=member.member_id,
-            members=members,
-        )
-
-    @staticmethod
-    def _member_list(group: Group) -> list[JoinGroupResponseMember]:
-        """All members with their metadata, for the leader to assign by."""
-        return [
-            JoinGroupResponseMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                metadata=member.metadata(group.protocol_name),
-            )
-            for member in group.members.values()
-        ]
+        self._out.append(group, [_record(group)], stored)
 
     # SyncGroup
 
     def sync(self, group: Group, request: SyncGroupRequest, to: Any) -> None:
-        error = self._check_sync(group, request)
+        error = _check_sync(group, request)
         if error:
             self._out.reply(to, sync_error(error))
             return
@@ -280,7 +256,7 @@ class Membership:
         if not group.pending_sync:
             self._timers.cancel(group.sync_key)
         if group.state is GroupState.STABLE:
-            self._out.reply(to, self._synced(group, member))
+            self._out.reply(to, _synced(group, member))
             self._restart_session(member)
             return
         displaced, member.sync_reply = member.sync_reply, to
@@ -288,21 +264,6 @@ class Membership:
             self._out.reply(displaced, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
         if member.member_id == group.leader_id:
             self._store_assignment(group, request)
-
-    @staticmethod
-    def _check_sync(group: Group, request: SyncGroupRequest) -> ErrorCode:
-        if group.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = group.check_member(request.member_id, request.group_instance_id)
-        if error:
-            return error
-        if request.generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        if request.protocol_type not in (None, group.protocol_type):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if request.protocol_name not in (None, group.protocol_name):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return ErrorCode.NONE
 
     def _store_assignment(self, group: Group, request: SyncGroupRequest) -> None:
         generation_id = group.generation_id
@@ -314,50 +275,14 @@ class Membership:
                 for member in group.members.values():
                     if member.sync_reply is not None:
                         reply, member.sync_reply = member.sync_reply, None
-                        self._out.reply(reply, self._synced(group, member))
+                        self._out.reply(reply, _synced(group, member))
                         self._restart_session(member)
             elif error and group.state is GroupState.COMPLETING_REBALANCE:
                 self._fail_assignment(group, assignment_write_error(error))
                 self._prepare_rebalance(group)
 
         assignments = {each.member_id: bytes(each.assignment) for each in request.assignments}
-        self._out.append(group, [self._record(group, assignments)], stored)
-
-    @staticmethod
-    def _synced(group: Group, member: Member) -> SyncGroupResponse:
-        return SyncGroupResponse(
-            error_code=ErrorCode.NONE,
-            protocol_type=group.protocol_type,
-            protocol_name=group.protocol_name,
-            assignment=member.assignment,
-        )
-
-    def _record(self, group: Group, assignments: dict[str, bytes] | None = None) -> GroupRecord:
-        """The group as it is to be stored; members without an assignment get an empty one."""
-        members = [
-            MemberValue(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout_ms=member.rebalance_timeout_ms,
-                session_timeout_ms=member.session_timeout_ms,
-                subscription=member.metadata(group.protocol_name),
-                assignment=member.assignment if assignments is None else assignments.get(member.member_id, b""),
-            )
-            for member in group.members.values()
-        ]
-        return GroupRecord(
-            group.group_id,
-            GroupValue(
-                protocol_type=group.protocol_type or "",
-                generation=group.generation_id,
-                protocol=group.protocol_name,
-                leader=group.leader_id,
-                state_since_ms=group.state_since_ms,
-                members=members,
-            ),
-        )
+        self._out.append(group, [_record(group, assignments)], stored)
 
     def _fail_assignment(self, group: Group, error: ErrorCode) -> None:
         """Answer the members that wait for their assignment with an error."""
@@ -475,15 +400,13 @@ class Membership:
         group.begin_generation(out.now.wall_ms)
         if group.state is GroupState.EMPTY:
             # If this record is lost, a reload restores members whose sessions then expire.
-            out.append(group, [self._record(group)], lambda _: None)
+            out.append(group, [_record(group)], lambda _: None)
             return
-        all_members = self._member_list(group)
+        all_members = _member_list(group)
         for member in group.members.values():
             reply = group.take_join_reply(member)
             if reply is not None:
-                out.reply(
-                    reply, self._joined(group, member, all_members if member.member_id == group.leader_id else [])
-                )
+                out.reply(reply, _joined(group, member, all_members if member.member_id == group.leader_id else []))
             self._restart_session(member)
             member.is_new = False
             group.pending_sync.add(member.member_id)
@@ -557,3 +480,79 @@ class Membership:
             self._timers.cancel(("session", group.group_id, member_id))
         self._timers.cancel(group.join_key)
         self._timers.cancel(group.sync_key)
+
+
+def _joined(group: Group, member: Member, members: list[JoinGroupResponseMember]) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        member_id=member.member_id,
+        members=members,
+    )
+
+
+def _member_list(group: Group) -> list[JoinGroupResponseMember]:
+    """All members with their metadata, for the leader to assign by."""
+    return [
+        JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata(group.protocol_name),
+        )
+        for member in group.members.values()
+    ]
+
+
+def _synced(group: Group, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+def _check_sync(group: Group, request: SyncGroupRequest) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if request.protocol_type not in (None, group.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if request.protocol_name not in (None, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def _record(group: Group, assignments: dict[str, bytes] | None = None) -> GroupRecord:
+    """The group as it is to be stored; members without an assignment get an empty one."""
+    members = [
+        MemberValue(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            session_timeout_ms=member.session_timeout_ms,
+            subscription=member.metadata(group.protocol_name),
+            assignment=member.assignment if assignments is None else assignments.get(member.member_id, b""),
+        )
+        for member in group.members.values()
+    ]
+    return GroupRecord(
+        group.group_id,
+        GroupValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation_id,
+            protocol=group.protocol_name,
+            leader=group.leader_id,
+            state_since_ms=group.state_since_ms,
+            members=members,
+        ),
+    )

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -56,6 +57,7 @@ from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownR
 __all__ = [
     "BrokerLifecycle",
     "DeathWatch",
+    "LifecycleParts",
     "ensure_cluster_id",
     "ensure_top_level_paths",
     "generate_broker_id",
@@ -172,44 +174,46 @@ async def _write_states(
         raise result
 
 
+@dataclass(frozen=True, slots=True)
+class LifecycleParts:
+    """What `BrokerLifecycle` works with."""
+
+    broker_id: int
+    info: Callable[[], BrokerInfo]
+    """What gets registered; asked when the listeners are open."""
+    client: CoordinationClient
+    channels: Channels
+    metadata: MetadataCache
+    config: BrokerConfig
+    files: Files
+    clock: Clock
+    log_dirs: Callable[[], Sequence[str]]
+    """The log dirs that are online; asked when the logs are loaded, as is `lost_data`."""
+    lost_data: Callable[[], Mapping[TopicPartition, LostData]]
+    """What the logs have lost."""
+    controller: Callable[[], Controller]
+    is_closing: Callable[[], bool]
+    """From then on a lost registration is not made again."""
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+
+
 class BrokerLifecycle:
     """One broker's way into its cluster and out of it. Made on the loop."""
 
-    def __init__(
-        self,
-        broker_id: int,
-        info: Callable[[], BrokerInfo],
-        client: CoordinationClient,
-        channels: Channels,
-        metadata: MetadataCache,
-        config: BrokerConfig,
-        files: Files,
-        clock: Clock,
-        *,
-        log_dirs: Callable[[], Sequence[str]],
-        lost_data: Callable[[], Mapping[TopicPartition, LostData]],
-        controller: Callable[[], Controller],
-        is_closing: Callable[[], bool],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
-    ) -> None:
-        """``info`` is what gets registered; it is asked when the listeners are open, ``log_dirs`` and ``lost_data`` (what
-        logs have lost) when logs are loaded.
-
-        Once ``is_closing()``, a lost registration is not made again.
-        """
-        self._broker_id = broker_id
-        self._info = info
-        self._client = client
-        self._channels = channels
-        self._metadata = metadata
-        self._config = config
-        self._files = files
-        self._clock = clock
-        self._log_dirs = log_dirs
-        self._lost_data = lost_data
-        self._controller = controller
-        self._is_closing = is_closing
-        self._spawn = spawn
+    def __init__(self, parts: LifecycleParts) -> None:
+        self._broker_id = parts.broker_id
+        self._info = parts.info
+        self._client = parts.client
+        self._channels = parts.channels
+        self._metadata = parts.metadata
+        self._config = parts.config
+        self._files = parts.files
+        self._clock = parts.clock
+        self._log_dirs = parts.log_dirs
+        self._lost_data = parts.lost_data
+        self._controller = parts.controller
+        self._is_closing = parts.is_closing
+        self._spawn = parts.spawn
         self._has_kept_its_pages: bool | None = None
         self._has_registered = False
         self._is_known = asyncio.Event()
