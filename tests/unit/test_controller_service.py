@@ -120,6 +120,7 @@ class Member:
                 files=OsFiles(),
                 clock=SystemClock(),
                 log_dirs=list,
+                logs=list,
                 lost_data=dict,
                 controller=lambda: self.controller,
                 is_closing=lambda: False,

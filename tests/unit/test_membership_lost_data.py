@@ -1,7 +1,8 @@
 """Which in-sync sets a broker leaves before it registers, after its logs have lost records."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,16 @@ from barnabas.broker.cluster.znodes import (
     encode_partition_state,
     partition_state_path,
 )
-from barnabas.broker.membership.lost_data import Pause, ReadStates, States, StateZnode, WriteStates, leave_in_sync_sets
+from barnabas.broker.membership.leaderships import give_up_leaderships
+from barnabas.broker.membership.lost_data import (
+    LeaveStep,
+    Pause,
+    ReadStates,
+    States,
+    StateZnode,
+    WriteStates,
+    leave_in_sync_sets,
+)
 from barnabas.log.lost_data import LostData
 
 LOST = LostData("the log ends at offset 991, below its checkpointed high watermark 2000", 991, 2000)
@@ -48,10 +58,13 @@ class Znodes:
                 self.states[partition] = after._replace(version=state.version + 1)
 
     def perform(self, broker: int, *lost: TopicPartition) -> None:
+        """Leave the in-sync sets."""
+        self.run(leave_in_sync_sets(broker, dict.fromkeys(lost, LOST)))
+
+    def run(self, steps: Generator[LeaveStep, Any, None]) -> None:
         """Run the steps to their end."""
-        steps = leave_in_sync_sets(broker, dict.fromkeys(lost, LOST))
         result = None
-        for _ in range(200):
+        for _ in range(400):
             try:
                 step = steps.send(result)
             except StopIteration:
@@ -154,3 +167,46 @@ def test_whatever_the_sets_the_broker_ends_outside_or_alone_and_nothing_else_cha
         elif not has_controller:
             assert after == before
         assert [member for member in after.isr if member] == [member for member in before.isr if member]
+
+
+# Leaderships of the life before a reboot
+
+
+def test_without_a_controller_a_rebooted_broker_gives_up_what_it_led() -> None:
+    """In the next leader epoch and with the same in-sync set; what others led stays."""
+    other = TopicPartition("t", 1)
+    znodes = Znodes({T0: LeaderAndIsr(0, 4, (0, 1, 2), version=9), other: LeaderAndIsr(1, 4, (1, 0), version=2)})
+    znodes.run(give_up_leaderships(0, [T0, other, TopicPartition("deleted", 0)]))
+    assert znodes.states[T0] == LeaderAndIsr(NO_LEADER, 5, (0, 1, 2), version=10)
+    assert znodes.states[other] == LeaderAndIsr(1, 4, (1, 0), version=2)
+
+
+def test_a_rebooted_broker_that_is_alone_in_sync_gets_a_new_epoch_too() -> None:
+    """Replicas outside the set may have records of its last epoch that it has lost."""
+    znodes = Znodes({T0: LeaderAndIsr(0, 4, (0,))})
+    znodes.run(give_up_leaderships(0, [T0]))
+    assert (znodes.states[T0].leader, znodes.states[T0].leader_epoch) == (NO_LEADER, 5)
+
+
+def test_a_rebooted_broker_waits_for_a_running_controller() -> None:
+    """The controller removes the leader that is gone; the broker writes nothing."""
+    znodes = Znodes({T0: LeaderAndIsr(0, 4, (0, 1))}, has_controller=True)
+    znodes.on_pause = lambda: znodes.remove(0) if znodes.pauses == 3 else None
+    znodes.run(give_up_leaderships(0, [T0]))
+    assert (znodes.writes, znodes.pauses) == (0, 3)
+
+
+def test_a_rebooted_broker_does_not_wait_for_ever_for_a_controller() -> None:
+    """A controller does not touch the partitions of a topic that is being deleted."""
+    znodes = Znodes({T0: LeaderAndIsr(0, 4, (0, 1))}, has_controller=True)
+    znodes.run(give_up_leaderships(0, [T0]))
+    assert (znodes.writes, znodes.pauses) == (0, 150)
+
+
+def test_a_controller_that_is_elected_while_leaderships_are_given_up_wins() -> None:
+    """The write checks the version of /controller_epoch."""
+    znodes = Znodes({T0: LeaderAndIsr(0, 4, (0, 1))})
+    znodes.before_write = znodes.elect_controller
+    znodes.on_pause = lambda: znodes.remove(0)
+    znodes.run(give_up_leaderships(0, [T0]))
+    assert (znodes.writes, znodes.states[T0].leader) == (0, NO_LEADER)

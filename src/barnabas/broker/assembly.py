@@ -192,6 +192,7 @@ class Parts:
                 files=environment.files,
                 clock=environment.clock,
                 log_dirs=lambda: self.log_dirs.online,
+                logs=self.log_dirs.logs,
                 lost_data=self.log_dirs.lost_data,
                 controller=lambda: self.controller,
                 is_closing=environment.is_closing,

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.znodes import BrokerInfo
+from barnabas.broker.membership.leaderships import give_up_leaderships
 from barnabas.broker.membership.lost_data import LeaveStep, Pause, leave_in_sync_sets
 from barnabas.broker.membership.registration import Removal, SessionZnodes, replace_predecessor
 from barnabas.log.lost_data import LostData
@@ -81,16 +82,22 @@ JoinStep = IsRegistered | CreateRegistration | ReadSession | Remove | SetEpoch |
 
 
 def join(
-    info: BrokerInfo, *, has_kept_its_pages: bool, lost: Mapping[TopicPartition, LostData] | None = None
+    info: BrokerInfo,
+    *,
+    has_kept_its_pages: bool,
+    replicas: Sequence[TopicPartition] = (),
+    lost: Mapping[TopicPartition, LostData] | None = None,
 ) -> Generator[JoinStep, Any, int]:
     """Register; returns the broker epoch. Raises `BrokerIdTakenError`.
 
-    ``lost`` are the partitions whose logs are known to have lost records: see `lost_data`.
+    ``replicas`` are the partitions that have a log here: see `leaderships`. ``lost`` are those whose logs are known to
+    have lost records: see `lost_data`.
     """
     if not has_kept_its_pages:
         # The controller still sends requests to the earlier life. No such request may reach this one.
         yield SetEpoch(_MAX_BROKER_EPOCH)
         yield from _await_end_of_predecessor()
+        yield from give_up_leaderships(info.id, replicas)
         yield SetEpoch(_NO_EPOCH)
     if lost:
         yield from _replace_predecessor(info)

@@ -38,13 +38,22 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.log.lost_data import LostData
 
-__all__ = ["LeaveStep", "Pause", "ReadStates", "StateZnode", "States", "WriteStates", "leave_in_sync_sets"]
+__all__ = [
+    "MAX_WRITES",
+    "LeaveStep",
+    "Pause",
+    "ReadStates",
+    "StateZnode",
+    "States",
+    "WriteStates",
+    "leave_in_sync_sets",
+]
 
 logger = logging.getLogger(__name__)
 
 _PAUSE_MS = 200
 _REPORT_EVERY_MS = 10_000
-_MAX_WRITES = 500  # in one transaction, which must fit into jute.maxbuffer
+MAX_WRITES = 500  # in one transaction, which must fit into jute.maxbuffer
 
 
 class StateZnode(NamedTuple):
@@ -96,7 +105,7 @@ def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) 
         if not pending:
             return
         if not found.has_controller:
-            writes = [_without(broker_id, *item, lost) for item in list(memberships.items())[:_MAX_WRITES]]
+            writes = [_without(broker_id, *item, lost) for item in list(memberships.items())[:MAX_WRITES]]
             yield WriteStates(found.controller_epoch_version, writes)
             continue
         if waited_ms % _REPORT_EVERY_MS == 0:

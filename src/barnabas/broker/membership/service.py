@@ -8,7 +8,7 @@ death this one must notice.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -188,7 +188,9 @@ class LifecycleParts:
     files: Files
     clock: Clock
     log_dirs: Callable[[], Sequence[str]]
-    """The log dirs that are online; asked when the logs are loaded, as is `lost_data`."""
+    """The log dirs that are online; asked when the logs are loaded, as are `logs` and `lost_data`."""
+    logs: Callable[[], Iterable[TopicPartition]]
+    """The partitions that have a log here."""
     lost_data: Callable[[], Mapping[TopicPartition, LostData]]
     """What the logs have lost."""
     controller: Callable[[], Controller]
@@ -210,6 +212,7 @@ class BrokerLifecycle:
         self._files = parts.files
         self._clock = parts.clock
         self._log_dirs = parts.log_dirs
+        self._logs = parts.logs
         self._lost_data = parts.lost_data
         self._controller = parts.controller
         self._is_closing = parts.is_closing
@@ -229,7 +232,12 @@ class BrokerLifecycle:
             self._has_kept_its_pages = has_kept_its_pages(self._files, self._log_dirs())
         # What is lost was lost before the start: a broker that registers again has been a follower meanwhile.
         lost = {} if self._has_registered else self._lost_data()
-        steps = joining.join(self._info(), has_kept_its_pages=self._has_kept_its_pages, lost=lost)
+        steps = joining.join(
+            self._info(),
+            has_kept_its_pages=self._has_kept_its_pages,
+            replicas=() if self._has_kept_its_pages else sorted(self._logs()),
+            lost=lost,
+        )
         result: Any = None
         while True:
             try:

@@ -1,0 +1,85 @@
+"""After a reboot of its machine, a broker gives up the partitions that its last life led, before it registers.
+
+A leader that lost what was not synced must not lead on in the same leader epoch: it would write other records at offsets
+and in an epoch in which followers already have some, and no follower would notice, because truncation compares epochs. A
+controller that sees the broker die raises the epoch. If all brokers die there is no controller, and the next one finds a
+leader that is registered and has the epoch of before.
+
+So the broker reads the states of its partitions while it is not registered. Where it is still the leader:
+
+- With a controller, wait until that has removed it, as it does with every broker that is gone. The wait is bounded: a
+  controller does not touch the partitions of a topic that is being deleted.
+- Without one, write what the controller would: no leader, the next leader epoch, the same in-sync set. The transaction
+  checks the version of /controller_epoch, so it fails when a controller is elected meanwhile.
+
+Then the controller elects a leader, this broker perhaps, in a new epoch. Apache Kafka 3.9 has no counterpart.
+
+`give_up_leaderships` decides, and yields the steps of `lost_data`.
+"""
+
+import logging
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.znodes import (
+    NO_LEADER,
+    LeaderIsrAndControllerEpoch,
+    decode_partition_state,
+    encode_partition_state,
+    partition_state_path,
+)
+from barnabas.broker.membership.lost_data import MAX_WRITES, LeaveStep, Pause, ReadStates, States, WriteStates
+
+__all__ = ["give_up_leaderships"]
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_MS = 200
+_MAX_WAIT_MS = 30_000
+
+
+def give_up_leaderships(broker_id: int, partitions: Sequence[TopicPartition]) -> Generator[LeaveStep, Any, None]:
+    """Return when this broker, which is not registered, leads none of the partitions."""
+    pending = list(partitions)
+    waited_ms = 0
+    while pending:
+        found: States = yield ReadStates(pending)
+        led = _led_by(broker_id, pending, found)
+        pending = list(led)
+        if not pending:
+            return
+        if not found.has_controller:
+            logger.info("Giving up the leadership of %s after a reboot of the machine", ", ".join(map(str, pending)))
+            writes = [_without_leader(*item) for item in list(led.items())[:MAX_WRITES]]
+            yield WriteStates(found.controller_epoch_version, writes)
+        elif waited_ms >= _MAX_WAIT_MS:
+            logger.warning(
+                "The controller has not removed broker %d as the leader of %s within %d s",
+                broker_id,
+                ", ".join(map(str, pending)),
+                _MAX_WAIT_MS // 1000,
+            )
+            return
+        else:
+            yield Pause(_PAUSE_MS)
+            waited_ms += _PAUSE_MS
+
+
+def _led_by(
+    broker_id: int, partitions: Sequence[TopicPartition], found: States
+) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+    led = {}
+    for topic_partition, znode in zip(partitions, found.states, strict=True):
+        if znode is None:
+            continue  # the topic is deleted
+        state = decode_partition_state(partition_state_path(topic_partition), znode.data, znode.version)
+        if state.leader_and_isr.leader == broker_id:
+            led[topic_partition] = state
+    return led
+
+
+def _without_leader(topic_partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> tuple[str, bytes, int]:
+    before = state.leader_and_isr
+    after = before.with_leader(NO_LEADER, list(before.isr))
+    return partition_state_path(topic_partition), encode_partition_state(after, state.controller_epoch), before.version
