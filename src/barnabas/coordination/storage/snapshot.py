@@ -14,8 +14,8 @@ A file ``snapshot.<zxid in hex>`` holds the state after the transaction of that 
     Long, "/"       Adler-32 of all that is before, and a mark
 
 Apache's server goes on while it writes, so its snapshots may contain later changes than their name says (they are
-fuzzy), and the replay of the log applies these changes again. Ours are exact: nodes are values, and a copy of the tree's dictionary is already a
-snapshot. It is encoded in slices, between which the server goes on.
+fuzzy), and the replay of the log applies these changes again. Ours are exact: nodes are values, and a copy of the
+tree's dictionary is already a snapshot. It is encoded in slices, between which the server goes on.
 
 In ZooKeeper: FileSnap and SerializeUtils.
 """

@@ -2,15 +2,18 @@
 
 A message is a class whose fields carry the facts of Kafka's message definitions: type, the versions that have the
 field, the versions in which it may be null, its tag, its default. `barnabas.wire.kafka.codec` compiles readers and
-writers from them; people use the classes like keyword-only slotted dataclasses::
+writers from them. The classes are no dataclasses, but are used like them: their fields are slots, and the constructor
+takes keywords only::
 
     class ProduceRequest(Message, api_key=0, versions="3-13", flexible="9+"):
         transactional_id: str | None = string("3+", nullable="3+", default=None)
         acks: int = int16()
         topic_data: list[TopicProduceData] = array_of(TopicProduceData)
 
-Each field has a default, so a message is built from what differs. Version ranges are written as Kafka writes them:
-``"3+"``, ``"0-14"``, ``"5"``, ``"none"``. A tagged structure is ``None`` where the message does not have it.
+A message has one class for all its versions, and so has each structure in it. A version that lacks a field skips it; the
+writer refuses a value that would be lost, unless the field is ignorable. Each field has a default, so a message is
+built from what differs. Version ranges are written as Kafka writes them: ``"3+"``, ``"0-14"``, ``"5"``, ``"none"``. A
+tagged structure is ``None`` where the message does not have it.
 
 Classes are cheap to define, for a broker defines hundreds: ``__init__`` is compiled when the first object is made.
 """
