@@ -59,7 +59,6 @@ __all__ = ["BrokerServer"]
 logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_S = 5
-_LOG_DIR_EVENT_PAUSE_S = 1
 
 
 class BrokerServer:

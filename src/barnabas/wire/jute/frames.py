@@ -6,6 +6,9 @@
     multi:    (MultiHeader(type, false, -1)  request)*    MultiHeader(-1, true, -1)
     results:  (MultiHeader(type, false, err) response)*   MultiHeader(-1, true, -1)
 
+A ReplyHeader is int xid, long zxid, int err; a MultiHeader is int type, bool done, int err. Both have a fixed size, so
+they are packed here and are no records of ours.
+
 ``read_only`` came with 3.4: older clients neither send nor receive it.
 """
 
@@ -198,5 +201,5 @@ def encode_multi_response(xid: int, zxid: int, err: int, parts: Iterable[MultiPa
 
 
 def decode_multi_response(data: Buffer, offset: int = REPLY_HEADER_BYTES) -> list[MultiPart]:
-    """The results in a multi's reply; ``offset`` is the end of its `ReplyHeader`. Raises `MalformedRecordError`."""
+    """The results in a multi's reply; ``offset`` is the end of its reply header. Raises `MalformedRecordError`."""
     return _decode_parts(_MULTI_RESPONSES, bytes(data), offset)

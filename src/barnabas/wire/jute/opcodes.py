@@ -5,7 +5,6 @@ from enum import IntEnum, IntFlag
 __all__ = [
     "ANY_VERSION",
     "CONTAINER_OWNER",
-    "PERMS_ALL",
     "AddWatchMode",
     "CreateMode",
     "EventType",
@@ -141,8 +140,6 @@ class Perms(IntFlag):
     DELETE = 8
     ADMIN = 16
 
-
-PERMS_ALL = 31
 
 ANY_VERSION = -1
 """In setData, delete, setACL and check: any version."""

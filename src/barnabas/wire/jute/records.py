@@ -37,10 +37,8 @@ __all__ = [
     "GetEphemeralsRequest",
     "GetEphemeralsResponse",
     "Id",
-    "MultiHeader",
     "ReconfigRequest",
     "RemoveWatchesRequest",
-    "ReplyHeader",
     "RequestHeader",
     "SetACLRequest",
     "SetACLResponse",
@@ -132,15 +130,6 @@ class RequestHeader:
 
     xid: Int
     type: Int
-
-
-@dataclass(slots=True)
-class ReplyHeader:
-    """Before every reply but the first; without a body where ``err`` is not 0."""
-
-    xid: Int
-    zxid: Long
-    err: Int
 
 
 @dataclass(slots=True)
@@ -278,15 +267,6 @@ class ReconfigRequest:
     leaving_servers: str | None
     new_members: str | None
     cur_config_id: Long
-
-
-@dataclass(slots=True)
-class MultiHeader:
-    """Before every part of a multi, and at its end (type -1, done, err -1)."""
-
-    type: Int
-    done: bool
-    err: Int
 
 
 @dataclass(slots=True)

@@ -21,7 +21,6 @@ __all__ = [
     "MultiTxn",
     "SetACLTxn",
     "SetDataTxn",
-    "StatPersisted",
     "Transaction",
     "Txn",
     "TxnDigest",
@@ -57,21 +56,6 @@ class TxnDigest:
 
     version: Int
     tree_digest: Long
-
-
-@dataclass(slots=True)
-class StatPersisted:
-    """A node's stat in a snapshot: what cannot be counted from the node."""
-
-    czxid: Long
-    mzxid: Long
-    ctime: Long
-    mtime: Long
-    version: Int
-    cversion: Int
-    aversion: Int
-    ephemeral_owner: Long
-    pzxid: Long
 
 
 @dataclass(slots=True)

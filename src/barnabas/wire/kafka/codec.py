@@ -3,7 +3,7 @@
 ::
 
     request = decode(ProduceRequest, 9, frame, offset)
-    parts = encode_parts(ProduceResponse(responses=[...]), 9)
+    data = encode(ProduceResponse(responses=[...]), 9)
 
 For hot paths `reader` and `writer` give the compiled functions themselves.
 """
@@ -21,7 +21,6 @@ __all__ = [
     "MalformedMessageError",
     "decode",
     "encode",
-    "encode_parts",
     "has_records",
     "join_small",
     "reader",
@@ -72,16 +71,6 @@ def encode(message: Message, version: int) -> bytearray:
     pieces: list[Part] = []
     writer(type(message), version)(message, pieces.append)
     return bytearray().join(piece.read() if isinstance(piece, FileSlice) else piece for piece in pieces)
-
-
-def encode_parts(message: Message, version: int) -> list[Part]:
-    """The message as few parts: file slices and large record buffers stay parts of their own, uncopied."""
-    pieces: list[Part] = []
-    write = writer(type(message), version)
-    write(message, pieces.append)
-    if has_records(type(message), version):
-        return join_small(pieces)
-    return [b"".join(pieces)]  # type: ignore[arg-type]  # without records all pieces are buffers
 
 
 def join_small(pieces: Iterable[Part]) -> list[Part]:
