@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.znodes import (
     CONTROLLER,
     BrokerInfo,
@@ -29,6 +30,7 @@ from barnabas.broker.membership.registration import (
     replace_predecessor,
     stored_broker_id,
 )
+from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.opcodes import EventType
 
 INFO = BrokerInfo(1, (Endpoint("h", 9092, "PLAINTEXT", "PLAINTEXT"),))
@@ -159,6 +161,22 @@ def test_a_broker_that_may_have_lost_records_waits_for_the_end_of_its_last_regis
     assert driven.answer(None) == joining.NoteBoot()
     driven.answer(None)
     assert driven.result == 62
+
+
+@pytest.mark.parametrize(("has_kept_its_pages", "leaves"), [(True, True), (False, False)])
+def test_only_a_broker_whose_machine_was_not_rebooted_leaves_sets_for_lost_records(
+    has_kept_its_pages: bool, leaves: bool
+) -> None:
+    """After a power failure of several machines each may have lost a little, and none must step back for all others."""
+    lost = {TopicPartition("t", 0): LostData("the log was cut", 991, 2000)}
+    driven = Driven(join(INFO, has_kept_its_pages=has_kept_its_pages, lost=lost))
+    if not has_kept_its_pages:
+        driven.answer(None)
+        assert driven.answer(False) == joining.SetEpoch(-1)
+        step = driven.answer(None)
+    else:
+        step = driven.step
+    assert (step == joining.ReadSession()) is leaves
 
 
 def test_a_first_start_waits_for_nothing() -> None:

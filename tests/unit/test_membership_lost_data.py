@@ -61,10 +61,10 @@ class Znodes:
         """Leave the in-sync sets."""
         self.run(leave_in_sync_sets(broker, dict.fromkeys(lost, LOST)))
 
-    def run(self, steps: Generator[LeaveStep, Any, None]) -> None:
+    def run(self, steps: Generator[LeaveStep, Any, None], most_steps: int = 400) -> None:
         """Run the steps to their end."""
         result = None
-        for _ in range(400):
+        for _ in range(most_steps):
             try:
                 step = steps.send(result)
             except StopIteration:
@@ -167,6 +167,17 @@ def test_whatever_the_sets_the_broker_ends_outside_or_alone_and_nothing_else_cha
         elif not has_controller:
             assert after == before
         assert [member for member in after.isr if member] == [member for member in before.isr if member]
+
+
+def test_a_controller_that_leaves_the_broker_in_a_set_does_not_keep_it_out_for_ever(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A controller does not touch the partitions of a topic that is being deleted."""
+    znodes = Znodes({T0: LeaderAndIsr(1, 4, (0, 1))}, has_controller=True)
+    with caplog.at_level(logging.ERROR):
+        znodes.run(leave_in_sync_sets(0, {T0: LOST}), most_steps=1000)
+    assert (znodes.writes, znodes.pauses) == (0, 300)
+    assert "the controller has left it in the in-sync sets of t-0" in caplog.text
 
 
 # Leaderships of the life before a reboot

@@ -6,6 +6,7 @@ the version of that znode fences the controllers before: every write of a contro
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.base.ids import NO_BROKER
@@ -49,7 +50,8 @@ class Follow(NamedTuple):
     broker: int
 
 
-class Serve(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Serve:
     """This broker is controller, and goes on."""
 
 

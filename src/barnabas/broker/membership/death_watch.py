@@ -30,6 +30,7 @@ Kafka has no counterpart: it waits for zookeeper.session.timeout.ms.
 """
 
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Never
 
@@ -64,11 +65,13 @@ def watched(broker_id: int, alive: Iterable[int], controller: int) -> set[int]:
     return {*after[:_WITNESSES], controller}
 
 
-class ReadEpoch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReadEpoch:
     """Read the broker epoch of the watched broker."""
 
 
-class ConnectToBroker(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ConnectToBroker:
     """Open a connection to the watched broker."""
 
 
@@ -81,7 +84,8 @@ class ConnectOutcome(Enum):
     """A time-out, no route: it proves nothing."""
 
 
-class AwaitEnd(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AwaitEnd:
     """Wait until the connection breaks."""
 
 

@@ -19,6 +19,7 @@ In Kafka: the registration in `KafkaServer.startup`, and `BrokerLifecycleManager
 
 import logging
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -50,15 +51,18 @@ _NO_EPOCH = -1
 _MAX_BROKER_EPOCH = (1 << 63) - 1
 
 
-class IsRegistered(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class IsRegistered:
     """Whether a registration stands under this broker's id, be it an earlier life's."""
 
 
-class CreateRegistration(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CreateRegistration:
     """Make this broker's znode in its own session."""
 
 
-class ReadSession(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReadSession:
     """Read the registration under this broker's id and ``/controller``, at one moment."""
 
 
@@ -74,7 +78,8 @@ class SetEpoch(NamedTuple):
     epoch: int
 
 
-class NoteBoot(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NoteBoot:
     """Note the boot id in the log dirs."""
 
 
@@ -99,7 +104,9 @@ def join(
         yield from _await_end_of_predecessor()
         yield from give_up_leaderships(info.id, replicas)
         yield SetEpoch(_NO_EPOCH)
-    if lost:
+    if lost and has_kept_its_pages:
+        # After a reboot every replica that was busy may have lost a little, on other machines too. If each stepped back
+        # for the others, the last one to start would lead, whatever it has. So this holds for single damaged logs only.
         yield from _replace_predecessor(info)
         yield from leave_in_sync_sets(info.id, lost)
     while (epoch := (yield CreateRegistration())) is None:

@@ -53,6 +53,7 @@ logger = logging.getLogger(__name__)
 
 _PAUSE_MS = 200
 _REPORT_EVERY_MS = 10_000
+_MAX_WAIT_MS = 60_000
 MAX_WRITES = 500  # in one transaction, which must fit into jute.maxbuffer
 
 
@@ -95,7 +96,11 @@ LeaveStep = ReadStates | WriteStates | Pause
 
 
 def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) -> Generator[LeaveStep, Any, None]:
-    """Return when this broker, which is not registered, is in none of the in-sync sets, or alone in them."""
+    """Return when this broker, which is not registered, is in none of the in-sync sets, or alone in them.
+
+    The wait for a controller is bounded: it does not touch the partitions of a topic that is being deleted, and they must
+    not keep the broker out of the cluster.
+    """
     pending = list(lost)
     waited_ms = 0
     while pending:
@@ -108,6 +113,13 @@ def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) 
             writes = [_without(broker_id, *item, lost) for item in list(memberships.items())[:MAX_WRITES]]
             yield WriteStates(found.controller_epoch_version, writes)
             continue
+        if waited_ms >= _MAX_WAIT_MS:
+            logger.error(
+                "Registering, although broker %d has lost records and the controller has left it in the in-sync sets of %s",
+                broker_id,
+                ", ".join(map(str, pending)),
+            )
+            return
         if waited_ms % _REPORT_EVERY_MS == 0:
             logger.warning(
                 "Waiting until the controller removes broker %d, which has lost records, from the in-sync sets of %s",

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from barnabas.base.clock import CallLater, Clock
+from barnabas.base.clock import CallLater, Clock, Timer
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Network
 from barnabas.broker.cluster.channels import BrokenConnectionError, ChannelError, Channels
@@ -408,6 +408,8 @@ class AlterPartitionSender:
         self._call_later = call_later
         self._spawn = spawn
         self._is_sending = False
+        self._is_stopped = False
+        self._check_timer: Timer | None = None
         self._pause_ms = 0
         self._check_ms = max(config["replica.lag.time.max.ms"] // 2, _LEAST_CHECK_MS)
         if config["replica.lag.max.messages"] is not None:
@@ -415,17 +417,24 @@ class AlterPartitionSender:
 
     def start(self) -> None:
         """Begin to look for followers that lag."""
-        self._call_later(self._check_ms, self._check)
+        self._check_timer = self._call_later(self._check_ms, self._check)
+
+    def stop(self) -> None:
+        """Look for no more followers that lag, and send nothing more."""
+        self._is_stopped = True
+        if self._check_timer is not None:
+            self._check_timer.cancel()
 
     def _check(self) -> None:
         try:
             self._replicas.shrink_isrs(self._clock.wall_ms())
         finally:
-            self._call_later(self._check_ms, self._check)
+            if not self._is_stopped:
+                self._check_timer = self._call_later(self._check_ms, self._check)
 
     def changes_waiting(self) -> None:
         """Send the changes that wait, if none are under way."""
-        if not self._is_sending:
+        if not self._is_sending and not self._is_stopped:
             self._is_sending = True
             # In the next turn, so that all partitions of one fetch travel in one request.
             self._call_later(0, lambda: self._spawn(self._send()))
