@@ -16,7 +16,7 @@ from barnabas.coordination.core.database import Database
 from barnabas.coordination.storage.log_tail import encode_entry
 from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot
 from barnabas.coordination.storage.storage import Storage
-from barnabas.coordination.storage.transaction_log import read_transaction_log
+from barnabas.coordination.storage.transaction_log import TransactionLog, read_transaction_log
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL
 from barnabas.wire.jute.transactions import CreateSessionTxn, CreateTxn, SetDataTxn, TxnHeader, encode_transaction
@@ -118,7 +118,7 @@ def test_every_flipped_byte_before_the_last_transaction_is_refused(tmp_path: Pat
 
 
 def test_a_zeroed_block_in_the_middle_is_refused(tmp_path: Path, storage: Storage) -> None:
-    """Zeros are reserved room only at the end of the file."""
+    """Zeros are reserved room only at the end of the file, also where a crash lost a sector of a batch."""
     write(storage, 1, 2)
     storage.log.append(3, [transaction(zxid) for zxid in range(3, 60)])
     storage.log.close()
@@ -199,6 +199,88 @@ def test_any_sectors_that_a_crash_leaves_of_an_unsynced_entry_let_the_server_sta
     last_zxid = storage.load()[0].last_zxid
     assert last_zxid == (4 if log_of(path).read_bytes() == synced + new else 3)
     storage.close()
+
+
+def set_data(zxid: int, data: bytes) -> bytes:
+    """An entry whose znode data are ``data``."""
+    return encode_entry(
+        encode_transaction(TxnHeader(7, zxid, zxid, 5, OpCode.SET_DATA), SetDataTxn("/a", data, 1), None)
+    )
+
+
+def log_that_ends_at(path: Path, end: int) -> bytes:
+    """A log of two transactions, with ``end`` bytes."""
+    log = TransactionLog(FILES, str(path), preallocate_bytes=0)
+    log.append(1, [transaction(1)])
+    log.close()
+    whole = (path / "log.1").read_bytes()
+    room = end - len(whole) - len(set_data(2, b""))
+    return whole + set_data(2, random.Random(end).randbytes(room))
+
+
+@pytest.mark.parametrize("before", range(1, 13))
+def test_an_unsynced_entry_whose_head_straddles_sectors_is_torn_when_one_of_them_is_missing(
+    tmp_path: Path, before: int
+) -> None:
+    """Part of the checksum, or of the size, is zeros; sizes of one, two and three bytes, any sectors missing."""
+    synced = log_that_ends_at(tmp_path, 1024 - before)
+    path = tmp_path / "log.1"
+    for size in (100, 300, 700, 1500, 70_000):
+        whole = synced + set_data(3, random.Random(size).randbytes(size))
+        for lost in range(1, 8):
+            torn = bytearray(whole) + bytes(4096)
+            for number in range(3):
+                if lost >> number & 1:
+                    start, end = max(len(synced), 512 * (number + 1)), min(len(whole), 512 * (number + 2))
+                    torn[start:end] = bytes(max(0, end - start))
+            path.write_bytes(torn)
+            is_whole = torn[: len(whole)] == whole
+            assert len(list(read_transaction_log(FILES, str(path), repair=True))) == (3 if is_whole else 2)
+            assert path.read_bytes() == (whole if is_whole else synced)
+
+
+@pytest.mark.parametrize("before", range(1, 13))
+def test_a_flipped_bit_in_an_entry_whose_head_straddles_sectors_is_refused(tmp_path: Path, before: int) -> None:
+    """The bytes before the boundary are there, so no sector is missing."""
+    synced = log_that_ends_at(tmp_path, 1024 - before)
+    whole = synced + set_data(3, b"acknowledged")
+    path = tmp_path / "log.1"
+    for bit in range(8 * len(synced), 8 * len(whole)):
+        damaged = bytearray(whole) + bytes(100)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(CorruptDataError, match=f"damaged at byte {len(synced)}"):
+            list(read_transaction_log(FILES, str(path), repair=True))
+
+
+def test_a_torn_entry_whose_data_hold_the_bytes_of_entries_is_cut_off(tmp_path: Path) -> None:
+    """What a client stores in a znode is not a transaction behind the torn one, unless the head of that one is missing."""
+    synced = log_that_ends_at(tmp_path, 700)
+    path = tmp_path / "log.1"
+    some = random.Random(1).randbytes
+    whole = synced + set_data(3, some(300) + bytes(3) + entry(3) + entry(4) + some(1500))
+    for first in range(1, len(whole) // 512 + 1):
+        start, end = max(len(synced), first * 512), min(len(whole), (first + 1) * 512)
+        path.write_bytes(whole[:start] + bytes(end - start) + whole[end:] + bytes(1000))
+        if first == len(synced) // 512:  # without its head, the entry does not show where it ends
+            with pytest.raises(CorruptDataError, match="valid transactions follow"):
+                list(read_transaction_log(FILES, str(path), repair=True))
+            continue
+        assert len(list(read_transaction_log(FILES, str(path), repair=True))) == 2
+        assert path.read_bytes() == synced
+    path.write_bytes(whole[:-200])
+    assert len(list(read_transaction_log(FILES, str(path), repair=True))) == 2
+
+
+@pytest.mark.parametrize("claimed", [1 << 30, 5000, 150], ids=["beyond the file", "beyond the data", "within the data"])
+def test_a_wrong_size_does_not_hide_the_transactions_behind_it(tmp_path: Path, claimed: int) -> None:
+    """Checksum and size of an acknowledged entry are wrong; the size leads over entries that are valid."""
+    synced = log_that_ends_at(tmp_path, 700)
+    damaged = bytearray(synced + b"".join(entry(zxid) for zxid in range(3, 8)) + bytes(8000))
+    struct.pack_into(">qi", damaged, len(synced), 77, claimed)
+    (tmp_path / "log.1").write_bytes(damaged)
+    with pytest.raises(CorruptDataError, match="valid transactions follow"):
+        list(read_transaction_log(FILES, str(tmp_path / "log.1"), repair=True))
 
 
 def test_a_missing_log_file_is_refused(tmp_path: Path, storage: Storage) -> None:

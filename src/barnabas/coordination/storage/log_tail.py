@@ -12,11 +12,18 @@ been acknowledged, and the server must not start as if they had never been:
     the size leads to a byte that is neither the end byte nor zero      damaged
     a valid entry stands somewhere behind it                            damaged
     cut off, or zeros where the end byte should be                      torn
-    zeros in the place of its first sector                              torn
+    zeros in the place of its first sector, or of a part of its head    torn
+
+A znode's data may hold the bytes of an entry. So a valid entry within the size that the bad one names does not stand
+behind it, unless it ends where the file's data end: then a wrong size may hide the rest of the log.
 
 ZooKeeper's FileTxnLog refuses to start on a wrong checksum too. It takes a wrong end byte, and a wrong size that leads
-to no end byte, for the end of the log, and drops what follows. The one case that cannot be decided is a whole entry
-whose data has a sector of zeros of its own, and which is damaged elsewhere: it counts as torn.
+to no end byte, for the end of the log, and drops what follows. Two cases cannot be decided:
+
+- A whole entry whose data has a sector of zeros of its own, and which is damaged elsewhere, counts as torn.
+- A crash can lose a sector of one entry in a batch, and keep later entries of the same batch. The file does not show
+  where a batch begins, so this looks like a lost sector in the middle of the log, with acknowledged entries behind
+  it. It counts as damaged: the operator decides. So does an entry that lost its head, and whose data hold an entry.
 """
 
 import re
@@ -30,6 +37,7 @@ __all__ = ["ENTRY_HEAD", "check_tail", "encode_entry", "payload_at"]
 
 ENTRY_HEAD = struct.Struct(">qi")
 _END = b"B"
+_CHECKSUM_BYTES = 8
 _SECTOR_BYTES = 512
 _CHUNK_BYTES = 1 << 20
 _TXN_HEADER_BYTES = 32
@@ -63,10 +71,10 @@ def check_tail(file: File, path: str, position: int) -> bool:
     data_end = _end_of_data(file, position)
     if data_end == position:
         return False
-    wrong = _valid_entry_behind(file, position) or _damage(file, position, data_end)
+    wrong = _valid_entry_behind(file, position, data_end) or _damage(file, position, data_end)
     if wrong:
         raise CorruptDataError(
-            f"{path} is damaged at byte {position}: {wrong}. The server does not start, because it would lose "
+            f"{path} is damaged at byte {position}: {wrong}. The server does not start, because it could lose "
             "acknowledged transactions. Restore the file from a backup; or, in an ensemble, move this server's data "
             "directory away and let it copy the state from the other servers; or accept the loss of this transaction "
             f"and all later ones: cut the file (truncate -s {position} {path}) and move later log files away."
@@ -84,7 +92,8 @@ def _end_of_data(file: File, position: int) -> int:
     return end
 
 
-def _valid_entry_behind(file: File, position: int) -> str | None:
+def _valid_entry_behind(file: File, position: int, data_end: int) -> str | None:
+    claimed_end = _claimed_end(file, position)
     window = b""
     offset = position
     while data := file.read_at(offset + len(window), _CHUNK_BYTES):
@@ -94,8 +103,11 @@ def _valid_entry_behind(file: File, position: int) -> str | None:
             window = b""
             continue
         for match in _POSSIBLE_ENTRY.finditer(window):
-            if match.start() + offset > position and payload_at(window, match.start()) is not None:
-                return f"valid transactions follow at byte {offset + match.start()}"
+            found = match.start() + offset
+            if found == position or (payload := payload_at(window, match.start())) is None:
+                continue
+            if found >= claimed_end or found + ENTRY_HEAD.size + len(payload) + 1 == data_end:
+                return f"valid transactions follow at byte {found}"
         # An entry may straddle the chunks: keep what could be its beginning.
         keep = min(len(window), _CHUNK_BYTES)
         offset += len(window) - keep
@@ -103,10 +115,21 @@ def _valid_entry_behind(file: File, position: int) -> str | None:
     return None
 
 
+def _claimed_end(file: File, position: int) -> int:
+    """The offset behind the invalid entry at ``position`` by its own size; ``position`` if its head is no entry's."""
+    head = file.read_at(position, ENTRY_HEAD.size)
+    if len(head) < ENTRY_HEAD.size:
+        return position
+    checksum, size = ENTRY_HEAD.unpack(head)
+    if not 0 <= checksum < 1 << 32 or size < _TXN_HEADER_BYTES:
+        return position
+    return position + ENTRY_HEAD.size + int(size) + 1
+
+
 def _damage(file: File, position: int, data_end: int) -> str | None:
     """What is wrong with the invalid entry at ``position``, if a crash cannot explain it."""
     head = file.read_at(position, ENTRY_HEAD.size)
-    if len(head) < ENTRY_HEAD.size or not any(head):
+    if len(head) < ENTRY_HEAD.size or not any(head) or _has_lost_size(file, position, head):
         return None
     checksum, size = ENTRY_HEAD.unpack(head)
     start = position + ENTRY_HEAD.size
@@ -126,9 +149,28 @@ def _damage(file: File, position: int, data_end: int) -> str | None:
         return None
     if end_byte != _END:
         return f"the entry ends with 0x{end_byte.hex()} instead of 0x{_END.hex()}"
-    if _has_empty_sector(payload, start):
+    if _has_empty_sector(payload, start) or _has_lost_checksum_bytes(position, checksum, payload):
         return None
     return f"the entry is whole ({size} bytes), and its checksum is wrong"
+
+
+def _has_lost_size(file: File, position: int, head: bytes) -> bool:
+    """Whether a sector boundary is in the size or before it, and the sector on one side of it was not written."""
+    boundary = -position % _SECTOR_BYTES
+    if not _CHECKSUM_BYTES <= boundary < ENTRY_HEAD.size:
+        return False
+    if not any(head[:boundary]):
+        return True  # no payload has the checksum 0
+    return not any(file.read_at(position + boundary, _SECTOR_BYTES))
+
+
+def _has_lost_checksum_bytes(position: int, checksum: int, payload: bytes) -> bool:
+    """Whether the checksum is right behind the sector boundary in it, and zeros before the boundary."""
+    boundary = -position % _SECTOR_BYTES
+    if not 0 < boundary < _CHECKSUM_BYTES:
+        return False
+    written = (1 << 8 * (_CHECKSUM_BYTES - boundary)) - 1
+    return checksum == zlib.adler32(payload) & written
 
 
 def _size_with_checksum(file: File, start: int, data_end: int, checksum: int) -> int | None:
