@@ -219,6 +219,35 @@ def test_a_replica_that_moves_between_dirs_takes_its_loss_along(tmp_path: Path) 
     assert loaded(open_dirs(first, second)).lost_data == log.lost_data
 
 
+@pytest.mark.parametrize("is_original_whole", [True, False])
+def test_a_copy_that_lost_its_tail_on_the_way_knows_what_the_original_knows_once_it_takes_over(
+    tmp_path: Path, is_original_whole: bool
+) -> None:
+    """A crash took what no sync had covered, and it was copied again: only a loss of the original is left, if any."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    dirs = open_dirs(first, second)
+    log = fill(dirs)
+    target = second if Path(log.directory).parent == first else first
+    future = dirs.create_future(TP, str(target), NOW)
+    future.append_as_follower(log.read(0, 1 << 20, upper_bound=3).records.read(), now_ms=NOW)  # type: ignore[union-attr]
+    future.update_high_watermark(BATCHES)
+    dirs.checkpoint_high_watermarks()
+    dirs.close(clean=False)
+    cut(future, future.active.size - 3)
+    if not is_original_whole:
+        cut(log, log.active.size - 3)
+    dirs = open_dirs(first, second)
+    log, copy = loaded(dirs), dirs.future(TP)
+    assert copy is not None
+    assert copy.lost_data is not None
+    assert (log.lost_data is None) is is_original_whole
+    if is_original_whole:
+        copy.append_as_follower(log.read(2, 1 << 20, upper_bound=3).records.read(), now_ms=NOW)  # type: ignore[union-attr]
+    assert dirs.promote(TP, NOW).lost_data == log.lost_data
+    dirs.close(clean=True)
+    assert loaded(open_dirs(first, second)).lost_data == log.lost_data
+
+
 def test_log_dirs_list_the_partitions_that_lost_records_and_those_whose_folder_is_gone(tmp_path: Path) -> None:
     """A broker needs to know them before it registers, and before it makes their logs again."""
     dirs = open_dirs(tmp_path)

@@ -102,8 +102,11 @@ class Moves:
         future.raise_start(log.log_start_offset)
         future.configure(log.config)
         future.note_cleaned(log.cleaned_to)
+        # What the copy itself lost on its way was copied again since: it has lost what the current log has, no more.
         if log.lost_data is not None:
             future.note_lost_data(log.lost_data)
+        else:
+            future.forget_lost_data()
         self._deleted_folders.throw_away(log, now_ms, f"{topic_partition} has moved", sync=True)
         try:
             self._take_place(future)
