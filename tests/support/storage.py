@@ -22,7 +22,9 @@ def at_once(work: Callable[[], None], done: Callable[[BaseException | None], Non
 
 def storage_service(broker: DataPath, in_thread: InThread = at_once) -> StorageService:
     """All background work on the logs of ``broker``; not started."""
-    syncs = LogSyncs(broker.clock, in_thread, lambda log: broker.replicas.synced(log, broker.clock.wall_ms()))
+    syncs = LogSyncs(
+        broker.clock, broker.timers, in_thread, lambda log: broker.replicas.synced(log, broker.clock.wall_ms())
+    )
     return StorageService(
         Background(broker.clock, broker.timers, in_thread),
         StorageSchedule(

@@ -1,5 +1,6 @@
 """Syncs before the acknowledgement: which requests wait, for how many syncs, and what a failed one costs."""
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class Broker:
         self.disk = Disk()
         self.path = DataPath(directory, sync=lambda log: self.syncs.request(log))
         node = self.path
-        self.syncs = LogSyncs(self.path.clock, self.disk, lambda log: node.replicas.synced(log, 0))
+        self.syncs = LogSyncs(self.path.clock, node.timers, self.disk, lambda log: node.replicas.synced(log, 0))
         self.path.configs["t"] = LogConfig(texts)
 
     def produce(self, wire: Wire, *values: bytes, acks: int = 1) -> None:
@@ -144,3 +145,72 @@ def test_a_follower_acknowledges_records_after_their_sync(tmp_path: Path, texts:
     broker.disk.sync()
     assert called == [1]
     assert fetcher.unsynced() == []
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), RuntimeError("no thread")])
+def test_a_sync_that_fails_while_the_log_stays_online_is_made_after_a_pause(tmp_path: Path, error: Exception) -> None:
+    """A follower that waits for it waits on, and hears of the sync that succeeds, without another request."""
+    broker = Broker(tmp_path, **{"flush.before.ack": "true"})
+    partition = broker.path.lead("t", leader=1, replicas=(0, 1))
+    partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=0)
+    called: list[int] = []
+    broker.syncs.when_durable(partition.log, 1, lambda: called.append(1))
+    for _ in range(3):
+        broker.disk.sync(error)
+        assert (called, broker.disk.begun, partition.log.offline) == ([], [], None)
+        broker.path.timers.advance(500)
+        assert len(broker.disk.begun) == 1
+    broker.disk.sync()
+    assert (called, partition.log.durable_offset) == ([1], 1)
+    broker.path.timers.advance(10_000)
+    assert broker.disk.begun == []
+
+
+def test_requests_that_fail_during_the_pause_plan_one_sync_between_them(tmp_path: Path) -> None:
+    """Each request is tried at once; what follows after the pause is one sync, not one for each."""
+    broker = Broker(tmp_path, **{"flush.before.ack": "true"})
+    partition = broker.path.lead("t", leader=1, replicas=(0, 1))
+    partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=0)
+    shortage = OSError(errno.EMFILE, "Too many open files")
+    for _ in range(5):
+        broker.syncs.request(partition.log)
+        broker.disk.sync(shortage)
+    broker.path.timers.advance(500)
+    assert len(broker.disk.begun) == 1
+    broker.disk.sync(shortage)
+    assert broker.disk.begun == []
+    broker.path.timers.advance(500)
+    assert len(broker.disk.begun) == 1
+
+
+def test_a_flush_that_is_requested_during_a_sync_follows_it(tmp_path: Path) -> None:
+    """No further append is needed for it, and the recovery point moves."""
+    broker = Broker(tmp_path, **{"flush.before.ack": "true"})
+    partition = broker.path.lead("t", leader=1, replicas=(0, 1))
+    for _ in range(2):  # the first sync of a new log is a full one
+        partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=0)
+        broker.syncs.request(partition.log)
+        if partition.log.recovery_point == 0:
+            broker.disk.sync()
+    broker.syncs.flush(partition.log, True)
+    broker.disk.sync()
+    assert (partition.log.durable_offset, partition.log.recovery_point) == (2, 1)
+    broker.disk.sync()
+    assert partition.log.recovery_point == 2
+    assert broker.disk.begun == []
+
+
+def test_a_truncation_during_a_sync_has_another_one_follow_for_what_waits(tmp_path: Path) -> None:
+    """Records were appended again up to the offset: another sync follows for them, and then the callback comes."""
+    broker = Broker(tmp_path, **{"flush.before.ack": "true"})
+    log = broker.path.lead("t", leader=1, replicas=(0, 1)).log
+    for _ in range(2):
+        log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=0)
+    called: list[int] = []
+    broker.syncs.when_durable(log, 2, lambda: called.append(1))
+    log.truncate_to(1)
+    log.append_as_leader(batch(b"b"), leader_epoch=0, now_ms=0)
+    broker.disk.sync()
+    assert called == []
+    broker.disk.sync()
+    assert (called, log.durable_offset, broker.disk.begun) == ([1], 2, [])

@@ -37,7 +37,7 @@ def test_a_sync_that_finds_no_descriptor_is_made_at_the_next_request(tmp_path: P
     dirs = LogDirs(files, [str(tmp_path)], CONFIG, broker_id=0, cluster_id="c", rng=random.Random(1))
     dirs.load(NOW, {})
     log = dirs.get_or_create(TP, Uuid(bytes(range(16))), CONFIG, NOW)
-    syncs = GroupSync(lambda _: None)
+    syncs = GroupSync(lambda _: None, lambda _: None)
     heard: list[int] = []
     for offset in (1, 2, 3):
         for _ in range(2):

@@ -114,7 +114,12 @@ class Parts:
     def _make_replication(self) -> None:
         environment, config, clock = self.environment, self.environment.config, self.environment.clock
         metadata, log_dirs = self.metadata, self.log_dirs
-        self.syncs = LogSyncs(clock, environment.in_thread, lambda log: self.replicas.synced(log, clock.wall_ms()))
+        self.syncs = LogSyncs(
+            clock,
+            environment.call_later,
+            environment.in_thread,
+            lambda log: self.replicas.synced(log, clock.wall_ms()),
+        )
         self.replicas = ReplicaManager(
             environment.broker_id,
             log_dirs,

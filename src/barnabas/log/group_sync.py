@@ -4,13 +4,15 @@ A caller that needs a record on disk asks for a sync of its log. If one is under
 was appended, so another one follows it, for everything that was appended meanwhile. With one producer that is a sync for
 each append, with a hundred it is a sync for the appends of all that arrived during the last one.
 
-A sync that fails is never repeated: the kernel may report success for pages that it has dropped. The log dir goes
-offline, and those that wait get an error.
+A sync that the disk fails is never repeated: the kernel may report success for pages that it has dropped. The log dir
+goes offline, and those that wait get an error. After any other failure, such as a shortage of file descriptors, the log
+stays online: those that wait go on waiting, and a sync follows after a pause, or at the next request if that comes first.
 
 `GroupSync` decides. Its steps return the `LogSync` to run now, beside the event loop, if any; its outcome goes to `done`.
 
     IDLE --request--> RUNNING --request--> RUNNING, with another wanted --done--> RUNNING
                       RUNNING --done--> IDLE
+                      RUNNING --done, failed and online--> PAUSED --retry or request--> RUNNING
 
 Kafka has no counterpart: it syncs in `UnifiedLog.flush`, on the thread of the request.
 """
@@ -37,6 +39,8 @@ class LogSync(NamedTuple):
 
     log: PartitionLog
     task: FlushTask | None
+    has_begun: bool = True
+    """False when the task could not be made: no file descriptor was free, or the log went offline."""
 
     def run(self) -> None:
         """Sync; takes as long as the disk. Raises `OSError`."""
@@ -47,10 +51,12 @@ class LogSync(NamedTuple):
 class _State:
     """What is under way for one log, and wanted of it."""
 
-    __slots__ = ("is_running", "waiters", "wanted_offset", "wants_full")
+    __slots__ = ("is_retry_planned", "is_running", "waiters", "wanted_offset", "wants_full")
 
     def __init__(self) -> None:
         self.is_running = False
+        self.is_retry_planned = False
+        """Whether `GroupSync.retry` is going to be called. Once at a time, however many requests fail meanwhile."""
         self.wanted_offset = 0
         """The end of the log when a sync was last requested during one."""
         self.wants_full = False
@@ -59,15 +65,19 @@ class _State:
 
     @property
     def is_idle(self) -> bool:
-        return not (self.is_running or self.waiters or self.wants_full)
+        return not (self.is_running or self.is_retry_planned or self.waiters or self.wants_full)
 
 
 class GroupSync:
     """The syncs of one broker's logs."""
 
-    def __init__(self, synced: Callable[[PartitionLog], None]) -> None:
-        """``synced`` is called after each: the log's ``durable_offset`` has moved, or the log went offline."""
+    def __init__(self, synced: Callable[[PartitionLog], None], plan_retry: Callable[[PartitionLog], None]) -> None:
+        """``synced`` is called after each: the log's ``durable_offset`` has moved, or the log went offline.
+
+        ``plan_retry`` must have `retry` called with the log after a pause.
+        """
         self._synced = synced
+        self._plan_retry = plan_retry
         self._logs: dict[PartitionLog, _State] = {}
 
     def _state(self, log: PartitionLog) -> _State:
@@ -83,6 +93,11 @@ class GroupSync:
             state.wanted_offset = log.log_end_offset
             return None
         return self._start(log, state)
+
+    def retry(self, log: PartitionLog) -> LogSync | None:
+        """The pause after a failed sync is over."""
+        self._state(log).is_retry_planned = False
+        return self.request(log)
 
     def when_durable(self, log: PartitionLog, offset: int, callback: Callable[[], None]) -> LogSync | None:
         """Call ``callback`` once all below ``offset`` is on stable storage, was truncated, or the log is offline.
@@ -110,17 +125,21 @@ class GroupSync:
     def _start(self, log: PartitionLog, state: _State) -> LogSync:
         is_full, state.wants_full = state.wants_full, False
         state.is_running = True
-        task = None
+        task, has_begun = None, True
         if log.offline is None:
             try:
                 task = log.prepare_flush() if is_full else log.prepare_sync()
             except KafkaError as error:
-                # The log is offline now, which `done` reports, or no file descriptor was free: the next request syncs.
+                # The log is offline now, or no file descriptor was free: `done` sees which.
                 logger.error("The sync of %s cannot begin: %s", log, error)
-        return LogSync(log, task)
+                has_begun = False
+        return LogSync(log, task, has_begun)
 
     def done(self, sync: LogSync, error: BaseException | None, now_ms: int) -> LogSync | None:
-        """A sync has ended. Returns the next one of the same log, if there is more to sync."""
+        """A sync has ended. Returns the next one of the same log, if there is more to sync.
+
+        None follows at once on one that failed: what made it fail would most likely make the next one fail too.
+        """
         log = sync.log
         state = self._logs[log]
         state.is_running = False
@@ -136,8 +155,13 @@ class GroupSync:
         self._notify(log, state)
         following = None
         # The callbacks may have started a sync already.
-        if not state.is_running and log.offline is None and wanted_offset > log.durable_offset < log.log_end_offset:
-            following = self._start(log, state)
+        if not state.is_running and log.offline is None:
+            if error is not None or not sync.has_begun:
+                if not state.is_retry_planned:
+                    state.is_retry_planned = True
+                    self._plan_retry(log)
+            elif state.wants_full or state.waiters or wanted_offset > log.durable_offset < log.log_end_offset:
+                following = self._start(log, state)
         self._forget_idle(log, state)
         self._synced(log)
         return following

@@ -22,6 +22,8 @@ from barnabas.log.partition_log import PartitionLog
 __all__ = ["Background", "LogSyncs", "StorageService"]
 
 logger = logging.getLogger(__name__)
+_RETRY_MS = 500
+"""How long a sync that failed in a log that is still online waits for the next."""
 
 
 class Background:
@@ -76,11 +78,14 @@ class Background:
 class LogSyncs:
     """Runs the syncs of a broker's logs beside the event loop."""
 
-    def __init__(self, clock: Clock, in_thread: InThread, synced: Callable[[PartitionLog], None]) -> None:
+    def __init__(
+        self, clock: Clock, call_later: CallLater, in_thread: InThread, synced: Callable[[PartitionLog], None]
+    ) -> None:
         """``synced`` is called after each: the log's ``durable_offset`` has moved, or the log went offline."""
         self._clock = clock
+        self._call_later = call_later
         self._in_thread = in_thread
-        self._group_sync = GroupSync(synced)
+        self._group_sync = GroupSync(synced, self._plan_retry)
 
     def request(self, log: PartitionLog) -> None:
         """See `GroupSync.request`."""
@@ -93,6 +98,9 @@ class LogSyncs:
     def flush(self, log: PartitionLog, include_active: bool) -> None:
         """See `GroupSync.flush`."""
         self._run(self._group_sync.flush(log, include_active=include_active))
+
+    def _plan_retry(self, log: PartitionLog) -> None:
+        self._call_later(_RETRY_MS, lambda: self._run(self._group_sync.retry(log)))
 
     def _run(self, sync: LogSync | None) -> None:
         if sync is not None:
