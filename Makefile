@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
-# Two modules at a time, each with its own clusters; the longest first (tests/conftest.py).
+# Two modules at a time, each with its own clusters; the longest first (tests/conftest.py). Spark runs alone: it gives its
+# Python workers 10 s to start, which two cores with other JVMs do not always keep.
 BESIDE := -n 2 --dist loadfile --no-loadscope-reorder --durations 25
 
 .PHONY: help install demo test test-unit test-interop test-spark simulate mutants trials check format bench lock clean
@@ -26,7 +27,8 @@ demo: install  ## the main job on real data: cluster, topics, groups, a broker l
 
 test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
 	@$(BIN)/pytest tests/unit tests/fuzz tests/simulation -q -n 2
-	@$(BIN)/pytest tests/interop tests/fault tests/spark -q $(BESIDE)
+	@$(BIN)/pytest tests/interop tests/fault -q $(BESIDE)
+	@$(BIN)/pytest tests/spark -q
 
 test-unit: install  ## the tests that take seconds
 	@$(BIN)/pytest tests/unit tests/fuzz -q
