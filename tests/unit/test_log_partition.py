@@ -491,6 +491,15 @@ def test_offsets_are_found_by_timestamp(tmp_path: Path) -> None:
 # ---- segments and retention
 
 
+def test_both_index_files_are_there_with_the_first_record_of_a_segment(tmp_path: Path) -> None:
+    """Tools read the indexes of a log that is in use."""
+    log = new_log(tmp_path)
+    append(log)
+    folder = tmp_path / "topic-0"
+    assert (folder / "00000000000000000000.index").stat().st_size == 0
+    assert (folder / "00000000000000000000.timeindex").stat().st_size == 12
+
+
 def test_segments_roll_by_size_time_and_full_indexes(tmp_path: Path) -> None:
     """Each named by its first offset, with a producer snapshot beside it."""
     by_size = new_log(tmp_path / "size", segment_bytes="300")

@@ -9,7 +9,7 @@ An index that does not fit its log is never trusted: a look-up verifies that a b
 segment whose index is wrong is indexed again from its batches.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from barnabas.base.files import Buffer, File, is_descriptor_shortage
@@ -173,6 +173,9 @@ class Segment:
             self._add_entry(last_offset, position)
             self._bytes_since_entry = 0
         self._bytes_since_entry += size
+        if position == 0:
+            # Tools read the indexes of a log in use, so the files are there as soon as there are records.
+            self._unless_descriptors_are_short(self.finish_indexes)
 
     def _add_entry(self, last_offset: int, position: int) -> None:
         index, time_index = self.index, self.time_index
@@ -180,11 +183,16 @@ class Segment:
         timestamp_ms, offset = self.max_timestamp
         time_index.append(timestamp_ms, offset - self.base_offset)
         if len(index.offsets) - index.persisted >= _PENDING_ENTRIES:
-            try:
-                self.write_indexes()
-            except OSError as error:
-                if not is_descriptor_shortage(error):
-                    raise  # else with the next entry: the batch is written already
+            self._unless_descriptors_are_short(self.write_indexes)
+
+    @staticmethod
+    def _unless_descriptors_are_short(write: Callable[[], None]) -> None:
+        """Write index files, or leave that to the next time: the batch is written already. Raises `OSError`."""
+        try:
+            write()
+        except OSError as error:
+            if not is_descriptor_shortage(error):
+                raise
 
     def write_indexes(self) -> None:
         """Bring the index files up to the indexes in memory. Raises `OSError`."""
