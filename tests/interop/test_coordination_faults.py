@@ -72,7 +72,8 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path, 
             writers = [Writer(server.port, f"t{trial}w{number}") for number in range(3)]
             for writer in writers:
                 writer.start()
-            time.sleep(rng.uniform(0.3, 1.0))  # the moment of the kill is what varies
+            eventually(lambda: sum(len(writer.created) for writer in writers) > 100, what="100 nodes acknowledged")  # noqa: B023  # called here
+            time.sleep(rng.uniform(0, 0.7))  # the moment of the kill is what varies
             server.kill()
             for writer in writers:
                 writer.join(10)
