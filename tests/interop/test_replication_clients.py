@@ -143,7 +143,7 @@ def test_a_group_goes_on_when_its_coordinators_broker_stops(cluster: Cluster) ->
         number
         for number, server in cluster._brokers.items()
         if any(
-            replica.is_leader and replica.name.topic == "__consumer_offsets" and replica.log.log_end_offset
+            replica.is_leader and replica.topic_partition.topic == "__consumer_offsets" and replica.log.log_end_offset
             for replica in server.parts.replicas
         )
     )
