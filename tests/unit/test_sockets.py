@@ -107,6 +107,29 @@ def test_a_large_frame_that_comes_in_pieces_of_any_size_is_whole() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("before", "announced", "has_room"), [(2_000_000, 2_000_000, True), (500_000, 2_000_000, False)]
+)
+def test_a_connection_gets_room_at_once_for_a_frame_no_larger_than_one_it_has_sent(
+    before: int, announced: int, has_room: bool
+) -> None:
+    """The buffer is as large as the announced frame only if a frame of this size has arrived whole."""
+
+    async def run() -> None:
+        async with listening() as (port, handlers):
+            with socket.create_connection((HOST, port)) as client:
+                loop = asyncio.get_running_loop()
+                client.setblocking(False)
+                await loop.sock_sendall(client, framed(bytes(before)))
+                await until(lambda: handlers and len(handlers[0].frames) == 1)
+                await loop.sock_sendall(client, struct.pack(">i", announced) + b"x")
+                connection = handlers[0].connection
+                await until(lambda: held_bytes(connection) == 1)
+                assert (len(connection._frame) == announced) == has_room  # type: ignore[attr-defined]
+
+    asyncio.run(run())
+
+
 @pytest.fixture
 def low_limit() -> Iterator[int]:
     """A soft limit of descriptors little above what is open."""

@@ -7,7 +7,8 @@ non-blocking socket with ``add_reader`` and ``add_writer``:
   connection costs no buffer. Each frame leaves as a buffer of its own.
 - A frame larger than what has arrived gets its own buffer. The first eighth is copied out of the scratch buffer; then
   the buffer gets its full size, and the rest is received straight into it. It is never more than eight times what has
-  come: a false length costs the peer bandwidth, not our memory.
+  come: a false length costs the peer bandwidth, not our memory. A connection that has sent a frame of this size before
+  gets the full size at once.
 - Sending tries the socket at once; what does not fit waits in a queue and goes when the socket is writable.
 - A client that sends requests and does not read the answers is not read from either, once a mebibyte waits for it.
 - A listener stops accepting before connections take the descriptors that files need (`barnabas.net.descriptors`); peers
@@ -227,6 +228,7 @@ class _SocketConnection:
         "_frame_bytes",
         "_handler",
         "_held",
+        "_largest_bytes",
         "_local",
         "_loop",
         "_max_unsent_bytes",
@@ -262,6 +264,7 @@ class _SocketConnection:
         self._frame: bytearray | None = None  # the large frame that is arriving
         self._frame_bytes = 0
         self._filled = 0
+        self._largest_bytes = 0  # of the frames that got a buffer and arrived whole
         self._outgoing: deque[Part] = deque()
         self._unsent_bytes = 0
         self._paused = False
@@ -361,6 +364,8 @@ class _SocketConnection:
                 self._frame[: self._filled] = frame
             return
         self._frame = None
+        if self._filled > self._largest_bytes:
+            self._largest_bytes = self._filled
         self._handler.frame(memoryview(frame))
 
     def _deliver(self, data: memoryview) -> None:
@@ -385,7 +390,8 @@ class _SocketConnection:
             if stop > end:
                 have = end - position - 4
                 if frame_bytes > len(self._scratch) // 4:
-                    frame = bytearray(frame_bytes if have * _GROWTH >= frame_bytes else have)
+                    has_room = frame_bytes <= max(have * _GROWTH, self._largest_bytes)
+                    frame = bytearray(frame_bytes if has_room else have)
                     frame[:have] = data[position + 4 :]
                     self._frame, self._frame_bytes, self._filled = frame, frame_bytes, have
                     return
