@@ -109,6 +109,40 @@ class NetworkContract:
         """Run the coroutine with a network."""
         raise NotImplementedError
 
+    def test_a_stream_is_delivered_as_it_comes(self) -> None:
+        """A connection that is a stream hands on all bytes in order, though they look like a bad length."""
+
+        async def test(network: Network) -> None:
+            sent = b"\xff" * 5 + some_bytes(300_000)
+            received: list[Recorder] = []
+            accepted = asyncio.Event()
+
+            def accept(connection: Connection) -> Recorder:
+                connection.is_stream = True
+                received.append(Recorder(connection))
+                accepted.set()
+                return received[-1]
+
+            listener = await network.listen(HOST, 0, accept, max_frame_bytes=4)
+            made: list[Recorder] = []
+
+            def connected(connection: Connection) -> Recorder:
+                made.append(Recorder(connection))
+                return made[-1]
+
+            connection = await network.connect(HOST, listener.port, connected, max_frame_bytes=4, timeout_ms=5000)
+            connection.send([sent[:3], sent[3:]])
+            async with asyncio.timeout(10):
+                await accepted.wait()
+            await received[0].until(lambda r: sum(map(len, r.frames)) >= len(sent))
+            assert b"".join(received[0].frames) == sent
+            assert received[0].bad is None
+            connection.close()
+            await received[0].until(lambda r: r.ended)
+            await listener.close()
+
+        self.run(test)
+
     @pytest.mark.parametrize("size", [0, 1, 1000, 70_000, 300_000, 5_000_000, LIMIT])
     def test_a_frame_of_any_size_comes_back_whole(self, size: int) -> None:
         """Small and large frames are echoed unchanged, larger than any buffer too."""

@@ -22,6 +22,11 @@ class Connection(Protocol):
     max_frame_bytes: int
     """The largest frame that is accepted, checked on its length before anything is kept. The handler may change it."""
 
+    is_stream: bool
+    """Whether `FrameHandler.frame` gets bytes as they come, for protocols whose messages have no length in front
+    (ZooKeeper's quorum and election ports). False at first; ``accept`` may set it, and the handler as long as all bytes
+    that it has had were whole messages."""
+
     @property
     def peer(self) -> tuple[str, int]:
         """The other side's address and port."""

@@ -241,6 +241,7 @@ class _SocketConnection:
         "_socket",
         "_unsent_bytes",
         "_writing",
+        "is_stream",
         "max_frame_bytes",
     )
 
@@ -258,6 +259,7 @@ class _SocketConnection:
         self._descriptor = connected.fileno()
         self._scratch = scratch
         self.max_frame_bytes = max_frame_bytes
+        self.is_stream = False
         self._peer: tuple[str, int] = connected.getpeername()[:2]
         self._local: tuple[str, int] = connected.getsockname()[:2]
         self._partial = b""  # bytes of frames that arrived while paused, or a piece of a frame
@@ -370,6 +372,9 @@ class _SocketConnection:
 
     def _deliver(self, data: memoryview) -> None:
         """Hand on the whole frames of ``data``; keep the rest."""
+        if self.is_stream:
+            self._handler.frame(memoryview(bytearray(data)))
+            return
         position = 0
         end = len(data)
         while end - position >= 4:

@@ -267,6 +267,7 @@ class _Endpoint:
         self._local = local
         self._peer = peer
         self.max_frame_bytes = max_frame_bytes
+        self.is_stream = False
         self._max_unsent_bytes = max_unsent_bytes
         self._handler: FrameHandler | None = None
         self._outgoing: deque[Part] = deque()
@@ -421,7 +422,12 @@ class _Endpoint:
         assert handler is not None
         received = self._received
         position = 0
-        while not (self._is_closed or self._is_paused or self._is_bad) and len(received) - position >= 4:
+        if self.is_stream and received and not (self._is_closed or self._is_paused or self._is_held):
+            position = len(received)
+            handler.frame(memoryview(bytearray(received)))
+        while (
+            not (self._is_closed or self._is_paused or self._is_bad or self.is_stream) and len(received) - position >= 4
+        ):
             if self._unsent_bytes > self._max_unsent_bytes:
                 self._is_held = True
                 break
