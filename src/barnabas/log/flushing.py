@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.log.checkpoints import PARTITION_METADATA
-from barnabas.log.names import INDEX, TIME_INDEX
 from barnabas.log.segment.folder import Folder
 from barnabas.log.segment.segment import Segment
 
@@ -65,8 +64,7 @@ class FlushTask:
                 break
             segment.write_indexes()
             paths.append(segment.path)
-            if segment.has_index_entries:
-                paths += [segment.file_path(INDEX), segment.file_path(TIME_INDEX)]
+            paths += segment.indexes.paths
             if segment.transactions.is_in_use:
                 paths.append(segment.transactions.path)
         names = sorted(small_files)

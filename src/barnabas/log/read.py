@@ -41,7 +41,7 @@ def read_segments(
         else:
             end, upper = _position_of(segment, bound), bound
         first_size = 0
-        position = segment.start_of(offset)
+        position = segment.starts.get(offset)
         if position is None:
             located = segment.locate(offset)
             if located is None:
@@ -68,7 +68,7 @@ def read_segments(
 
 
 def _position_of(segment: Segment, offset: int) -> int:
-    position = segment.start_of(offset)
+    position = segment.starts.get(offset)
     if position is None:
         located = segment.locate(offset)
         position = located.position if located else segment.size

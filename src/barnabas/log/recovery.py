@@ -48,6 +48,7 @@ from barnabas.log.producer_snapshots import ProducerSnapshots
 from barnabas.log.producer_state import ProducerState
 from barnabas.log.segment.batches import scan_valid
 from barnabas.log.segment.folder import Folder
+from barnabas.log.segment.offset_index import MAX_RELATIVE
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
@@ -126,7 +127,7 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     epochs, epochs_changed = _load_epochs(folder)
     epochs_changed |= _recover(found, epochs, checkpointed, options.config)
     start_offset = checkpointed.log_start_offset
-    end_offset = found[-1].next_offset() if found else start_offset
+    end_offset = found[-1].end().next_offset if found else start_offset
     lost_data = _note_lost_data(
         folder, find_lost_data(end_offset, checkpointed.recovery_point, checkpointed.high_watermark)
     )
@@ -256,7 +257,7 @@ def _recover(segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkp
     if not checkpointed.was_clean:
         return _recover_from(segments, epochs, checkpointed.recovery_point, config)
     active = segments[-1]
-    if active.ends_whole():
+    if active.end().position == active.size:
         return False
     logger.warning("%s does not end with a whole batch, although the last stop was clean", active.path)
     return _recover_from(segments, epochs, active.base_offset, config)
@@ -321,7 +322,9 @@ def _recover_segment(
     segment.restart_indexes_at(position, offset + 1 if position else offset)
     end, found = position, False
     if segment.size:
-        for at, header in scan_valid(segment.file, position, segment.size, next_offset, segment.max_offset):
+        for at, header in scan_valid(
+            segment.file, position, segment.size, next_offset, segment.base_offset + MAX_RELATIVE
+        ):
             segment.index_batch(at, header, index_interval_bytes)
             if header.leader_epoch > epochs.latest_epoch:
                 found |= epochs.assign(header.leader_epoch, header.base_offset)

@@ -22,9 +22,9 @@ from barnabas.wire.kafka.records.batch_header import (
     read_header,
 )
 
-__all__ = ["LOCATOR", "Located", "MisplacedEntryError", "locate", "scan_headers", "scan_valid"]
+__all__ = ["Located", "MisplacedEntryError", "is_batch_at", "locate", "scan_headers", "scan_valid"]
 
-LOCATOR = struct.Struct(">qi11xi")
+_LOCATOR = struct.Struct(">qi11xi")
 """What finding a batch needs of its header: base offset, length, last offset delta."""
 
 _CHUNK_BYTES = 4096
@@ -44,6 +44,15 @@ class MisplacedEntryError(CorruptDataError):
     """An index entry points to a place where its batch is not."""
 
 
+def is_batch_at(file: File, position: int, last_offset: int) -> bool:
+    """Whether a batch with this last offset begins at a position, by its header."""
+    header = file.read_at(position, _LOCATOR.size)
+    if len(header) < _LOCATOR.size:
+        return False
+    base_offset, _, delta = _LOCATOR.unpack(header)
+    return bool(base_offset + delta == last_offset)
+
+
 def locate(file: File, position: int, end: int, offset: int, *, entry_offset: int | None = None) -> Located | None:
     """The first batch from a position on whose last offset is ``offset`` or later; None when there is none up to ``end``.
 
@@ -51,8 +60,8 @@ def locate(file: File, position: int, end: int, offset: int, *, entry_offset: in
     `MisplacedEntryError` when it has not.
     """
     start_position = position
-    unpack = LOCATOR.unpack_from
-    need = LOCATOR.size
+    unpack = _LOCATOR.unpack_from
+    need = _LOCATOR.size
     chunk = b""
     start = position
     while position + HEADER_BYTES <= end:
