@@ -141,6 +141,7 @@ class Interpreter:
                 return await self._write(ops, office.epoch_version)
             case Send(requests) if office is not None:
                 office.send(requests)
+                await asyncio.sleep(0)  # a decision may send many times between two waits: let others have their turn
                 return None
             case _:
                 raise TypeError(f"{type(step).__name__} is for the active controller only")

@@ -26,6 +26,7 @@ from barnabas.broker.controller import reassignment, topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import CONTROLLED_SHUTDOWN
 from barnabas.broker.controller.partition_state_machine import elect, move_partitions, trigger_online
+from barnabas.broker.controller.parts import in_parts
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -87,13 +88,14 @@ def _on_broker_startup(context: ControllerContext, batch: RequestBatch, brokers:
     batch.add_update_metadata([], [broker for broker in context.brokers if broker not in brokers])
     yield Send(batch.take())
     led = [p for p, known in context.leadership.items() if known.leader_and_isr.leader != NO_LEADER]
-    batch.add_update_metadata(led, brokers)
-    yield Send(batch.take())
+    for partitions in in_parts(led) if led else [led]:  # the live brokers, where there is no partition
+        batch.add_update_metadata(partitions, brokers)
+        yield Send(batch.take())
     theirs = context.replicas_on(brokers)
-    yield from move_replicas(context, batch, theirs, ReplicaState.ONLINE)
-    yield Send(batch.take())
+    for replicas in in_parts(theirs):
+        yield from move_replicas(context, batch, replicas, ReplicaState.ONLINE)
+        yield Send(batch.take())
     yield from trigger_online(context, batch)
-    yield Send(batch.take())
     yield from reassignment.resume_on_brokers(context, batch, brokers)
     deleting = {
         replica.topic_partition.topic for replica in theirs if context.is_deleting(replica.topic_partition.topic)
@@ -115,12 +117,13 @@ def _on_replicas_became_offline(
     """Elect leaders where they are gone, then remove the replicas from their ISRs."""
     move_partitions(context, context.led_by_dead(), PartitionState.OFFLINE)
     elected = yield from trigger_online(context, batch)
-    yield Send(batch.take())
     kept = [replica for replica in replicas if not context.is_deleting(replica.topic_partition.topic)]
-    yield from move_replicas(context, batch, kept, ReplicaState.OFFLINE)
+    for some in in_parts(kept):
+        yield from move_replicas(context, batch, some, ReplicaState.OFFLINE)
+        yield Send(batch.take())
     if not kept and not elected:
         batch.add_update_metadata([])  # otherwise no broker would learn which ones are gone
-    yield Send(batch.take())
+        yield Send(batch.take())
     yield from topic_deletion.fail_replicas(
         context, batch, [replica for replica in replicas if context.is_deleting(replica.topic_partition.topic)]
     )
@@ -171,13 +174,17 @@ def process_controlled_shutdown(
             and not context.is_deleting(topic_partition.topic)
         ):
             (led if known.leader_and_isr.leader == broker else followed).append(topic_partition)
-    yield from elect(context, batch, led, CONTROLLED_SHUTDOWN)
-    yield Send(batch.take())
-    for topic_partition in followed:
-        batch.add_stop_replica([broker], topic_partition, delete=False)
-    yield Send(batch.take())
-    yield from move_replicas(context, batch, [PartitionAndReplica(p, broker) for p in followed], ReplicaState.OFFLINE)
-    yield Send(batch.take())
+    for partitions in in_parts(led):
+        yield from elect(context, batch, partitions, CONTROLLED_SHUTDOWN)
+        yield Send(batch.take())
+    for partitions in in_parts(followed):
+        for topic_partition in partitions:
+            batch.add_stop_replica([broker], topic_partition, delete=False)
+        yield Send(batch.take())
+    for partitions in in_parts(followed):
+        leaving = [PartitionAndReplica(topic_partition, broker) for topic_partition in partitions]
+        yield from move_replicas(context, batch, leaving, ReplicaState.OFFLINE)
+        yield Send(batch.take())
     return context.led_by(broker)
 
 
@@ -194,8 +201,9 @@ def process_log_dir_event_notification(context: ControllerContext, batch: Reques
             except ZnodeFormatError as error:
                 logger.error("%s", error)
     live = [replica for replica in context.replicas_on(brokers) if context.is_live(replica.broker)]
-    yield from move_replicas(context, batch, live, ReplicaState.ONLINE)
-    yield Send(batch.take())
+    for replicas in in_parts(live):
+        yield from move_replicas(context, batch, replicas, ReplicaState.ONLINE)
+        yield Send(batch.take())
     yield Write([Delete(path) for path in paths])
 
 

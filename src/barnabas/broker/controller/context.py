@@ -94,6 +94,9 @@ class ControllerContext:
     offline_dirs: dict[int, set[TopicPartition]] = field(default_factory=dict)  # replicas whose log dir failed
     partition_states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     replica_states: dict[TopicPartition, dict[int, ReplicaState]] = field(default_factory=dict)
+    """For reading; `set_replica_state` and `drop_replica` change it."""
+    replica_counts: dict[str, dict[ReplicaState, int]] = field(default_factory=dict)
+    """How many replicas of a topic are in each state, so that no response of a broker has to look at all of them."""
     to_delete: set[str] = field(default_factory=set)
     deletion_started: set[str] = field(default_factory=set)
     ineligible_for_deletion: set[str] = field(default_factory=set)
@@ -189,12 +192,29 @@ class ControllerContext:
             if current is state
         ]
 
-    def replica_states_of(self, topic: str) -> list[ReplicaState]:
-        return [
-            state
-            for topic_partition in self.partitions_of([topic])
-            for state in self.replica_states.get(topic_partition, {}).values()
-        ]
+    def set_replica_state(self, topic_partition: TopicPartition, broker: int, state: ReplicaState) -> None:
+        states = self.replica_states.setdefault(topic_partition, {})
+        counts = self.replica_counts.setdefault(topic_partition.topic, {})
+        before = states.get(broker)
+        if before is not None:
+            counts[before] -= 1
+        states[broker] = state
+        counts[state] = counts.get(state, 0) + 1
+
+    def drop_replica(self, topic_partition: TopicPartition, broker: int) -> None:
+        """The broker has no copy of the partition any more."""
+        before = self.replica_states.get(topic_partition, {}).pop(broker, None)
+        if before is not None:
+            self.replica_counts[topic_partition.topic][before] -= 1
+
+    def has_replicas_in(self, topic: str, state: ReplicaState) -> bool:
+        """Whether any replica of a topic is in a state."""
+        return self.replica_counts.get(topic, {}).get(state, 0) > 0
+
+    def are_all_replicas_in(self, topic: str, state: ReplicaState) -> bool:
+        """Whether every replica of a topic is in a state; true of a topic without replicas."""
+        counts = self.replica_counts.get(topic, {})
+        return all(count == 0 or each is state for each, count in counts.items())
 
     def remove_topic(self, topic: str) -> None:
         """Remove everything about a topic."""
@@ -205,6 +225,7 @@ class ControllerContext:
             self.reassigning.discard(topic_partition)
             for offline in self.offline_dirs.values():
                 offline.discard(topic_partition)
+        self.replica_counts.pop(topic, None)
         self.topics.pop(topic, None)
         self.topic_ids.pop(topic, None)
         self.to_delete.discard(topic)

@@ -14,6 +14,7 @@ from barnabas.broker.controller.broker_change import read_brokers
 from barnabas.broker.controller.context import ControllerContext, PartitionState, ReplicaState
 from barnabas.broker.controller.leadership import read_leadership
 from barnabas.broker.controller.partition_state_machine import trigger_online
+from barnabas.broker.controller.parts import in_parts
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.broker.controller.topic_change import NewTopicId, learn_topics, process_topic_deletion
@@ -32,7 +33,8 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
     context.brokers = yield from read_brokers()
     topics: list[str] = yield Children(BROKER_TOPICS)
     yield from learn_topics(context, topics, new_topic_id)
-    yield from read_leadership(context, context.partitions())
+    for partitions in in_parts(list(context.partitions())):
+        yield from read_leadership(context, partitions)
     orders: list[str] = yield Children(ADMIN_DELETE_TOPICS)
     if context.delete_topic_enabled:
         context.to_delete = set(orders) & context.topics.keys()
@@ -45,12 +47,13 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
     offline = [
         r for r in context.replicas_of(context.partitions()) if not context.is_online(r.broker, r.topic_partition)
     ]
-    yield from move_replicas(context, batch, online, ReplicaState.ONLINE)
-    yield Send(batch.take())
-    yield from move_replicas(context, batch, offline, ReplicaState.OFFLINE)
-    yield Send(batch.take())
+    for some in in_parts(online):
+        yield from move_replicas(context, batch, some, ReplicaState.ONLINE)
+        yield Send(batch.take())
+    for some in in_parts(offline):
+        yield from move_replicas(context, batch, some, ReplicaState.OFFLINE)
+        yield Send(batch.take())
     yield from trigger_online(context, batch)
-    yield Send(batch.take())
     begun = yield from reassignment.process_znode_reassignment(context, batch)
     yield from reassignment.resume_reassignments(context, batch, context.reassigning - begun)
     yield from process_topic_deletion(context, batch)
@@ -66,7 +69,7 @@ def _initialize_states(context: ControllerContext) -> None:
             context.partition_states[topic_partition] = PartitionState.ONLINE
         else:
             context.partition_states[topic_partition] = PartitionState.OFFLINE
-        context.replica_states[topic_partition] = {
-            broker: ReplicaState.ONLINE if context.is_online(broker, topic_partition) else ReplicaState.INELIGIBLE
-            for broker in context.assignment(topic_partition).replicas
-        }
+        for broker in context.assignment(topic_partition).replicas:
+            is_online = context.is_online(broker, topic_partition)
+            state = ReplicaState.ONLINE if is_online else ReplicaState.INELIGIBLE
+            context.set_replica_state(topic_partition, broker, state)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Create, Read, Steps, Write, WriteResult, Written, Znode
+from barnabas.broker.cluster.steps import Create, Read, Send, Steps, Write, WriteResult, Written, Znode
 from barnabas.broker.cluster.znodes import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
@@ -26,6 +26,7 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller.context import PARTITION_STATE_SOURCES, ControllerContext, PartitionState
 from barnabas.broker.controller.election_strategies import OFFLINE, ElectionStrategy
 from barnabas.broker.controller.leadership import MAX_ROUNDS, read_states, update_leadership
+from barnabas.broker.controller.parts import in_parts
 from barnabas.broker.controller.request_batch import RequestBatch
 
 __all__ = ["bring_online", "elect", "move_partitions", "trigger_online"]
@@ -74,11 +75,15 @@ def bring_online(
 
 
 def trigger_online(context: ControllerContext, batch: RequestBatch) -> Steps[set[TopicPartition]]:
-    """Try to give a leader to every new and offline partition, those of topics being deleted aside."""
+    """Try to give a leader to every new and offline partition, those of topics being deleted aside; brokers are informed."""
     waiting = [
         p for p in context.in_states(PartitionState.OFFLINE, PartitionState.NEW) if not context.is_deleting(p.topic)
     ]
-    return (yield from bring_online(context, batch, waiting, OFFLINE))
+    online: set[TopicPartition] = set()
+    for partitions in in_parts(waiting):
+        online |= yield from bring_online(context, batch, partitions, OFFLINE)
+        yield Send(batch.take())
+    return online
 
 
 def _legal_partitions(
@@ -122,13 +127,13 @@ def _initialize(
             Create(partition_state_path(topic_partition), encode_partition_state(first[topic_partition], context.epoch))
         )
     written: list[Written] = yield Write(ops)
-    taken = [p for p, w in zip(first, written[parents + 1 :: 2], strict=True) if w.result is WriteResult.EXISTS]
+    taken = {p: None for p, w in zip(first, written[parents + 1 :: 2], strict=True) if w.result is WriteResult.EXISTS}
     # A state that is there already was written by this controller before a lost connection, or by its predecessor.
     for topic_partition, known in (yield from read_states(taken)).items():
         if known.controller_epoch <= context.epoch:
             first[topic_partition] = known.leader_and_isr
         else:
-            taken.append(topic_partition)
+            taken[topic_partition] = None
     online = set()
     for topic_partition, outcome in zip(first, written[parents + 1 :: 2], strict=True):
         if outcome.result is not WriteResult.DONE and topic_partition not in taken:

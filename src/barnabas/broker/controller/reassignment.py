@@ -252,11 +252,11 @@ def _send_assignments(
     context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Steps[None]:
     """Send the assignment to all its replicas, new ones too, under a new leader epoch."""
-    unborn = [
-        topic_partition
+    unborn = {
+        topic_partition: None
         for topic_partition in partitions
         if context.partition_states.get(topic_partition) is PartitionState.NEW
-    ]
+    }
     born = yield from bring_online(context, batch, unborn, OFFLINE)
     notified = yield from elect(context, batch, [p for p in partitions if p not in unborn], LEADER_EPOCH_ONLY)
     new: list[PartitionAndReplica] = []
@@ -265,7 +265,7 @@ def _send_assignments(
         batch.add_leader_and_isr(assignment.origin, topic_partition, is_new=False)
         # Where a log dir failed, an old replica must not be created again in another dir; one that is added may.
         batch.add_leader_and_isr(assignment.adding, topic_partition, is_new=True)
-        known = context.replica_states.setdefault(topic_partition, {})
+        known = context.replica_states.get(topic_partition, {})
         new += [PartitionAndReplica(topic_partition, broker) for broker in assignment.adding if broker not in known]
     yield from move_replicas(context, batch, new, ReplicaState.NEW)
     yield Send(batch.take())

@@ -12,6 +12,7 @@ from barnabas.broker.cluster.znodes import PREFERRED_ELECTION, ZnodeFormatError,
 from barnabas.broker.controller.context import ControllerContext
 from barnabas.broker.controller.election_strategies import PREFERRED, UNCLEAN, ElectionStrategy
 from barnabas.broker.controller.partition_state_machine import bring_online, trigger_online
+from barnabas.broker.controller.parts import in_parts
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -70,8 +71,10 @@ def _is_needed(context: ControllerContext, topic_partition: TopicPartition, *, u
 def _elect(
     context: ControllerContext, batch: RequestBatch, partitions: list[TopicPartition], election: ElectionStrategy
 ) -> Steps[set[TopicPartition]]:
-    elected = yield from bring_online(context, batch, partitions, election)
-    yield Send(batch.take())
+    elected: set[TopicPartition] = set()
+    for some in in_parts(partitions):
+        elected |= yield from bring_online(context, batch, some, election)
+        yield Send(batch.take())
     return elected
 
 
@@ -95,7 +98,6 @@ def process_preferred_replica_election(context: ControllerContext, batch: Reques
 def process_unclean_leader_election_enable(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
     """Unclean elections are allowed now: try again where there is no leader."""
     yield from trigger_online(context, batch)
-    yield Send(batch.take())
 
 
 def process_auto_preferred_leader_election(

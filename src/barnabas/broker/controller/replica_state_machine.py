@@ -45,7 +45,7 @@ def move_replicas(
             case ReplicaState.ABSENT:
                 for topic_partition in partitions:
                     context.set_assignment(topic_partition, context.assignment(topic_partition).without(broker))
-                    context.replica_states[topic_partition].pop(broker, None)
+                    context.drop_replica(topic_partition, broker)
                 continue
         if target in (ReplicaState.DELETING, ReplicaState.DELETED, ReplicaState.INELIGIBLE):
             _set_replicas(context, broker, partitions, target)
@@ -70,7 +70,7 @@ def _set_replicas(
     context: ControllerContext, broker: int, partitions: Iterable[TopicPartition], target: ReplicaState
 ) -> None:
     for topic_partition in partitions:
-        context.replica_states.setdefault(topic_partition, {})[broker] = target
+        context.set_replica_state(topic_partition, broker, target)
 
 
 def _make_new(

@@ -61,8 +61,8 @@ def decision_about(context: ControllerContext, broker: int, request: Any, respon
             if response.error_code:
                 _report_refused(broker, "LeaderAndIsr", response.error_code)
                 return None
-            errors = role_errors(context.topic_ids, response)
-            if any(errors.values()) or context.offline_dirs.get(broker):
+            if _has_failures(response) or context.offline_dirs.get(broker):
+                errors = role_errors(context.topic_ids, response)
                 return partial(process_leader_and_isr_response, broker=broker, errors=errors)
         case StopReplicaRequest():
             errors = deletion_errors(request, response)
@@ -71,6 +71,12 @@ def decision_about(context: ControllerContext, broker: int, request: Any, respon
         case _ if response.error_code:
             _report_refused(broker, "UpdateMetadata", response.error_code)
     return None
+
+
+def _has_failures(response: LeaderAndIsrResponse) -> bool:
+    return any(entry.error_code for entry in response.partition_errors) or any(
+        entry.error_code for topic in response.topics for entry in topic.partition_errors
+    )
 
 
 def _report_refused(broker: int, request: str, code: int) -> None:

@@ -25,6 +25,7 @@ from barnabas.broker.controller import topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import OFFLINE
 from barnabas.broker.controller.partition_state_machine import bring_online, move_partitions
+from barnabas.broker.controller.parts import in_parts
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode
@@ -134,13 +135,12 @@ def process_partition_modifications(context: ControllerContext, batch: RequestBa
 def _on_new_partition_creation(
     context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Steps[None]:
-    if not partitions:
-        return
-    move_partitions(context, partitions, PartitionState.NEW)
-    yield from move_replicas(context, batch, context.replicas_of(partitions), ReplicaState.NEW)
-    yield from bring_online(context, batch, partitions, OFFLINE)
-    yield from move_replicas(context, batch, context.replicas_of(partitions), ReplicaState.ONLINE)
-    yield Send(batch.take())
+    for some in in_parts(partitions):
+        move_partitions(context, some, PartitionState.NEW)
+        yield from move_replicas(context, batch, context.replicas_of(some), ReplicaState.NEW)
+        yield from bring_online(context, batch, some, OFFLINE)
+        yield from move_replicas(context, batch, context.replicas_of(some), ReplicaState.ONLINE)
+        yield Send(batch.take())
 
 
 def process_topic_deletion(context: ControllerContext, batch: RequestBatch) -> Steps[None]:

@@ -23,6 +23,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.partition_state_machine import move_partitions
+from barnabas.broker.controller.parts import in_parts
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 
@@ -31,6 +32,8 @@ __all__ = ["enqueue", "fail_replicas", "finish_replicas", "resume_deletions"]
 logger = logging.getLogger(__name__)
 
 _REPORTED = 10
+_MOST_OPS = 512
+"""After so many of a topic's deletions the event loop serves everything else."""
 
 
 def enqueue(context: ControllerContext, batch: RequestBatch, topics: Iterable[str]) -> Steps[None]:
@@ -51,8 +54,9 @@ def fail_replicas(
     failed = [replica for replica in replicas if context.is_deleting(replica.topic_partition.topic)]
     if not failed:
         return
-    yield from move_replicas(context, batch, failed, ReplicaState.INELIGIBLE)
-    yield Send(batch.take())
+    for some in in_parts(failed):
+        yield from move_replicas(context, batch, some, ReplicaState.INELIGIBLE)
+        yield Send(batch.take())
     context.ineligible_for_deletion |= {replica.topic_partition.topic for replica in failed}
     yield from resume_deletions(context, batch)
 
@@ -63,21 +67,24 @@ def finish_replicas(
     """Brokers have deleted these."""
     done = [replica for replica in replicas if context.is_deleting(replica.topic_partition.topic)]
     yield from move_replicas(context, batch, done, ReplicaState.DELETED)
-    yield from resume_deletions(context, batch)
+    yield from _resume(context, batch, {replica.topic_partition.topic for replica in done})
 
 
 def resume_deletions(context: ControllerContext, batch: RequestBatch, topics: Iterable[str] = ()) -> Steps[None]:
     """Do what can be done now for every topic in deletion; ``topics`` need not wait any longer."""
     context.ineligible_for_deletion -= {topic for topic in topics if not context.is_reassigning(topic)}
+    yield from _resume(context, batch, context.to_delete)
+
+
+def _resume(context: ControllerContext, batch: RequestBatch, topics: Iterable[str]) -> Steps[None]:
     finished, retried, started = [], [], []
-    for topic in sorted(context.to_delete):
-        replicas = context.replica_states_of(topic)
-        if all(replica is ReplicaState.DELETED for replica in replicas):
+    for topic in sorted(topics):
+        if context.are_all_replicas_in(topic, ReplicaState.DELETED):
             finished.append(topic)
             continue
-        if ReplicaState.DELETING in replicas:
+        if context.has_replicas_in(topic, ReplicaState.DELETING):
             continue
-        if ReplicaState.INELIGIBLE in replicas:
+        if context.has_replicas_in(topic, ReplicaState.INELIGIBLE):
             retried += context.replicas_in(topic, ReplicaState.INELIGIBLE)
         if topic not in context.ineligible_for_deletion:
             started.append(topic)
@@ -86,8 +93,8 @@ def resume_deletions(context: ControllerContext, batch: RequestBatch, topics: It
         logger.info("Deleted: %s", ", ".join(finished[:_REPORTED]) + (" ..." if len(finished) > _REPORTED else ""))
         for topic in finished:
             context.remove_topic(topic)
-    if retried:
-        yield from move_replicas(context, batch, retried, ReplicaState.OFFLINE)
+    for some in in_parts(retried):
+        yield from move_replicas(context, batch, some, ReplicaState.OFFLINE)
         yield Send(batch.take())
     if started:
         yield from _start(context, batch, started)
@@ -101,23 +108,27 @@ def _start(context: ControllerContext, batch: RequestBatch, topics: list[str]) -
     move_partitions(context, unseen, PartitionState.OFFLINE)
     move_partitions(context, unseen, PartitionState.ABSENT)
     context.deletion_started.update(topics)
-    batch.add_update_metadata(partitions)  # brokers stop serving the topics at once
-    yield Send(batch.take())
-
-    replicas = context.replicas_of(partitions)
-    alive = [replica for replica in replicas if context.is_online(replica.broker, replica.topic_partition)]
-    dead = sorted(set(replicas) - set(alive))
-    todo = [
-        r for r in alive if context.replica_states.get(r.topic_partition, {}).get(r.broker) is not ReplicaState.DELETED
-    ]
-    # A replica comes to ineligible by way of offline; of dead brokers this is only bookkeeping.
-    yield from move_replicas(context, batch, _not_in(context, dead, ReplicaState.INELIGIBLE), ReplicaState.OFFLINE)
-    yield from move_replicas(context, batch, _not_in(context, dead, ReplicaState.INELIGIBLE), ReplicaState.INELIGIBLE)
-    yield from move_replicas(context, batch, todo, ReplicaState.OFFLINE)
-    yield Send(batch.take())
-    yield from move_replicas(context, batch, todo, ReplicaState.DELETING)
-    yield Send(batch.take())
-    waiting = {replica.topic_partition.topic for replica in dead}
+    for some in in_parts(partitions):
+        batch.add_update_metadata(some)  # brokers stop serving the topics at once
+        yield Send(batch.take())
+    waiting: set[str] = set()
+    todo: list[PartitionAndReplica] = []
+    for some in in_parts(partitions):
+        replicas = context.replicas_of(some)
+        alive = [replica for replica in replicas if context.is_online(replica.broker, replica.topic_partition)]
+        dead = sorted(set(replicas) - set(alive))
+        waiting.update(replica.topic_partition.topic for replica in dead)
+        left = _not_in(context, alive, ReplicaState.DELETED)
+        # A replica comes to ineligible by way of offline; of dead brokers this is only bookkeeping.
+        lost = _not_in(context, dead, ReplicaState.INELIGIBLE)
+        yield from move_replicas(context, batch, lost, ReplicaState.OFFLINE)
+        yield from move_replicas(context, batch, lost, ReplicaState.INELIGIBLE)
+        yield from move_replicas(context, batch, left, ReplicaState.OFFLINE)
+        yield Send(batch.take())
+        todo += left
+    for some_replicas in in_parts(todo):
+        yield from move_replicas(context, batch, some_replicas, ReplicaState.DELETING)
+        yield Send(batch.take())
     if waiting:
         context.ineligible_for_deletion |= waiting
         logger.info("The deletion of %d topics waits for brokers that are away", len(waiting))
@@ -136,9 +147,13 @@ def _remove_znodes(context: ControllerContext, topics: list[str]) -> Steps[None]
         known = set(context.topics.get(topic, ()))
         children: list[str] = yield Children(partitions_path(topic))
         known |= {int(name) for name in children if name.isdecimal()}
-        for index in sorted(known):
-            topic_partition = TopicPartition(topic, index)
-            ops += [Delete(partition_state_path(topic_partition)), Delete(partition_path(topic_partition))]
+        for indexes in in_parts(sorted(known)):
+            for index in indexes:
+                topic_partition = TopicPartition(topic, index)
+                ops += [Delete(partition_state_path(topic_partition)), Delete(partition_path(topic_partition))]
+            if len(ops) >= _MOST_OPS:
+                yield Write(ops)
+                ops = []
         ops += [Delete(partitions_path(topic)), Delete(topic_path(topic)), Delete(config_path("topics", topic))]
         ops.append(Delete(delete_topic_path(topic)))
     yield Write(ops)

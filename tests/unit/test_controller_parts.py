@@ -1,0 +1,186 @@
+"""Decisions about many partitions: in parts of bounded size, and at a price for each partition that does not grow."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.broker.cluster.znodes import (
+    BrokerInfo,
+    Endpoint,
+    ReplicaAssignment,
+    broker_path,
+    delete_topic_path,
+    encode_broker,
+    encode_topic,
+    partition_state_path,
+    topic_path,
+)
+from barnabas.broker.controller import broker_change, failover, topic_change
+from barnabas.broker.controller.context import ControllerContext
+from barnabas.broker.controller.parts import in_parts
+from barnabas.broker.controller.request_batch import RequestBatch
+from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
+from barnabas.wire.kafka.messages.stop_replica import StopReplicaRequest
+from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
+from support.znode_steps import Znodes
+
+TOPIC_ID = Uuid(bytes(range(16)))
+PART = 256
+FEW, MANY = 256, 1024
+
+
+def partitions_of(request: Any) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.topic_name, state.partition_index)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+
+
+class Cluster:
+    """A controller over a dictionary of znodes; ``sent`` has what the last decision sent."""
+
+    def __init__(self, partitions: int = 0) -> None:
+        self.znodes = Znodes()
+        for broker in range(3):
+            info = BrokerInfo(broker, (Endpoint("h", 9092 + broker, "PLAINTEXT", "PLAINTEXT"),))
+            self.znodes.put(broker_path(broker), encode_broker(info, 0))
+        self.elect()
+        if partitions:
+            self.create(partitions)
+
+    def elect(self) -> None:
+        self.context = ControllerContext(0, 1)
+        self.batch = RequestBatch(self.context, "PLAINTEXT")
+        self.run(failover.on_controller_failover, lambda: TOPIC_ID)
+
+    def run(self, decide: Callable[..., Any], *args: Any, stop_after: int | None = None) -> list[tuple[int, Any]]:
+        self.znodes.sent = []
+        self.znodes.perform(decide(self.context, self.batch, *args), stop_after=stop_after)
+        return self.znodes.sent
+
+    def create(self, partitions: int, *, stop_after: int | None = None) -> list[tuple[int, Any]]:
+        assignment = {index: ReplicaAssignment((index % 3, (index + 1) % 3)) for index in range(partitions)}
+        self.znodes.put(topic_path("t"), encode_topic(TOPIC_ID, assignment))
+        return self.run(topic_change.process_topic_change, lambda: TOPIC_ID, stop_after=stop_after)
+
+    def kill(self) -> list[tuple[int, Any]]:
+        self.znodes.remove(broker_path(1))
+        return self.run(broker_change.process_broker_change)
+
+    def restart(self) -> list[tuple[int, Any]]:
+        return self.run(failover.on_controller_failover, lambda: TOPIC_ID)
+
+    def delete(self) -> list[tuple[int, Any]]:
+        """From the order to the last znode, with brokers that delete at once."""
+        self.znodes.put(delete_topic_path("t"), None)
+        sent = self.run(topic_change.process_topic_deletion)
+        for broker, request in sent:
+            if isinstance(request, StopReplicaRequest):
+                states = [state for topic in request.topic_states for state in topic.partition_states]
+                deleted = {TopicPartition("t", state.partition_index): 0 for state in states if state.delete_partition}
+                self.run(topic_change.process_stop_replica_response, broker, deleted)
+        return sent
+
+
+def lines_run(work: Callable[[], object]) -> int:
+    """A measure of work that no other process disturbs: the lines of the controller's code that run."""
+    count = 0
+
+    def local(frame: Any, event: str, _: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return local
+
+    def enter(frame: Any, _event: str, _: Any) -> Any:
+        return local if "/broker/controller/" in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_a_part_is_bounded_and_nothing_is_left_out() -> None:
+    """The parts are the whole, in its order."""
+    items = list(range(1000))
+    parts = list(in_parts(items))
+    assert [item for part in parts for item in part] == items
+    assert max(map(len, parts)) == PART
+    assert list(in_parts([])) == []
+
+
+def test_no_request_names_more_partitions_than_a_part() -> None:
+    """What a broker decodes and applies in one piece is bounded, whatever the size of the topic."""
+    cluster = Cluster()
+    sent = [*cluster.create(MANY), *cluster.kill(), *cluster.restart(), *cluster.delete()]
+    for kind in (LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest):
+        sizes = [len(partitions_of(request)) for _, request in sent if isinstance(request, kind)]
+        assert 0 < max(sizes) <= PART
+
+
+def test_each_broker_learns_of_all_its_replicas_and_of_all_partitions() -> None:
+    """In parts, LeaderAndIsr still goes to the replicas and UpdateMetadata to all brokers, each partition once."""
+    sent = Cluster().create(MANY)
+    for broker in range(3):
+        mine = [request for receiver, request in sent if receiver == broker]
+        roles = [p for request in mine if isinstance(request, LeaderAndIsrRequest) for p in partitions_of(request)]
+        known = [p for request in mine if isinstance(request, UpdateMetadataRequest) for p in partitions_of(request)]
+        assert sorted(roles) == [TopicPartition("t", n) for n in range(MANY) if broker in (n % 3, (n + 1) % 3)]
+        assert sorted(known) == [TopicPartition("t", n) for n in range(MANY)]
+
+
+@pytest.mark.parametrize("work", [Cluster.kill, Cluster.restart, Cluster.delete])
+def test_the_work_for_a_partition_does_not_grow_with_their_number(work: Callable[[Cluster], object]) -> None:
+    """A broker's death, a new controller, a deletion: four times the partitions are four times the work."""
+    few, many = Cluster(FEW), Cluster(MANY)
+    assert lines_run(lambda: work(many)) / MANY < 1.2 * lines_run(lambda: work(few)) / FEW
+
+
+def test_the_work_of_a_creation_does_not_grow_for_a_partition_with_their_number() -> None:
+    """Four times the partitions are four times the work."""
+    few, many = Cluster(), Cluster()
+    assert lines_run(lambda: many.create(MANY)) / MANY < 1.2 * lines_run(lambda: few.create(FEW)) / FEW
+
+
+def test_a_controller_that_dies_between_two_parts_leaves_a_topic_that_its_successor_completes() -> None:
+    """At many steps of the creation of a topic of three parts."""
+    partitions = 3 * PART
+    paths = [partition_state_path(TopicPartition("t", index)) for index in range(partitions)]
+    unfinished = 0
+    for stop_after in range(2, 9):
+        cluster = Cluster()
+        cluster.create(partitions, stop_after=stop_after)
+        unfinished += not all(path in cluster.znodes.nodes for path in paths)
+        cluster.elect()
+        assert all(path in cluster.znodes.nodes for path in paths)
+        assert len(cluster.context.leadership) == partitions
+    assert unfinished
+
+
+def test_a_topic_that_is_deleted_in_parts_leaves_nothing() -> None:
+    """Neither znodes nor states in the controller's context."""
+    cluster = Cluster(MANY)
+    cluster.delete()
+    assert not [path for path in cluster.znodes.nodes if path.startswith((topic_path("t"), delete_topic_path("t")))]
+    assert cluster.context.topics == {}
+    assert cluster.context.replica_states == {}
+    assert cluster.context.replica_counts == {}
+
+
+def test_the_counts_of_states_are_those_of_the_replicas() -> None:
+    """After a creation, a death and half of a deletion, each count is what counting would give."""
+    cluster = Cluster(MANY)
+    cluster.kill()
+    cluster.znodes.put(delete_topic_path("t"), None)
+    cluster.run(topic_change.process_topic_deletion)
+    states = Counter(state for replicas in cluster.context.replica_states.values() for state in replicas.values())
+    assert len(states) > 1
+    assert {state: count for state, count in cluster.context.replica_counts["t"].items() if count} == states
