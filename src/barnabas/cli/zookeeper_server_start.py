@@ -11,7 +11,7 @@ import sys
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values, read_properties
 from barnabas.coordination.server.server import CoordinationServer
-from barnabas.coordination.server.settings import ineffective_lines, parse_settings
+from barnabas.coordination.server.settings import ineffective_lines, parse_settings, with_dynamic_file
 from barnabas.net.descriptors import raise_descriptor_limit
 
 __all__ = ["main"]
@@ -50,19 +50,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _settings(path: str, overrides: list[str]) -> Values:
+def _read(path: str) -> dict[str, str]:
     try:
         with open(path, encoding="utf-8") as file:
-            texts = read_properties(file.read())
+            return read_properties(file.read())
     except OSError as error:
         raise ConfigError(f"the configuration {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"the configuration {path} is not UTF-8 text") from None
+
+
+def _settings(path: str, overrides: list[str]) -> Values:
+    texts = _read(path)
     for override in overrides:
         name, equals, text = override.partition("=")
         if not equals:
             raise ConfigError(f"--override {override}: key=value is expected")
         texts[name.strip()] = text.strip()
+    if dynamic_path := texts.get("dynamicConfigFile", "").strip():
+        texts = with_dynamic_file(texts, dynamic_path, _read(dynamic_path))
     settings = parse_settings(texts)
     for line in ineffective_lines(settings):
         logger.warning("%s", line)

@@ -23,7 +23,7 @@ from barnabas.base.settings import Values
 from barnabas.coordination.core.processor import Limits, Processor, ServerConnection
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.coordination.server.four_letter_words import ServerState, answer
-from barnabas.coordination.server.settings import session_timeouts_ms
+from barnabas.coordination.server.settings import ensemble_of, session_timeouts_ms
 from barnabas.coordination.storage.storage import Storage
 
 __all__ = ["CoordinationServer"]
@@ -138,6 +138,8 @@ class CoordinationServer:
         network: Network | None = None,
         executor: Executor | None = None,
     ) -> None:
+        if ensemble_of(settings) is not None:
+            raise ConfigError("ensembles are not supported yet: remove the server.N lines to run one server alone")
         self._settings = settings
         self._files = files or OsFiles()
         self._clock = clock or SystemClock()

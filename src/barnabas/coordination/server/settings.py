@@ -4,29 +4,37 @@ ZooKeeper reads some of them from ``zoo.cfg`` and others as Java system properti
 these may be written without ``zookeeper.``. Here both spellings mean the same. In ZooKeeper: QuorumPeerConfig and
 ServerConfig.
 
+The ``server.N``, ``group.N`` and ``weight.N`` lines are read by `barnabas.coordination.quorum`; `ensemble_of` says what they
+mean for this server.
+
 A setting works, or it has no effect (and the start says so), or it asks for protection that this version does not have.
 In the last case the server does not start: it would look protected and be open. A name that is not in the table is
 reported. Parsing, warnings and ``docs/reference/configuration.md`` all come from the table.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, Values, at_least, between, one_of
+from barnabas.coordination.quorum.configuration import QuorumConfiguration, is_dynamic
+from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
 
 __all__ = [
     "ZOO_CFG_DEFINITIONS",
     "ZOO_CFG_PROTECTIVE",
     "ZOO_CFG_WITHOUT_EFFECT",
     "Protective",
+    "client_endpoint",
+    "ensemble_of",
     "ineffective_lines",
+    "parse_my_id",
     "parse_settings",
     "session_timeouts_ms",
+    "with_dynamic_file",
 ]
 
-_SERVER = re.compile(r"server\.\d+")
+_MAX_ID = 255  # the highest byte of the ids of its sessions
 _HARMLESS = frozenset(("", "false", "no", "none", "0"))
 _PREFIX = "zookeeper."
 
@@ -42,7 +50,10 @@ ZOO_CFG_DEFINITIONS = Definitions(
             "dataDir", Kind.STRING, None, "Where snapshots are, and the log if dataLogDir is not set.", _not_empty, required=True
         ),
         Setting("dataLogDir", Kind.STRING, None, "Where the transaction log is."),
-        Setting("clientPort", Kind.INT, None, "The port for clients; 0 takes any free one.", between(0, 65535), required=True),
+        Setting(
+            "clientPort", Kind.INT, None,
+            "The port for clients; 0 takes any free one. A server.N line may name it instead.", between(0, 65535),
+        ),
         Setting("clientPortAddress", Kind.STRING, "", "The address to listen on; empty for all."),
         Setting("minSessionTimeout", Kind.INT, "-1", "In ms; -1 for two ticks.", at_least(-1)),
         Setting("maxSessionTimeout", Kind.INT, "-1", "In ms; -1 for twenty ticks.", at_least(-1)),
@@ -60,25 +71,50 @@ ZOO_CFG_DEFINITIONS = Definitions(
         ),
         Setting("extendedTypesEnabled", Kind.BOOLEAN, "false", "Whether there may be TTL nodes."),
         Setting("forceSync", Kind.STRING, "yes", "Whether the log is synced before an acknowledgement.", one_of("yes", "no")),
+        Setting("initLimit", Kind.INT, "0", "Ticks that a follower has to connect to the leader and synchronise.", at_least(0)),
+        Setting("syncLimit", Kind.INT, "0", "Ticks that a follower may be behind or silent.", at_least(0)),
+        Setting(
+            "peerType", Kind.STRING, "participant",
+            "Whether this server votes; its server.N line decides.", one_of("participant", "observer"),
+        ),
+        Setting("electionAlg", Kind.INT, "3", "3, fast leader election, is the only one.", between(3, 3)),
+        Setting(
+            "standaloneEnabled", Kind.BOOLEAN, "true",
+            "Whether one server.N line means a server alone, or an ensemble of one that can grow.",
+        ),
+        Setting("reconfigEnabled", Kind.BOOLEAN, "false", "Whether the ensemble may be changed while it runs."),
+        Setting("dynamicConfigFile", Kind.STRING, None, "The file with the server.N, group.N and weight.N lines."),
+        Setting(
+            "quorumListenOnAllIPs", Kind.BOOLEAN, "false",
+            "Whether the quorum and election ports listen on all addresses, or on that of the server.N line.",
+        ),
+        Setting("electionPortBindRetry", Kind.INT, "3", "Tries to open the election port; 0 for no end.", at_least(0)),
+        Setting("cnxTimeout", Kind.INT, "5", "Seconds to connect to another server's election port.", at_least(1)),
+        Setting(
+            "fastleader.minNotificationInterval", Kind.INT, "200",
+            "Ms after which votes are sent again; doubled each time.", at_least(10),
+        ),
+        Setting(
+            "fastleader.maxNotificationInterval", Kind.INT, "60000",
+            "The longest time in ms between votes that are sent again.", at_least(10),
+        ),
         Setting("nio.sessionlessCnxnTimeout", Kind.INT, "10000", "Ms that a connection has to ask for a session.", at_least(1)),
     ]
 )  # fmt: skip
 """The settings that work."""
 
-_NO_ENSEMBLE = "there is no ensemble in this version"
+_NO_ENSEMBLE = "this part of an ensemble works in one way"
 _ADMIN_SERVER = "there is no admin server; the four-letter words say what it would"
 _NO_SUPERUSER = "there is no superuser; ACLs hold for all clients"
 
 _INERT = {
     _NO_ENSEMBLE: (
-        "initLimit syncLimit connectToLearnerMasterLimit electionAlg leaderServes cnxTimeout peerType "
-        "quorumListenOnAllIPs syncEnabled standaloneEnabled reconfigEnabled electionPortBindRetry tcpKeepAlive "
-        "observerMasterPort observer.reconnectDelayMs observer.election.DelayMs localSessionsEnabled "
+        "connectToLearnerMasterLimit leaderServes syncEnabled tcpKeepAlive observerMasterPort observer.reconnectDelayMs observer.election.DelayMs localSessionsEnabled "
         "localSessionsUpgradingEnabled quorum.cnxn.threads.size multiAddress.enabled oraclePath "
         "multiAddress.reachabilityCheckTimeoutMs multiAddress.reachabilityCheckEnabled enableEagerACLCheck "
         "learner.asyncSending learner.closeSocketAsync leader.closeSocketAsync commitLogCount snapshotSizeFactor "
-        "forceSnapshotSync readonlymode.enabled quorumCnxnTimeoutMs fastleader.minNotificationInterval "
-        "fastleader.maxNotificationInterval commitProcessor.numWorkerThreads commitProcessor.maxReadBatchSize "
+        "forceSnapshotSync readonlymode.enabled quorumCnxnTimeoutMs commitProcessor.numWorkerThreads "
+        "commitProcessor.maxReadBatchSize "
         "commitProcessor.maxCommitBatchSize commitProcessor.shutdownTimeout leader.maxConcurrentSnapSyncs "
         "leader.maxConcurrentDiffSyncs"
     ),
@@ -160,30 +196,96 @@ ZOO_CFG_PROTECTIVE: list[Protective] = [
     *_rows(_THROTTLE, "largeRequestThreshold", harmless=["-1"]),
     Protective("datadir.autocreate", "missing directories are always made", frozenset(("", "true"))),
     Protective("db.autocreate", "an empty directory always becomes an empty tree", frozenset(("", "true"))),
-    *_rows("members of an ensemble are not supported yet", "dynamicConfigFile"),
 ]  # fmt: skip
 """Settings that end the start, unless their value is one of the harmless ones."""
 
 
 def parse_settings(texts: Mapping[str, str]) -> Values:
-    """Typed settings from the texts of a zoo.cfg. Raises `ConfigError` for what cannot be used.
-
-    One ``server.N`` line means a server alone, as in ZooKeeper; several would be an ensemble.
-    """
+    """Typed settings from the texts of a zoo.cfg. Raises `ConfigError` for what cannot be used."""
     for given, text in texts.items():
         _refuse_protection(given, text.strip())
     texts = {name.removeprefix(_PREFIX): text for name, text in texts.items()}
-    servers = sorted(name for name in texts if _SERVER.fullmatch(name))
-    if len(servers) > 1:
-        raise ConfigError(
-            f"ensembles are not supported yet, and the configuration names {len(servers)} servers "
-            f"({', '.join(servers)}): remove these lines to run one server alone"
-        )
-    values = ZOO_CFG_DEFINITIONS.parse({name: text for name, text in texts.items() if name not in servers})
+    values = ZOO_CFG_DEFINITIONS.parse(texts)
     low, high = session_timeouts_ms(values)
     if low > high:
         raise ConfigError(f"minSessionTimeout ({low} ms) is above maxSessionTimeout ({high} ms)")
+    if values["dynamicConfigFile"] and not any(is_dynamic(name) for name in values.texts):
+        raise ConfigError(f"the file {values['dynamicConfigFile']} (dynamicConfigFile) has no server.N lines")
+    ensemble = ensemble_of(values)
+    if ensemble is None and values["clientPort"] is None:
+        raise ConfigError('Missing required configuration "clientPort" which has no default value.')
+    if ensemble is not None:
+        for name in ("initLimit", "syncLimit"):
+            if not values[name]:
+                raise ConfigError(
+                    f"{name} is not set, and a member of an ensemble needs it (in ticks, for instance {name}=5)"
+                )
     return values
+
+
+def ensemble_of(values: Values) -> QuorumConfiguration | None:
+    """The ensemble that the ``server.N`` lines describe; None for a server alone.
+
+    One voter means a server alone, unless ``standaloneEnabled`` is false, as in ZooKeeper.
+    """
+    lines = {name: text for name, text in values.texts.items() if is_dynamic(name)}
+    if not lines:
+        return None
+    if "version" in values.texts:
+        lines["version"] = values.texts["version"]
+    ensemble = QuorumConfiguration.parse(lines)
+    if not ensemble.voters:
+        raise ConfigError(
+            "the configuration names observers without a participant: give one server the role participant"
+        )
+    if len(ensemble.voters) > 1 or not values["standaloneEnabled"]:
+        return ensemble
+    if ensemble.observers:
+        raise ConfigError(
+            "the configuration names one participant with observers: set standaloneEnabled=false, or add participants"
+        )
+    return None
+
+
+def with_dynamic_file(texts: Mapping[str, str], file_name: str, file_texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts of zoo.cfg together with those of the file that its ``dynamicConfigFile`` names.
+
+    The version is the last part of the file's name, as in ``zoo.cfg.dynamic.100000000``.
+    """
+    for name in texts:
+        if is_dynamic(name):
+            raise ConfigError(f"{name} must be in the file that dynamicConfigFile names ({file_name}), not beside it")
+    for name in file_texts:
+        if not is_dynamic(name) and name != "version":
+            raise ConfigError(f"{file_name} sets {name}: such a file may have server, group and weight lines only")
+    suffix = file_name.rpartition(".")[2]
+    is_version = 0 < len(suffix) <= 16 and all(digit in "0123456789abcdef" for digit in suffix)
+    return {**texts, **file_texts, **({"version": suffix} if is_version else {})}
+
+
+def parse_my_id(text: str) -> int:
+    """The id in a file ``myid``. Raises `ConfigError`."""
+    stripped = text.strip()
+    if not (stripped.isascii() and stripped.isdigit() and int(stripped) <= _MAX_ID):
+        raise ConfigError(
+            f"the file myid has {stripped[:20]!r}: it must have the server's number, 0 to {_MAX_ID}, alone"
+        )
+    return int(stripped)
+
+
+def client_endpoint(values: Values, my_id: int | None = None) -> HostAndPort | None:
+    """Where this server listens for clients; None if neither clientPort nor its ``server.N`` line names a port."""
+    host, port = values["clientPortAddress"], values["clientPort"]
+    given = None if port is None else HostAndPort(host or ANY_ADDRESS, port)
+    ensemble = ensemble_of(values)
+    if ensemble is None or my_id is None or my_id not in ensemble.servers:
+        return given
+    line = ensemble.servers[my_id].client
+    if line is not None and given is not None and line != given:
+        raise ConfigError(
+            f"the line server.{my_id} names {line} for clients, and clientPort with clientPortAddress {given}: remove one"
+        )
+    return line or given
 
 
 def _refuse_protection(given: str, text: str) -> None:
@@ -201,6 +303,8 @@ def ineffective_lines(values: Values) -> list[str]:
     """A line for each setting that was given and does nothing."""
     lines = []
     for name in sorted(values.unknown()):
+        if is_dynamic(name) or name == "version":
+            continue  # the ensemble's
         if any(row.matches(name) for row in ZOO_CFG_PROTECTIVE):
             continue  # its value asks for no protection
         reason = ZOO_CFG_WITHOUT_EFFECT.get(name)
