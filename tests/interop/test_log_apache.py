@@ -46,7 +46,7 @@ def open_dirs(directory: Path, cluster_id: str = "cluster") -> LogDirs:
 
 
 def put(log: PartitionLog, data: bytearray, *, origin: int = Origin.CLIENT, leader_epoch: int | None = None) -> int:
-    epoch = max(log.latest_epoch, 0) if leader_epoch is None else leader_epoch
+    epoch = max(log.leader_epochs.latest_epoch, 0) if leader_epoch is None else leader_epoch
     info = log.append_as_leader(data, leader_epoch=epoch, now_ms=NOW, origin=origin)
     log.update_high_watermark(log.log_end_offset)
     return info.last_offset - info.first_offset + 1
@@ -268,7 +268,7 @@ def test_apaches_broker_and_ours_take_over_each_others_log_dirs(tmp_path: Path) 
     assert log is not None
     assert data_records(log) == expected
     assert len(log.aborted_transactions(0, log.log_end_offset)) == 2
-    assert log.recovery_point == log.log_end_offset, "the stop was clean"
+    assert log.durability.recovery_point == log.log_end_offset, "the stop was clean"
     assert log.lost_data is None
     expected += fill(log, 6, producer_id=4000)
     lost = LostData("only to see what Apache's broker does with the mark", 1, 2)

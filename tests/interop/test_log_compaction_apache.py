@@ -53,7 +53,7 @@ def open_dirs(directory: Path, cluster_id: str = "cluster") -> LogDirs:
 
 
 def put(log: PartitionLog, data: bytearray, origin: int = Origin.CLIENT) -> None:
-    log.append_as_leader(data, leader_epoch=max(log.latest_epoch, 0), now_ms=NOW, origin=origin)
+    log.append_as_leader(data, leader_epoch=max(log.leader_epochs.latest_epoch, 0), now_ms=NOW, origin=origin)
     log.update_high_watermark(log.log_end_offset)
 
 
@@ -216,7 +216,7 @@ def test_apaches_broker_serves_and_compacts_what_ours_compacted_and_the_reverse(
         dirs = open_dirs(logs, cluster_id[1])
         log = dirs.get(TABLE)
         assert log is not None
-        before = log.cleaned_to or 0
+        before = log.bounds.cleaned_offset or 0
         fill(log, 10, state, producer_id=producer_id)
         done = compact(dirs, log, NOW + producer_id)
         assert before < done.end_offset
@@ -260,9 +260,9 @@ def test_group_offsets_that_ours_compacted_are_loaded_by_apaches_broker(tmp_path
     log = dirs.get(TopicPartition("__consumer_offsets", 0))
     assert log is not None
     log.update_high_watermark(log.log_end_offset)
-    size = log.size_bytes
+    size = log.segments.size_bytes
     compact(dirs, log, NOW)
-    assert log.size_bytes < size / 10
+    assert log.segments.size_bytes < size / 10
     dirs.close(clean=True)
     with apache_cluster(tmp_path, settings=settings) as cluster:
         assert committed(cluster.bootstrap, groups, "t") == [1000 + number for number in groups]

@@ -69,7 +69,7 @@ def truncate_to_the_watermark() -> None:
     from barnabas.broker.replication.fetcher import Fetcher
 
     rewrite(
-        Fetcher, "follow", "if log.latest_epoch < 0 and log.log_end_offset > log.high_watermark:",
+        Fetcher, "follow", "if log.leader_epochs.latest_epoch < 0 and log.log_end_offset > log.high_watermark:",
         "if log.log_end_offset > log.high_watermark:",
     )  # fmt: skip
 

@@ -84,10 +84,7 @@ MAX_METHODS = 32
 MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 10
 # These are to become smaller. The list shrinks only.
-OVERSIZED_SO_FAR: dict[str, set[str]] = {
-    "log/dirs/log_dirs.py": {"LogDirs"},
-    "log/partition_log.py": {"PartitionLog"},
-}
+OVERSIZED_SO_FAR: dict[str, set[str]] = {}
 
 # One name, one meaning. These names stand for the same thing in each of their modules, or are another project's own.
 SHARED_NAMES = {

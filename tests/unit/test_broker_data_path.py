@@ -438,7 +438,7 @@ def test_log_dirs_are_described_with_sizes(broker: DataPath, tmp_path: Path) -> 
     produce(wire, batch(b"a"))
     (found,) = wire.ask(DescribeLogDirsRequest(topics=None), 4).results
     assert (found.log_dir, found.error_code) == (str(tmp_path), ErrorCode.NONE)
-    assert found.topics[0].partitions[0].partition_size == partition.log.size_bytes > 0
+    assert found.topics[0].partitions[0].partition_size == partition.log.segments.size_bytes > 0
     assert 0 < found.usable_bytes <= found.total_bytes
 
 

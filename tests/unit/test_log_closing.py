@@ -56,7 +56,7 @@ def test_logs_without_anything_new_need_no_sync(tmp_path: Path) -> None:
     """An idle broker stops at once."""
     dirs = opened(tmp_path, partitions=3)
     for log in dirs.logs().values():
-        log.flush(NOW)
+        log.flusher.flush(NOW)
     assert dirs.prepare_close() == []
     dirs.close(clean=True, errors=[])
     assert (tmp_path / CLEAN_SHUTDOWN).exists()

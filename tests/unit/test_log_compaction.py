@@ -173,7 +173,7 @@ def test_aborted_records_go_at_once_and_their_marker_later(tmp_path: Path) -> No
     end(log, 5, abort=True)
     end(log, 6, abort=False)
     log.roll(NOW)
-    log.remove_expired_producers(NOW + DAY, 1)
+    log.producers.remove_expired(NOW + DAY, 1)
     for pass_number, now_ms in enumerate((NOW, NOW + 1, NOW + 500, NOW + 2000)):
         put(log, ("z", str(pass_number)))
         log.roll(NOW)
@@ -213,7 +213,7 @@ def test_the_last_batch_of_a_producer_stays_as_a_header(tmp_path: Path) -> None:
     assert again is not None
     assert again.producers.entries[9].last_sequence == 5
     assert again.log_end_offset == 3
-    assert again.cleaned_to == 3
+    assert again.bounds.cleaned_offset == 3
 
 
 def test_a_full_map_ends_the_pass_early_and_the_next_goes_on(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_log_is_due_by_its_ratio_or_by_the_age_of_its_dirty_part(tmp_path: Pat
     put(log, ("b", "1" * 100))
     log.roll(NOW)
     assert cleanable(log, NOW).ratio == 1.0
-    log.note_cleaned(1)
+    log.bounds.set_cleaned(1)
     found = cleanable(log, NOW)
     assert (found.first_dirty_offset, found.upto_offset, found.is_due) == (1, 2, False)
     assert cleanable(log, NOW + 10_001).is_due
@@ -299,7 +299,7 @@ def test_a_truncation_takes_the_first_dirty_offset_back(tmp_path: Path) -> None:
     assert not compaction.is_possible()
     compaction.abandon()
     assert (tmp_path / CLEANER_OFFSETS).read_text() == "0\n1\nt 0 1\n"
-    assert log.cleaned_to == 1
+    assert log.bounds.cleaned_offset == 1
 
 
 def test_retention_under_way_ends_the_compaction_of_segments_that_it_took(tmp_path: Path) -> None:
@@ -519,7 +519,7 @@ class CompactionMachine(RuleBasedStateMachine):
 
     @invariant()
     def keys_are_unique_below_the_first_dirty_offset(self) -> None:
-        cleaned_to = self.log.cleaned_to or 0
+        cleaned_to = self.log.bounds.cleaned_offset or 0
         keys = [key for offset, key, _ in contents(self.log) if offset < cleaned_to]
         assert len(keys) == len(set(keys))
 

@@ -102,7 +102,7 @@ def steps(dirs: LogDirs) -> list[Callable[[], object]]:
         read,
         lambda: log().truncate_to(11),
         lambda: log().update_high_watermark(11),
-        lambda: log().flush(NOW),
+        lambda: log().flusher.flush(NOW),
         lambda: log().delete_records_before(5),
         lambda: log().apply_retention(NOW),
         *(lambda number=number: append(number, 3) for number in range(12, 18)),
@@ -115,7 +115,7 @@ def state(log: PartitionLog) -> object:
     content = b"".join(segment.file.read_at(0, segment.size) for segment in log.segments)
     bounds = (log.log_start_offset, log.log_end_offset)
     aborted = log.aborted_transactions(log.log_start_offset, log.log_end_offset)
-    return content, bounds, aborted, log.epochs.entries, [segment.base_offset for segment in log.segments]
+    return content, bounds, aborted, log.leader_epochs.epochs.entries, [segment.base_offset for segment in log.segments]
 
 
 def run(files: FewDescriptors, dirs: LogDirs, left: int) -> int:

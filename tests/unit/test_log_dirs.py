@@ -182,7 +182,7 @@ def test_truncations_move_the_checkpointed_recovery_point(tmp_path: Path) -> Non
     put(dirs, count=5)
     log = dirs.get(TP)
     assert log is not None
-    log.flush()
+    log.flusher.flush()
     dirs.checkpoint_recovery_points()
     dirs.truncate({TP: 2, TopicPartition("none", 1): 0})
     assert read_offsets(OsFiles(), str(tmp_path / "recovery-point-offset-checkpoint")) == {TP: 2}
@@ -196,15 +196,15 @@ def test_a_flush_moves_the_recovery_point_and_recovery_begins_there(tmp_path: Pa
     for _ in range(5):
         log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=0, now_ms=NOW)
     assert dirs.flush_due(NOW) == [log]
-    log.flush(NOW, include_active=False)
-    assert log.recovery_point == 4
+    log.flusher.flush(NOW, include_active=False)
+    assert log.durability.recovery_point == 4
     assert dirs.flush_due(NOW) == []
-    task = log.prepare_flush()
+    task = log.flusher.prepare_flush()
     assert task is not None
     task.run()
-    log.flush_done(task, NOW)
-    assert log.recovery_point == 5
-    assert log.prepare_flush() is None
+    log.flusher.done(task, NOW)
+    assert log.durability.recovery_point == 5
+    assert log.flusher.prepare_flush() is None
     dirs.checkpoint_recovery_points()
     dirs.close(clean=False)
     first = tmp_path / "topic-0" / f"{0:020d}.log"
@@ -222,13 +222,13 @@ def test_a_sync_that_began_before_a_truncation_proves_nothing(tmp_path: Path) ->
     put(dirs, count=5)
     log = dirs.get(TP)
     assert log is not None
-    task = log.prepare_flush()
+    task = log.flusher.prepare_flush()
     assert task is not None
     dirs.truncate({TP: 1})
     put(dirs, count=6)
     task.run()
-    log.flush_done(task, NOW)
-    assert log.recovery_point == 0
+    log.flusher.done(task, NOW)
+    assert log.durability.recovery_point == 0
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,10 @@ def test_an_append_awaits_a_sync_as_the_topic_asks(tmp_path: Path, texts: dict[s
         info = log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=0, now_ms=NOW)
         waits.append(log.awaits_sync(info.last_offset))
         if waits[-1]:
-            task = log.prepare_sync()
+            task = log.flusher.prepare_sync()
             assert task is not None
             task.run()
-            log.flush_done(task, NOW)
+            log.flusher.done(task, NOW)
             assert not log.awaits_sync(info.last_offset)
     assert waits == expected
 
@@ -269,7 +269,7 @@ def test_broken_checkpoints_cost_time_but_no_data(tmp_path: Path) -> None:
             (directory / name).write_bytes(garbage)
         log = open_dirs(directory).get(TP)
         assert log is not None
-        assert (log.log_start_offset, log.log_end_offset, log.latest_epoch) == (0, 3, 3)
+        assert (log.log_start_offset, log.log_end_offset, log.leader_epochs.latest_epoch) == (0, 3, 3)
         assert log.topic_id == ZERO_UUID
 
 
@@ -281,7 +281,7 @@ def test_old_message_formats_are_not_cut_off_but_named(tmp_path: Path) -> None:
     put(dirs)
     log = dirs.get(TP)
     assert log is not None
-    path = Path(log.active.path)
+    path = Path(log.segments.active.path)
     dirs.close(clean=False)
     body = b"\1\0" + NOW.to_bytes(8, "big") + b"\xff\xff\xff\xff" + (60).to_bytes(4, "big") + b"v" * 60
     message = (1).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body

@@ -161,7 +161,7 @@ def test_a_sync_that_fails_while_the_log_stays_online_is_made_after_a_pause(tmp_
         broker.path.timers.advance(500)
         assert len(broker.disk.begun) == 1
     broker.disk.sync()
-    assert (called, partition.log.durable_offset) == ([1], 1)
+    assert (called, partition.log.durability.durable_offset) == ([1], 1)
     broker.path.timers.advance(10_000)
     assert broker.disk.begun == []
 
@@ -190,13 +190,13 @@ def test_a_flush_that_is_requested_during_a_sync_follows_it(tmp_path: Path) -> N
     for _ in range(2):  # the first sync of a new log is a full one
         partition.log.append_as_leader(batch(b"a"), leader_epoch=0, now_ms=0)
         broker.syncs.request(partition.log)
-        if partition.log.recovery_point == 0:
+        if partition.log.durability.recovery_point == 0:
             broker.disk.sync()
     broker.syncs.flush(partition.log, True)
     broker.disk.sync()
-    assert (partition.log.durable_offset, partition.log.recovery_point) == (2, 1)
+    assert (partition.log.durability.durable_offset, partition.log.durability.recovery_point) == (2, 1)
     broker.disk.sync()
-    assert partition.log.recovery_point == 2
+    assert partition.log.durability.recovery_point == 2
     assert broker.disk.begun == []
 
 
@@ -213,4 +213,4 @@ def test_a_truncation_during_a_sync_has_another_one_follow_for_what_waits(tmp_pa
     broker.disk.sync()
     assert called == []
     broker.disk.sync()
-    assert (called, log.durable_offset, broker.disk.begun) == ([1], 2, [])
+    assert (called, log.durability.durable_offset, broker.disk.begun) == ([1], 2, [])

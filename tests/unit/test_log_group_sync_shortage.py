@@ -53,7 +53,7 @@ def test_a_sync_that_finds_no_descriptor_is_made_at_the_next_request(tmp_path: P
                 error = shortage
         assert syncs.done(sync, error, NOW) is None
         assert log.offline is None
-        assert log.durable_offset < log.log_end_offset
+        assert log.durability.durable_offset < log.log_end_offset
         assert offset not in heard
         files.is_short = False
         sync = syncs.request(log)
@@ -62,5 +62,5 @@ def test_a_sync_that_finds_no_descriptor_is_made_at_the_next_request(tmp_path: P
         sync.task.run()
         syncs.done(sync, None, NOW)
         assert heard[-1] == offset
-        assert log.durable_offset == log.log_end_offset
+        assert log.durability.durable_offset == log.log_end_offset
     dirs.close(clean=True)

@@ -45,7 +45,7 @@ def loaded(dirs: LogDirs) -> PartitionLog:
 
 
 def cut(log: PartitionLog, size: int) -> None:
-    path = Path(log.active.path)
+    path = Path(log.segments.active.path)
     path.write_bytes(path.read_bytes()[:size])
 
 
@@ -54,7 +54,7 @@ def test_a_tail_cut_after_a_clean_stop_leaves_the_longest_valid_prefix_and_a_log
 ) -> None:
     """Three batches, cut at every byte; the line names the file, the offset and the number of bytes."""
     dirs = open_dirs(tmp_path / "whole")
-    size = fill(dirs).active.size
+    size = fill(dirs).segments.active.size
     dirs.close(clean=True)
     for length in range(size):
         directory = tmp_path / "damaged"
@@ -87,11 +87,11 @@ def test_a_log_that_is_whole_has_lost_nothing(tmp_path: Path) -> None:
     dirs = open_dirs(tmp_path)
     log = fill(dirs)
     dirs.checkpoint_high_watermarks()
-    log.flush()
+    log.flusher.flush()
     dirs.checkpoint_recovery_points()
     fill(dirs, 1)
     dirs.close(clean=False)
-    cut(log, log.active.size - 3)
+    cut(log, log.segments.active.size - 3)
     dirs = open_dirs(tmp_path)
     assert (loaded(dirs).log_end_offset, loaded(dirs).lost_data) == (BATCHES, None)
     dirs.close(clean=True)
@@ -106,12 +106,12 @@ def test_a_log_that_ends_below_a_checkpoint_has_lost_data(tmp_path: Path, checkp
     dirs = open_dirs(tmp_path)
     log = fill(dirs)
     if checkpoint == RECOVERY_POINTS:
-        log.flush()
+        log.flusher.flush()
         dirs.checkpoint_recovery_points()
     else:
         dirs.checkpoint_high_watermarks()
     dirs.close(clean=False)
-    cut(log, log.active.size - 3)
+    cut(log, log.segments.active.size - 3)
     lost = loaded(open_dirs(tmp_path)).lost_data
     assert lost is not None
     name = "recovery point" if checkpoint == RECOVERY_POINTS else "high watermark"
@@ -123,7 +123,7 @@ def test_lost_data_is_known_after_more_restarts_until_it_is_forgotten(tmp_path: 
     dirs = open_dirs(tmp_path)
     log = fill(dirs)
     dirs.close(clean=True)
-    cut(log, log.active.size - 3)
+    cut(log, log.segments.active.size - 3)
     first = open_dirs(tmp_path)
     lost = loaded(first).lost_data
     assert lost is not None
@@ -154,7 +154,7 @@ def test_a_truncation_is_no_loss_whenever_the_crash_comes(tmp_path: Path) -> Non
     """A follower truncates to its leader: the recovery point's checkpoint is lowered before the log is."""
     dirs = open_dirs(tmp_path)
     log = fill(dirs, high_watermark=1)
-    log.flush()
+    log.flusher.flush()
     dirs.checkpoint_recovery_points()
     dirs.checkpoint_high_watermarks()
     seen = []
@@ -208,13 +208,13 @@ def test_a_replica_that_moves_between_dirs_takes_its_loss_along(tmp_path: Path) 
     source = Path(log.directory).parent
     target = second if source == first else first
     dirs.close(clean=True)
-    cut(log, log.active.size - 3)
+    cut(log, log.segments.active.size - 3)
     dirs = open_dirs(first, second)
     log = loaded(dirs)
-    future = dirs.create_future(TP, str(target), NOW)
+    future = dirs.moves.create(TP, str(target), NOW)
     part = log.read(0, 1 << 20, upper_bound=2)
     future.append_as_follower(part.records.read(), now_ms=NOW)  # type: ignore[union-attr]
-    assert dirs.promote(TP, NOW).lost_data == log.lost_data is not None
+    assert dirs.moves.promote(TP, NOW).lost_data == log.lost_data is not None
     dirs.close(clean=True)
     assert loaded(open_dirs(first, second)).lost_data == log.lost_data
 
@@ -228,22 +228,22 @@ def test_a_copy_that_lost_its_tail_on_the_way_knows_what_the_original_knows_once
     dirs = open_dirs(first, second)
     log = fill(dirs)
     target = second if Path(log.directory).parent == first else first
-    future = dirs.create_future(TP, str(target), NOW)
+    future = dirs.moves.create(TP, str(target), NOW)
     future.append_as_follower(log.read(0, 1 << 20, upper_bound=3).records.read(), now_ms=NOW)  # type: ignore[union-attr]
     future.update_high_watermark(BATCHES)
     dirs.checkpoint_high_watermarks()
     dirs.close(clean=False)
-    cut(future, future.active.size - 3)
+    cut(future, future.segments.active.size - 3)
     if not is_original_whole:
-        cut(log, log.active.size - 3)
+        cut(log, log.segments.active.size - 3)
     dirs = open_dirs(first, second)
-    log, copy = loaded(dirs), dirs.future(TP)
+    log, copy = loaded(dirs), dirs.moves.future(TP)
     assert copy is not None
     assert copy.lost_data is not None
     assert (log.lost_data is None) is is_original_whole
     if is_original_whole:
         copy.append_as_follower(log.read(2, 1 << 20, upper_bound=3).records.read(), now_ms=NOW)  # type: ignore[union-attr]
-    assert dirs.promote(TP, NOW).lost_data == log.lost_data
+    assert dirs.moves.promote(TP, NOW).lost_data == log.lost_data
     dirs.close(clean=True)
     assert loaded(open_dirs(first, second)).lost_data == log.lost_data
 
@@ -255,7 +255,7 @@ def test_log_dirs_list_the_partitions_that_lost_records_and_those_whose_folder_i
     dirs.checkpoint_high_watermarks()
     dirs.close(clean=True)
     assert open_and_list(tmp_path) == {}
-    cut(log, log.active.size // 2)
+    cut(log, log.segments.active.size // 2)
     assert open_and_list(tmp_path) == {TP: (1, BATCHES)}
     shutil.rmtree(tmp_path / str(TP))
     dirs = open_dirs(tmp_path)

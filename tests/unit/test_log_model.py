@@ -122,8 +122,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.log.flush(self.now)
-        assert self.log.recovery_point == self.end
+        self.log.flusher.flush(self.now)
+        assert self.log.durability.recovery_point == self.end
 
     @rule()
     def checkpoint(self) -> None:
@@ -146,7 +146,7 @@ class LogMachine(RuleBasedStateMachine):
     def crash_with_a_torn_tail(self, tail: bytes) -> None:
         self.dirs.checkpoint_log_start_offsets()
         self.dirs.checkpoint_high_watermarks()
-        path = self.log.active.path
+        path = self.log.segments.active.path
         self.dirs.close(clean=False)
         with Path(path).open("ab") as file:
             file.write(tail)
@@ -199,7 +199,7 @@ class LogMachine(RuleBasedStateMachine):
         last = -1
         for offset, epoch, _ in self.records:
             if epoch != last:
-                assert self.log.epochs.epoch_for(offset) == epoch
+                assert self.log.leader_epochs.epochs.epoch_for(offset) == epoch
                 last = epoch
 
     @invariant()
@@ -234,8 +234,8 @@ def test_a_tail_cut_at_any_byte_leaves_the_longest_valid_prefix(tmp_path: Path) 
         data = build_batch([Record(i, NOW, None, b"value") for i in range(number + 1)], producer_id=4,
                            producer_epoch=0, base_sequence=[0, 1, 3][number])  # fmt: skip
         log.append_as_leader(data, leader_epoch=number, now_ms=NOW)
-        ends.append(log.active.size)
-    path = Path(log.active.path)
+        ends.append(log.segments.active.size)
+    path = Path(log.segments.active.path)
     whole = path.read_bytes()
     dirs.close(clean=False)
     end_offsets = [0, 1, 3, 6]
@@ -251,8 +251,8 @@ def test_a_tail_cut_at_any_byte_leaves_the_longest_valid_prefix(tmp_path: Path) 
         batches = sum(end <= cut for end in ends) - 1
         assert reloaded.log_end_offset == end_offsets[batches]
         assert path.read_bytes() == whole[: ends[batches]]
-        assert reloaded.latest_epoch == batches - 1
-        assert sum(entry.last_sequence + 1 for entry in reloaded.active_producers()) == end_offsets[batches]
+        assert reloaded.leader_epochs.latest_epoch == batches - 1
+        assert sum(entry.last_sequence + 1 for entry in reloaded.producers.entries.values()) == end_offsets[batches]
         dirs.close(clean=False)
 
 
@@ -264,7 +264,7 @@ def test_a_flipped_byte_past_the_recovery_point_ends_the_log_there(tmp_path: Pat
     log = dirs.get_or_create(TP, Uuid(bytes(16)), CONFIG, NOW)
     for _ in range(3):
         log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=0, now_ms=NOW)
-    path = Path(log.active.path)
+    path = Path(log.segments.active.path)
     dirs.close(clean=False)
     data = bytearray(path.read_bytes())
     data[byte] ^= 0x10
@@ -291,7 +291,7 @@ def test_a_log_that_ends_below_its_start_offset_begins_there_and_is_empty(tmp_pa
     log.update_high_watermark(5)
     log.delete_records_before(4)
     dirs.checkpoint_log_start_offsets()
-    path = Path(log.active.path)
+    path = Path(log.segments.active.path)
     dirs.close(clean=False)
     path.write_bytes(b"")
     dirs = LogDirs(OsFiles(), [str(tmp_path)], CONFIG, broker_id=0, cluster_id="c", rng=random.Random(1))

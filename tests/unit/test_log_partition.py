@@ -91,7 +91,7 @@ def test_appended_batches_read_back_with_rising_offsets_and_the_leader_epoch(tmp
     assert read_header(stored).leader_epoch == 4
     assert stored[16 : len(untouched)] == untouched[16:]
     assert offsets(log) == [0, 1, 2, 3, 4]
-    assert log.latest_epoch == 4
+    assert log.leader_epochs.latest_epoch == 4
 
 
 def test_a_read_only_buffer_is_copied_before_offsets_are_set(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_the_topics_codec_replaces_the_producers(tmp_path: Path, codec: Compress
     stored = part.records.read()
     assert read_header(stored).compression == codec
     assert list(read_records(stored)) == expected
-    assert log.active_producers()[0].last_sequence == 4
+    assert next(iter(log.producers.entries.values())).last_sequence == 4
 
 
 # ---- producers
@@ -347,7 +347,7 @@ def test_a_damaged_transaction_index_is_made_again_from_the_log(tmp_path: Path, 
     assert len(log.segments) > 2
     expected = log.aborted_transactions(0, log.log_end_offset)
     assert len(expected) == 6
-    log.flush()
+    log.flusher.flush()
     dirs.checkpoint_recovery_points()
     paths = [Path(log.segments[0].transactions.path), Path(log.segments[-1].transactions.path)]
     dirs.close(clean)
@@ -425,7 +425,7 @@ def test_a_follower_takes_a_leaders_batches_byte_for_byte(tmp_path: Path) -> Non
     assert (info.first_offset, info.last_offset) == (0, 8)
     follower.append_as_follower(leaders_batches(leader, 9), now_ms=NOW)
     assert leaders_batches(follower, 0) == data
-    assert follower.epochs.entries == leader.epochs.entries == [(0, 0), (2, 6), (5, 9)]
+    assert follower.leader_epochs.epochs.entries == leader.leader_epochs.epochs.entries == [(0, 0), (2, 6), (5, 9)]
     with pytest.raises(UnexpectedOffsetError):
         follower.append_as_follower(data, now_ms=NOW)
     with pytest.raises(KafkaError):
@@ -527,7 +527,7 @@ def test_retention_deletes_whole_segments_by_size_and_by_time(tmp_path: Path) ->
         append(log)
     assert log.apply_retention(NOW) == 2
     assert log.log_start_offset == 6
-    assert log.size_bytes >= 450
+    assert log.segments.size_bytes >= 450
     assert any(name.endswith(".deleted") for name in OsFiles().list(log.directory))
     assert log.purge_deleted(NOW + 999) == NOW + 1000
     assert log.purge_deleted(NOW + 1000) is None
@@ -579,7 +579,7 @@ def test_truncation_drops_batches_from_an_offset_on(tmp_path: Path, at: int) -> 
         append(log, from_producer(number), leader_epoch=number)
     assert log.truncate_to(at) == (at < 9)
     assert offsets(log) == list(range(min(at, 9)))
-    assert log.latest_epoch == min(at, 9) - 1
+    assert log.leader_epochs.latest_epoch == min(at, 9) - 1
     assert append(log, from_producer(min(at, 9)), leader_epoch=20) == (min(at, 9), min(at, 9))
 
 
@@ -590,7 +590,7 @@ def test_a_log_can_start_again_elsewhere(tmp_path: Path) -> None:
         append(log, from_producer(number))
     log.truncate_fully_and_start_at(1000)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (1000, 1000, 1000)
-    assert log.active_producers() == []
+    assert not log.producers.entries
     assert append(log) == (1000, 1000)
 
 
@@ -637,7 +637,7 @@ def test_a_failing_disk_takes_its_log_dir_offline_and_no_other(tmp_path: Path, o
     Files.broken = operation
     actions = {
         "append": lambda: append(first),
-        "sync": first.flush,
+        "sync": first.flusher.flush,
         "read_at": lambda: first.offset_for_timestamp(NOW),
     }
     with pytest.raises(KafkaError) as error:

@@ -175,7 +175,7 @@ def test_a_partition_whose_disk_failed_is_dropped_alone(pair: Pair) -> None:
     for name in (T0, other):
         write(pair.lead(0, name), 0, b"a")
         pair.follow(0, name)
-    pair.follower_log().take_offline("gone")
+    pair.follower_log().availability.take_offline("gone")
     pair.turn()
     assert pair.fetcher.state_of(T0) is FetchState.FAILED
     assert pair.follower_log(other).log_end_offset == 1

@@ -70,7 +70,7 @@ class Mover:
         self.broker = DataPath(self.dirs[0], more_dirs=self.dirs[1:], seed=self.starts)
         node = self.broker
         self.broker.configs["t"] = LogConfig(self.texts)
-        for log in (node.log_dirs.get(T0), node.log_dirs.future(T0)):
+        for log in (node.log_dirs.get(T0), node.log_dirs.moves.future(T0)):
             if log is not None:
                 log.configure(self.broker.configs["t"])
         self.storage = storage_service(self.broker, self.threads)
@@ -83,7 +83,7 @@ class Mover:
 
     @property
     def future(self) -> Any:
-        return self.broker.log_dirs.future(T0)
+        return self.broker.log_dirs.moves.future(T0)
 
     def other_dir(self) -> str:
         return next(str(path) for path in self.dirs if str(path) != self.broker.log_dirs.dir_of(self.log))
@@ -253,7 +253,7 @@ def test_a_copy_follows_the_log_start_offset_and_the_truncations_of_its_log(tmp_
     mover.settle()
     assert contents(mover.log) == expected
     assert mover.log.log_start_offset == 1
-    assert mover.log.latest_epoch == 1
+    assert mover.log.leader_epochs.latest_epoch == 1
 
 
 def test_records_that_compaction_removed_at_the_end_do_not_delay_a_move(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_a_copy_whose_disk_fails_takes_only_its_log_dir_offline(tmp_path: Path) 
     mover.append(b"x", size=300_000)
     target = mover.other_dir()
     mover.move(target)
-    active = mover.future.active
+    active = mover.future.segments.active
     os.dup2(os.open(active.path, os.O_RDONLY), active.file.fileno())  # every write fails
     mover.broker.timers.advance(0)
     mover.settle()

@@ -39,12 +39,12 @@ def test_dirty_logs_are_compacted_after_the_backoff(tmp_path: Path) -> None:
     """Not before; and the checkpoint says how far."""
     broker = DataPath(tmp_path, {"log.cleaner.backoff.ms": "5000"})
     logs = [dirty_log(broker, topic) for topic in ("a", "b")]
-    size = logs[0].size_bytes
+    size = logs[0].segments.size_bytes
     cleaner = StartedLogCleaner(broker)
     broker.timers.advance(4999)
-    assert [log.size_bytes for log in logs] == [size, size]
+    assert [log.segments.size_bytes for log in logs] == [size, size]
     run_for(broker, 1)
-    assert [log.size_bytes for log in logs] == [size // 20, size // 20]
+    assert [log.segments.size_bytes for log in logs] == [size // 20, size // 20]
     offsets = read_offsets(OsFiles(), str(tmp_path / CLEANER_OFFSETS))
     assert offsets == {TopicPartition("a", 0): 20, TopicPartition("b", 0): 20}
     cleaner.stop()
@@ -55,44 +55,44 @@ def test_nothing_is_compacted_where_the_cleaner_is_off(tmp_path: Path, overrides
     """As with Apache's broker."""
     broker = DataPath(tmp_path, overrides)
     log = dirty_log(broker, "a")
-    size = log.size_bytes
+    size = log.segments.size_bytes
     StartedLogCleaner(broker)
     broker.timers.advance(60_000)
-    assert log.size_bytes == size
+    assert log.segments.size_bytes == size
 
 
 def test_only_so_many_logs_are_compacted_at_a_time_the_dirtiest_first(tmp_path: Path) -> None:
     """log.cleaner.threads; the next begins when one is done."""
     broker = DataPath(tmp_path, {"log.cleaner.threads": "2"})
     logs = [dirty_log(broker, topic) for topic in ("a", "b", "c")]
-    logs[0].note_cleaned(10)  # its ratio counts the segment as clean and as dirty, as Apache's does: 0.5
+    logs[0].bounds.set_cleaned(10)  # its ratio counts the segment as clean and as dirty, as Apache's does: 0.5
     for log in logs[1:]:
-        assert log.cleaned_to is None
+        assert log.bounds.cleaned_offset is None
     waiting: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
     StartedLogCleaner(broker, lambda work, done: waiting.append((work, done)))
     broker.timers.advance(15_000)
     assert len(waiting) == 2
-    while logs[1].cleaned_to is None or logs[2].cleaned_to is None:
+    while logs[1].bounds.cleaned_offset is None or logs[2].bounds.cleaned_offset is None:
         batch, waiting[:] = waiting[:], []
         for work, done in batch:
             at_once(work, done)
         broker.timers.advance(10)
-    assert logs[0].cleaned_to == 10
+    assert logs[0].bounds.cleaned_offset == 10
 
 
 def test_the_throttle_spreads_a_compaction_over_time(tmp_path: Path) -> None:
     """log.cleaner.io.max.bytes.per.second counts what is read and written."""
     broker = DataPath(tmp_path, {"log.cleaner.io.max.bytes.per.second": "10000"})
     log = dirty_log(broker, "a", rounds=100, size=900)
-    size = log.size_bytes
+    size = log.segments.size_bytes
     StartedLogCleaner(broker)
     broker.timers.advance(15_000)
     broker.timers.advance(9_000)
-    assert log.cleaned_to is None
+    assert log.bounds.cleaned_offset is None
     for _ in range(20):
         broker.timers.advance(1_000)
-    assert log.cleaned_to == 100
-    assert log.size_bytes == size // 100
+    assert log.bounds.cleaned_offset == 100
+    assert log.segments.size_bytes == size // 100
 
 
 def test_a_log_that_cannot_be_read_is_left_alone_and_the_others_are_compacted(
@@ -105,8 +105,8 @@ def test_a_log_that_cannot_be_read_is_left_alone_and_the_others_are_compacted(
     cleaner = StartedLogCleaner(broker)
     run_for(broker, 15_000)
     run_for(broker, 15_000)
-    assert (broken.cleaned_to, broken.offline) == (None, None)
-    assert sound.cleaned_to == 20
+    assert (broken.bounds.cleaned_offset, broken.offline) == (None, None)
+    assert sound.bounds.cleaned_offset == 20
     assert sum("is not compacted any more" in record.message for record in caplog.records) == 1
     assert not list((tmp_path / "a-0").glob("*.cleaned"))
     cleaner.stop()

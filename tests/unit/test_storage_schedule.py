@@ -51,9 +51,9 @@ def test_rolled_segments_and_due_logs_are_synced(tmp_path: Path) -> None:
     append(broker)
     storage = started(broker)
     broker.timers.advance(1000)
-    assert partition.log.recovery_point == 0
+    assert partition.log.durability.recovery_point == 0
     broker.timers.advance(1000)
-    assert partition.log.recovery_point == 1
+    assert partition.log.durability.recovery_point == 1
     storage.stop()
 
 
@@ -63,7 +63,7 @@ def test_each_append_is_synced_where_every_message_must_be(tmp_path: Path) -> No
     broker.configs["t"] = LogConfig({"flush.messages": "1"})
     partition = broker.lead("t")
     append(broker)
-    assert partition.log.recovery_point == 1
+    assert partition.log.durability.recovery_point == 1
 
 
 def test_silent_connections_are_closed_and_waiting_ones_are_not(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Availability:
         self.reason: str | None = None
         """None while the log can be used."""
 
-    def hear_failures(self, on_failure: Callable[[str], None]) -> None:
+    def on_failure(self, on_failure: Callable[[str], None]) -> None:
         """Have ``on_failure(reason)`` called from now on when the disk fails."""
         self._on_failure = on_failure
 

@@ -10,7 +10,7 @@ A cut of the log counts too: what a task began before a cut synced says nothing 
 """
 
 from barnabas.log.checkpoints import PARTITION_METADATA
-from barnabas.log.flushing import FlushTask, SyncCounts
+from barnabas.log.flush_task import FlushTask, SyncCounts
 from barnabas.log.segment.folder import Folder
 from barnabas.log.segment.segments import Segments
 from barnabas.log.settings import LogConfig

@@ -1,102 +1,60 @@
-"""What must be synced to bring a log to stable storage, as a task for any thread. Kafka: UnifiedLog.flush, LocalLog.flush."""
+"""Syncing one log. Kafka: UnifiedLog.flush.
 
-from collections.abc import Iterable
-from typing import NamedTuple
+A sync is prepared here, runs as a `FlushTask`, perhaps in another thread, and is given back to `done`. `Durability`
+keeps how far the log is on stable storage.
+"""
 
-from barnabas.log.checkpoints import PARTITION_METADATA
-from barnabas.log.segment.folder import Folder
-from barnabas.log.segment.segment import Segment
+from barnabas.log.availability import Availability
+from barnabas.log.bounds import Bounds
+from barnabas.log.durability import Durability
+from barnabas.log.flush_task import FlushTask
+from barnabas.log.segment.segments import Segments
+from barnabas.log.settings import LogConfig
 
-__all__ = ["FlushTask", "SyncCounts"]
-
-
-class SyncCounts(NamedTuple):
-    """What had happened to a log when a task was made: a task says nothing of what came later."""
-
-    cuts: int
-    """How often the log had been cut."""
-    changes: int
-    """How many changes of small files and names had been counted."""
+__all__ = ["Flusher"]
 
 
-class FlushTask:
-    """Files and folders to sync, so that a log is on stable storage up to an offset."""
+class Flusher:
+    """The syncs of one log. One task of a log at a time, of either kind."""
 
-    __slots__ = ("_directories", "_files", "_paths", "counts", "is_full", "upto_offset")
+    __slots__ = ("_availability", "_bounds", "_durability", "_segments")
 
-    def __init__(
-        self,
-        folder: Folder,
-        paths: list[str],
-        directories: list[str],
-        upto_offset: int,
-        counts: SyncCounts,
-        *,
-        is_full: bool,
-    ) -> None:
-        self._files = folder.files
-        self._paths = paths
-        self._directories = directories
-        self.upto_offset = upto_offset
-        self.is_full = is_full
-        """Whether all files are meant, not the records alone."""
-        self.counts = counts
+    def __init__(self, segments: Segments, bounds: Bounds, durability: Durability, availability: Availability) -> None:
+        self._segments = segments
+        self._bounds = bounds
+        self._durability = durability
+        self._availability = availability
 
-    @staticmethod
-    def of_records(
-        folder: Folder, segments: Iterable[Segment], upto_offset: int, counts: SyncCounts, *, names: bool
-    ) -> "FlushTask":
-        """The records alone, and with ``names`` the folder: recovery makes everything else from them."""
-        paths = [segment.path for segment in segments]
-        return FlushTask(folder, paths, [folder.directory] if names else [], upto_offset, counts, is_full=False)
+    def is_due(self, config: LogConfig, now_ms: int) -> bool:
+        """Whether flush.messages or flush.ms ask for a sync."""
+        return self._durability.is_flush_due(config, self._bounds.log_end_offset, now_ms)
 
-    @staticmethod
-    def of(
-        folder: Folder, segments: Iterable[Segment], small_files: Iterable[str], upto_offset: int, counts: SyncCounts
-    ) -> "FlushTask":
-        """The files of a log that changed: those of ``segments`` up to an offset, and small ones by their names.
+    def prepare_flush(self, *, include_active: bool = True) -> FlushTask | None:
+        """What must be synced so that all (or all but the active segment) is on stable storage; None for nothing.
 
-        Raises `OSError`.
+        The task may run in another thread; give it back to `done` afterwards. A failed one must not run again. Raises
+        `KafkaError` KAFKA_STORAGE_ERROR.
         """
-        paths = []
-        for segment in segments:
-            if segment.base_offset > upto_offset or (segment.base_offset == upto_offset and segment.size):
-                break
-            segment.write_indexes()
-            paths.append(segment.path)
-            paths += segment.indexes.paths
-            if segment.transactions.is_in_use:
-                paths.append(segment.transactions.path)
-        names = sorted(small_files)
-        paths += [folder.path(name) for name in names]
-        directories = [folder.directory]
-        if PARTITION_METADATA in names:
-            directories.append(_parent_of(folder.directory))
-        return FlushTask(folder, paths, directories, upto_offset, counts, is_full=True)
+        upto_offset = self._bounds.log_end_offset if include_active else self._segments.active.base_offset
+        with self._availability.guard("flushing"):
+            return self._durability.prepare_flush(self._segments, upto_offset)
 
-    @property
-    def has_names(self) -> bool:
-        """Whether the folder's names are synced too."""
-        return bool(self._directories)
+    def prepare_sync(self) -> FlushTask | None:
+        """What must be synced so that no loss of power takes a record; None for nothing. See `prepare_flush`.
 
-    def run(self) -> None:
-        """Sync. Raises `OSError`; after that the files' state is unknown and the log dir must be given up."""
-        for path in self._paths:
-            try:
-                file = self._files.open(path)
-            except FileNotFoundError:
-                continue  # not every segment has every file, and retention may have taken it since
-            try:
-                file.sync()
-            finally:
-                file.close()
-        for directory in self._directories:
-            try:
-                self._files.sync_dir(directory)
-            except FileNotFoundError:
-                continue  # the partition was deleted since
+        Less than a flush: a producer may be waiting for it.
+        """
+        with self._availability.guard("flushing"):
+            return self._durability.prepare_sync(self._segments, self._bounds.log_end_offset)
 
+    def done(self, task: FlushTask, now_ms: int) -> None:
+        """A task has run: all below its offset is on stable storage, unless the log was cut since."""
+        self._durability.flush_done(task, self._bounds.log_end_offset, now_ms)
 
-def _parent_of(directory: str) -> str:
-    """The folder above."""
-    return directory.rpartition("/")[0] or "/"
+    def flush(self, now_ms: int = 0, *, include_active: bool = True) -> None:
+        """Sync at once, in this thread. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        task = self.prepare_flush(include_active=include_active)
+        if task is not None:
+            with self._availability.guard("flushing"):
+                task.run()
+            self.done(task, now_ms)

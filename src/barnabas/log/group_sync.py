@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from barnabas.log.flushing import FlushTask
+from barnabas.log.flush_task import FlushTask
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import KafkaError
 
@@ -115,7 +115,7 @@ class GroupSync:
         if state.is_running:
             state.wants_full = True
             return None
-        task = log.prepare_flush(include_active=include_active)
+        task = log.flusher.prepare_flush(include_active=include_active)
         if task is None:
             self._forget_idle(log, state)
             return None
@@ -128,7 +128,7 @@ class GroupSync:
         task, has_begun = None, True
         if log.offline is None:
             try:
-                task = log.prepare_flush() if is_full else log.prepare_sync()
+                task = log.flusher.prepare_flush() if is_full else log.flusher.prepare_sync()
             except KafkaError as error:
                 # The log is offline now, or no file descriptor was free: `done` sees which.
                 logger.error("The sync of %s cannot begin: %s", log, error)
@@ -144,11 +144,11 @@ class GroupSync:
         state = self._logs[log]
         state.is_running = False
         if isinstance(error, OSError):
-            log.fail(error, "flushing")
+            log.availability.fail(error, "flushing")
         elif error is not None:
             logger.error("The sync of %s failed", log, exc_info=error)
         elif sync.task is not None:
-            log.flush_done(sync.task, now_ms)
+            log.flusher.done(sync.task, now_ms)
         wanted_offset, state.wanted_offset = state.wanted_offset, 0
         if log.offline is not None:
             state.wants_full = False
@@ -160,7 +160,9 @@ class GroupSync:
                 if not state.is_retry_planned:
                     state.is_retry_planned = True
                     self._plan_retry(log)
-            elif state.wants_full or state.waiters or wanted_offset > log.durable_offset < log.log_end_offset:
+            elif (
+                state.wants_full or state.waiters or wanted_offset > log.durability.durable_offset < log.log_end_offset
+            ):
                 following = self._start(log, state)
         self._forget_idle(log, state)
         self._synced(log)
@@ -169,7 +171,7 @@ class GroupSync:
     def _notify(self, log: PartitionLog, state: _State) -> None:
         waiters, state.waiters = state.waiters, []
         for offset, callback in waiters:
-            if log.offline is not None or log.durable_offset >= min(offset, log.log_end_offset):
+            if log.offline is not None or log.durability.durable_offset >= min(offset, log.log_end_offset):
                 callback()
             else:
                 state.waiters.append((offset, callback))

@@ -60,7 +60,7 @@ def _describe(services: Services, topic_partition: TopicPartition) -> PartitionR
                 coordinator_epoch=entry.coordinator_epoch,
                 current_txn_start_offset=entry.transaction_first_offset,
             )
-            for entry in log.active_producers()
+            for entry in log.producers.entries.values()
         ],
     )
 

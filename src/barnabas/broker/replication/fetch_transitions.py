@@ -50,7 +50,7 @@ class FetchTransitions:
         if before is FetchState.FETCHING:
             self.no_longer_fetched(fetched.topic_partition)
         elif fetched.state is FetchState.FETCHING:
-            fetched.last_epoch = fetched.partition.log.latest_epoch
+            fetched.last_epoch = fetched.partition.log.leader_epochs.latest_epoch
             self.session.add(fetched.topic_partition, fetched.topic_id)
 
     def no_longer_fetched(self, topic_partition: TopicPartition) -> None:

@@ -120,7 +120,7 @@ class Fetcher:
         topic_partition = partition.topic_partition
         self.unfollow(topic_partition)
         log = partition.log
-        if log.latest_epoch < 0 and log.log_end_offset > log.high_watermark:
+        if log.leader_epochs.latest_epoch < 0 and log.log_end_offset > log.high_watermark:
             self._transitions.truncate_log(topic_partition, log.high_watermark)
         self._admit(PartitionFetchState(partition))
 
@@ -209,7 +209,7 @@ class Fetcher:
     def speak(self, version: int) -> None:
         """The next fetch is of this version: begin with what is STARTING, by fetching or by truncating."""
         for fetched in tuple(self._states.within(FetchState.STARTING).values()):
-            epoch = fetched.partition.log.latest_epoch
+            epoch = fetched.partition.log.leader_epochs.latest_epoch
             if version >= DIVERGING_EPOCHS_VERSION:
                 self._transitions.move(fetched, FetchEvent.DIVERGENCE_IS_REPORTED)
             elif fetched.is_aligned or epoch < 0:
@@ -295,7 +295,7 @@ class Fetcher:
             diverging = data.diverging_epoch
             if diverging is not None and diverging.epoch >= 0:
                 self._transitions.truncate(fetched, truncation_for(log, diverging.epoch, diverging.end_offset).offset)
-                fetched.last_epoch = log.latest_epoch
+                fetched.last_epoch = log.leader_epochs.latest_epoch
                 self._session.change(topic_partition)
                 return
             records = data.records
@@ -342,7 +342,7 @@ def _append(partition: Partition, records: Buffer, wall_ms: int) -> int:
     log = partition.log
     info = log.append_as_follower(records, now_ms=wall_ms)
     if info.last_offset < info.first_offset or info.first_offset < 0:
-        return log.latest_epoch
+        return log.leader_epochs.latest_epoch
     return info.leader_epoch
 
 

@@ -90,11 +90,13 @@ class EpochAlignment:
         except KafkaError as error:
             self._transitions.log_failed(fetched, error)
             return
-        if is_final or log.latest_epoch < 0:
+        if is_final or log.leader_epochs.latest_epoch < 0:
             fetched.is_aligned = True
             self._transitions.move(fetched, FetchEvent.LOGS_AGREE)
         else:
-            fetched.requested_epoch = log.latest_epoch  # an earlier one than before, which the truncation took away
+            fetched.requested_epoch = (
+                log.leader_epochs.latest_epoch
+            )  # an earlier one than before, which the truncation took away
 
 
 class OffsetAlignment:

@@ -65,7 +65,7 @@ def describe_log_dirs(
 
 
 def _lag(replicas: ReplicaManager, log_dirs: LogDirs, topic_partition: TopicPartition, *, is_future: bool) -> int:
-    partition, future = replicas.get(topic_partition), log_dirs.future(topic_partition)
+    partition, future = replicas.get(topic_partition), log_dirs.moves.future(topic_partition)
     if partition is None or partition.offline:
         return _UNKNOWN
     if is_future:

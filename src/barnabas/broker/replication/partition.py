@@ -328,7 +328,7 @@ class Partition:
             end = role.committable_offset(end, now_ms, lag_time_max_ms, is_alive)
         if log.config.flush_before_ack:
             # Records that must survive a power failure count only when they are on stable storage here, too.
-            end = min(end, log.durable_offset)
+            end = min(end, log.durability.durable_offset)
         if end <= log.high_watermark:
             return False
         log.update_high_watermark(end)

@@ -117,7 +117,7 @@ class PartitionFetchState:
         self.topic_id = partition.topic_id
         """As the fetch session names it: an id that is learned later counts from the next leader epoch on."""
         self.leader_epoch = partition.leader_epoch
-        self.last_epoch = partition.log.latest_epoch
+        self.last_epoch = partition.log.leader_epochs.latest_epoch
         self.state = FetchState.STARTING
         self.backoff_ms = 0
         self.until_ms = 0

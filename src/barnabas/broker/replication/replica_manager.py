@@ -54,7 +54,7 @@ class ReplicaManager:
         lag_max_messages: int | None = None,
         is_alive: Callable[[int], bool] = anyone,
         alter_partition: AlterPartitionManager | None = None,
-        sync: Callable[[PartitionLog], None] = PartitionLog.flush,
+        sync: Callable[[PartitionLog], None] = lambda log: log.flusher.flush(),
     ) -> None:
         """``log_config`` gives a topic's log configuration, asked for when a replica's log is made; ``is_known`` whether
         the metadata has a partition, ``is_alive`` whether it has a broker. ``alter_partition`` takes the in-sync sets that
@@ -437,7 +437,7 @@ class ReplicaManager:
     def _sync_role(self, partition: Partition) -> None:
         """Sync what a new leader has from earlier epochs, where records count only when they are synced."""
         log = partition.log
-        if partition.is_leader and log.config.flush_before_ack and log.durable_offset < log.log_end_offset:
+        if partition.is_leader and log.config.flush_before_ack and log.durability.durable_offset < log.log_end_offset:
             self._sync(log)
 
     def stop(

@@ -102,7 +102,7 @@ class LogCleaner:
             try:
                 candidate = cleanable(log, now.wall_ms)
             except OSError as error:
-                log.fail(error, "looking for what to compact of")
+                log.availability.fail(error, "looking for what to compact of")
                 continue
             if candidate.is_due:
                 found.append(candidate)
@@ -110,7 +110,7 @@ class LogCleaner:
 
     def _is_moving(self, log: PartitionLog) -> bool:
         """Whether a log is on its way to another log dir: what was copied must not change."""
-        return self._log_dirs.future(log.topic_partition) is not None
+        return self._log_dirs.moves.future(log.topic_partition) is not None
 
     # One compaction
 
@@ -188,7 +188,7 @@ class LogCleaner:
         if not is_error:
             return
         if isinstance(error, OSError):
-            log.fail(error, "compacting")
+            log.availability.fail(error, "compacting")
         else:
             self._mark_uncleanable(log, error)
 
@@ -198,7 +198,7 @@ class LogCleaner:
             compaction.abandon()
         except OSError as error:
             if compaction.log.offline is None:
-                compaction.log.fail(error, "removing files of a compaction of")
+                compaction.log.availability.fail(error, "removing files of a compaction of")
 
     def _mark_uncleanable(self, log: PartitionLog, error: BaseException) -> None:
         self._uncleanable.add(log)

@@ -31,7 +31,7 @@ from barnabas.broker.replication.replica_manager import LeadershipOutcome, Repli
 from barnabas.broker.replication.truncation import truncation_for
 from barnabas.broker.storage.effects import Effects, Later, RunBeside
 from barnabas.log.dirs.log_dirs import LogDirs
-from barnabas.log.flushing import FlushTask
+from barnabas.log.flush_task import FlushTask
 from barnabas.log.names import future_folder
 from barnabas.log.partition_log import PartitionLog, UnexpectedOffsetError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -83,7 +83,7 @@ class ReplicaMove:
         self.future = future
         self.state = MoveState.RESTING
         self.cuts = -1
-        """`PartitionLog.cuts` of the current log when the two were last compared."""
+        """`Durability.cuts` of the current log when the two were last compared."""
         self.slice_bytes = _LEAST_SLICE_BYTES
         self.sync_rounds = 0
 
@@ -133,17 +133,17 @@ class ReplicaAlterLogDirsManager:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
         log_dirs.check_dir(path)
         if self._replicas.get(topic_partition) is None:
-            log_dirs.prefer(topic_partition, path)
+            log_dirs.moves.prefer(topic_partition, path)
             self._replicas.partition(topic_partition)
             return ()
         log = self._replicas.partition(topic_partition).log
-        future = log_dirs.future(topic_partition)
+        future = log_dirs.moves.future(topic_partition)
         if future is not None and log_dirs.dir_of(future) != path:
             self._cancel(topic_partition, now)
             future = None
         if log_dirs.dir_of(log) != path:
             if future is None:
-                log_dirs.create_future(topic_partition, path, now.wall_ms)
+                log_dirs.moves.create(topic_partition, path, now.wall_ms)
             self._queue(topic_partition)
         return self._take_effects()
 
@@ -152,7 +152,7 @@ class ReplicaAlterLogDirsManager:
         for topic_partition in outcome.stopped:
             self._leave(topic_partition)
         for partition in (*outcome.gained, *outcome.following):
-            if self._log_dirs.future(partition.topic_partition) is not None:
+            if self._log_dirs.moves.future(partition.topic_partition) is not None:
                 self._queue(partition.topic_partition)
         self._begin_queued()
         return self._take_effects()
@@ -163,7 +163,7 @@ class ReplicaAlterLogDirsManager:
 
     def _cancel(self, topic_partition: TopicPartition, now: Now) -> None:
         self._leave(topic_partition)
-        self._log_dirs.delete_future(topic_partition, now.wall_ms)
+        self._log_dirs.moves.cancel(topic_partition, now.wall_ms)
         self._begin_queued()
 
     def _leave(self, topic_partition: TopicPartition) -> None:
@@ -184,7 +184,7 @@ class ReplicaAlterLogDirsManager:
         for topic_partition in sorted(self._queued) if len(self._moves) < most else ():
             if len(self._moves) >= most:
                 break
-            partition, future = self._replicas.get(topic_partition), self._log_dirs.future(topic_partition)
+            partition, future = self._replicas.get(topic_partition), self._log_dirs.moves.future(topic_partition)
             if future in self._written:
                 continue  # its last move was cancelled in the middle of a slice; this one begins after that slice
             self._queued.remove(topic_partition)
@@ -247,12 +247,12 @@ class ReplicaAlterLogDirsManager:
         def work() -> None:
             data = records.read() if isinstance(records, FileSlice) else records
             _append(future, data, start_offset, now.wall_ms)
-            if future.recovery_point < future.active.base_offset:
-                future.flush(now.wall_ms, include_active=False)
+            if future.durability.recovery_point < future.segments.active.base_offset:
+                future.flusher.flush(now.wall_ms, include_active=False)
 
         move.enter(MoveState.COPYING)
         self._written.add(future)
-        done = partial(self._copied, move, log.cuts, future.log_end_offset, size_bytes, now.ms)
+        done = partial(self._copied, move, log.durability.cuts, future.log_end_offset, size_bytes, now.ms)
         self._effects.append(RunBeside(work, done))
 
     def _copied(
@@ -269,12 +269,12 @@ class ReplicaAlterLogDirsManager:
         self._written.discard(move.future)
         if move.is_over:
             self._begin_queued()
-        elif move.log.cuts != cuts:
+        elif move.log.durability.cuts != cuts:
             # What was read may be partly from before the truncation and partly from after it: discard it.
             self._undo(move, end_offset)
         elif isinstance(error, OSError):
             self._end(move)
-            move.log.fail(error, "reading from")
+            move.log.availability.fail(error, "reading from")
             self._begin_queued()
         elif error is not None:
             self._failed(move, error)
@@ -331,13 +331,15 @@ class ReplicaAlterLogDirsManager:
     def _is_durable(self, move: ReplicaMove, now: Now) -> bool:
         """Whether what must be on stable storage is so in the future log, too. If not, a sync begins."""
         log, future = move.log, move.future
-        if not log.config.flush_before_ack or future.durable_offset >= log.durable_offset:
+        if not log.config.flush_before_ack or future.durability.durable_offset >= log.durability.durable_offset:
             return True
         if move.sync_rounds >= _SYNC_ROUNDS:
-            future.flush(now.wall_ms)  # new records always come before the sync ends: these few must be synced here
+            future.flusher.flush(
+                now.wall_ms
+            )  # new records always come before the sync ends: these few must be synced here
             return True
         move.sync_rounds += 1
-        task = future.prepare_flush()
+        task = future.flusher.prepare_flush()
         if task is None:
             return True
         move.enter(MoveState.SYNCING)
@@ -346,9 +348,9 @@ class ReplicaAlterLogDirsManager:
 
     def _synced(self, move: ReplicaMove, task: FlushTask, error: BaseException | None, now: Now) -> Effects:
         if isinstance(error, OSError):
-            move.future.fail(error, "flushing")
+            move.future.availability.fail(error, "flushing")
         elif error is None:
-            move.future.flush_done(task, now.wall_ms)
+            move.future.flusher.done(task, now.wall_ms)
         if move.is_over:
             return ()
         move.enter(MoveState.RESTING)
@@ -357,7 +359,7 @@ class ReplicaAlterLogDirsManager:
     def _finish(self, move: ReplicaMove, now: Now) -> None:
         self._end(move)
         try:
-            log = self._log_dirs.promote(move.topic_partition, now.wall_ms)
+            log = self._log_dirs.moves.promote(move.topic_partition, now.wall_ms)
         except KafkaError as error:
             logger.error("%s could not be moved to %s: %s", move.topic_partition, move.future.directory, error)
             if move.future.offline is not None:
@@ -376,7 +378,7 @@ def _next_slice(slice_bytes: int, took_ms: int) -> int:
 def _read(log: PartitionLog, records: FileSlice | bytes) -> bytes:
     if isinstance(records, bytes):
         return records
-    with log.disk("reading from"):
+    with log.availability.guard("reading from"):
         return records.read()
 
 
@@ -392,9 +394,9 @@ def _append(future: PartitionLog, records: bytes, start_offset: int, now_ms: int
 def _align(move: ReplicaMove) -> None:
     """Bring the future log's bounds in line with the current log's."""
     log, future = move.log, move.future
-    if move.cuts != log.cuts:
+    if move.cuts != log.durability.cuts:
         _reconcile(log, future)
-        move.cuts = log.cuts
+        move.cuts = log.durability.cuts
     future.configure(log.config)
     is_apart = not log.log_start_offset <= future.log_end_offset <= log.log_end_offset
     # A start after a crash may have brought deleted records back that were never copied.
@@ -407,7 +409,7 @@ def _align(move: ReplicaMove) -> None:
 def _reconcile(log: PartitionLog, future: PartitionLog) -> None:
     """Truncate the future log to its longest prefix that the current log has, too."""
     while future.log_end_offset > future.log_start_offset:
-        epoch = future.latest_epoch
+        epoch = future.leader_epochs.latest_epoch
         if epoch < 0:
             future.truncate_to(min(future.log_end_offset, log.high_watermark))
             return

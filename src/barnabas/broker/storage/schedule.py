@@ -122,7 +122,7 @@ class StorageSchedule:
         """Sync rolled segments, and what flush.messages and flush.ms ask for."""
         for log in self._log_dirs.flush_due(now.wall_ms):
             try:
-                self._flush(log, log.flush_due(now.wall_ms))
+                self._flush(log, log.flusher.is_due(log.config, now.wall_ms))
             except KafkaError:
                 continue  # its log dir is offline, which its owner knows
         return ()
@@ -168,7 +168,7 @@ class StorageSchedule:
         expiration_ms = self._config["producer.id.expiration.ms"]
         for log in tuple(self._log_dirs.logs().values()):
             try:
-                log.remove_expired_producers(now.wall_ms, expiration_ms)
+                log.producers.remove_expired(now.wall_ms, expiration_ms)
             except KafkaError as error:
                 logger.warning("%s", error)
         return ()

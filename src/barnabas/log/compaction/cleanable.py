@@ -39,7 +39,7 @@ class Cleanable(NamedTuple):
 
 def first_dirty_offset(log: PartitionLog) -> int:
     """Where the last compaction ended, or the log's start when that is not inside the log."""
-    cleaned_to = log.cleaned_to
+    cleaned_to = log.bounds.cleaned_offset
     if cleaned_to is None or not log.log_start_offset <= cleaned_to <= log.log_end_offset:
         return log.log_start_offset
     return cleaned_to
@@ -49,11 +49,11 @@ def cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
     """What could be compacted of a log. Raises `OSError` when a closed segment cannot be read."""
     first_dirty = first_dirty_offset(log)
     segments = log.segments
-    first_index = log.segment_index(first_dirty)
+    first_index = log.segments.index_of(first_dirty)
     last_index = len(segments) - 1
     dirty = segments[first_index:last_index]
     if log.last_stable_offset < segments[last_index].base_offset:
-        last_index = log.segment_index(log.last_stable_offset)
+        last_index = log.segments.index_of(log.last_stable_offset)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
         for at in range(first_index, last_index):

@@ -104,19 +104,19 @@ class Compaction:
         self._limits = limits
         self._now_ms = now_ms
         self._config = log.config
-        self._cuts = log.cuts
+        self._cuts = log.durability.cuts
         self._closed = [
             _Closed(segment, following.base_offset)
             for segment, following in pairwise(log.segments)
             if segment.base_offset < upto_offset
         ]
-        with log.disk("reading the index of"):
-            located = log.segments[log.segment_index(first_dirty_offset)].locate(first_dirty_offset)
+        with log.availability.guard("reading the index of"):
+            located = log.segments[log.segments.index_of(first_dirty_offset)].locate(first_dirty_offset)
         self._first_position = located.position if located else 0
         self._aborted = log.aborted_transactions(self._closed[0].segment.base_offset, upto_offset)
         self._last_records = {
             entry.producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else -1, entry.epoch)
-            for entry in log.active_producers()
+            for entry in log.producers.entries.values()
         }
         expected = min(upto_offset - first_dirty_offset, 1 << 40)
         self._offsets = OffsetMap(limits.map_bytes, limits.map_load_factor, expected)
@@ -135,7 +135,7 @@ class Compaction:
     def is_possible(self) -> bool:
         """Whether the log is still what it was: not offline, deleted or cut, and the group's segments are its own."""
         log = self.log
-        if log.offline is not None or log.cuts != self._cuts:
+        if log.offline is not None or log.durability.cuts != self._cuts:
             return False
         return all(segment in log.segments for segment in self._group)
 
@@ -244,7 +244,7 @@ class Compaction:
         largest = 0
         for suffix in (INDEX, TIME_INDEX):
             try:
-                largest = max(largest, self.log.files.size(segment.file_path(suffix)))
+                largest = max(largest, self.log.folder.files.size(segment.file_path(suffix)))
             except FileNotFoundError:
                 continue  # it is made again when it is needed
         return largest
@@ -252,7 +252,7 @@ class Compaction:
     def _rewrite(
         self, group: list[Segment], batch_filter: BatchFilter, transactions: CleanedTransactions
     ) -> Generator[None, None, None]:
-        files, directory = self.log.files, self.log.directory
+        files, directory = self.log.folder.files, self.log.directory
         transactions.retained.clear()
         self._group = group
         cleaned = self._cleaned = CleanedSegment(
@@ -282,7 +282,7 @@ class Compaction:
         if position >= segment.size:
             return
         wanted = chunk_bytes = max(self._limits.chunk_bytes, _LEAST_CHUNK_BYTES)
-        file = self.log.files.open(segment.path, read_only=True)
+        file = self.log.folder.files.open(segment.path, read_only=True)
         try:
             while position < segment.size:
                 chunk = memoryview(file.read_at(position, min(wanted, segment.size - position)))

@@ -48,7 +48,7 @@ class DeletedFolders:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._dirs.count(log_dir, -1)
         log.move_to(directory)
-        log.take_offline(reason)
+        log.availability.take_offline(reason)
         self.add(directory, now_ms + log.config.file_delete_delay_ms)
 
     def take_back(self, log: PartitionLog, directory: str) -> None:
@@ -61,7 +61,7 @@ class DeletedFolders:
             self._dirs.disk_failed(log_dir, error, f"renaming {log.directory}")
             return
         log.move_to(directory)
-        log.bring_back()
+        log.availability.bring_back()
         self._dirs.count(log_dir, 1)
 
     def purge(self, now_ms: int) -> None:

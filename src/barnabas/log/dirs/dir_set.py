@@ -80,9 +80,9 @@ class DirSet:
         for logs in (self.logs, self.futures):
             for topic_partition, log in list(logs.items()):
                 if self.dir_of(log) is log_dir:
-                    log.take_offline(reason)
+                    log.availability.take_offline(reason)
                     del logs[topic_partition]
-                    log.forget_files()
+                    log.segments.forget()
         log_dir.fail(reason)
         if self._on_offline:
             self._on_offline(log_dir.path, reason)
@@ -163,7 +163,7 @@ class DirSet:
     def write_cleaner_offsets(self, log_dir: LogDir) -> None:
         """Write down how far the dir's logs are compacted."""
         # Not synced: what a crash takes of it is compacted once more.
-        self.write_checkpoint(log_dir, CLEANER_OFFSETS, lambda log: log.cleaned_to, sync=False)
+        self.write_checkpoint(log_dir, CLEANER_OFFSETS, lambda log: log.bounds.cleaned_offset, sync=False)
 
 
 def start_inside_segment(log: PartitionLog) -> int | None:

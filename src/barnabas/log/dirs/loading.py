@@ -95,7 +95,7 @@ class DirLoader:
         config = self._config_of(topic_partition.topic)
         checkpointed = self._checkpointed(log_dir, topic_partition, checkpoints)
         log = self._factory.load(directory, topic_partition, config, checkpointed, now_ms, is_future=False)
-        log.note_cleaned(checkpoints.cleaner_offsets.get(topic_partition))
+        log.bounds.set_cleaned(checkpoints.cleaner_offsets.get(topic_partition))
         self._dirs.add(log)
 
     def _load_future(

@@ -5,9 +5,8 @@ of it through ``on_offline`` and must stop when none is left. It comes back with
 log is made in another dir that may lie in the lost one.
 
 A replica moves between dirs as a future log (KIP-113): a second log in a folder ``topic-N.UNIQUE-future`` of the target
-dir, which the owner fills from the current one and then lets take its place (`LogDirs.promote`). Future logs survive a
-restart. They belong to the code that fills them, in a thread perhaps: here they are only loaded, counted, checkpointed
-and closed.
+dir, which the owner fills from the current one and then lets take its place (``moves``). Future logs survive a restart.
+They belong to the code that fills them, in a thread perhaps: here they are only loaded, counted, checkpointed and closed.
 
 Parts: `dir_set` (the dirs and where each log is), `log_factory`, `loading`, `moves`, `deleted_folders`, `missing_logs`.
 """
@@ -29,7 +28,7 @@ from barnabas.log.dirs.log_dir import LogDir, Owner
 from barnabas.log.dirs.log_factory import LogFactory
 from barnabas.log.dirs.missing_logs import MissingLogs
 from barnabas.log.dirs.moves import Moves
-from barnabas.log.flushing import FlushTask
+from barnabas.log.flush_task import FlushTask
 from barnabas.log.lost_data import LostData
 from barnabas.log.names import partition_folder
 from barnabas.log.partition_log import PartitionLog
@@ -105,7 +104,8 @@ class LogDirs:
         self._factory = LogFactory(self._dirs, self.open_files, rng)
         self._deleted_folders = DeletedFolders(self._dirs, rng)
         self._missing = MissingLogs(self._dirs)
-        self._moves = Moves(self._dirs, self._factory, self._deleted_folders, rng)
+        self.moves = Moves(self._dirs, self._factory, self._deleted_folders, rng)
+        """Replicas on their way between the dirs."""
         self._closing: list[tuple[PartitionLog, FlushTask]] = []
         self._incomplete: set[str] = set()
         """Dirs with a log that could not be completed: they get no marker of a clean stop."""
@@ -137,7 +137,7 @@ class LogDirs:
         if not self.online:
             reasons = "; ".join(f"{path}: {reason}" for path, reason in self.offline.items())
             raise BarnabasError(f"No log dir can be used. {reasons}")
-        self._moves.finish(loader.deleted, now_ms)
+        self.moves.finish(loader.deleted, now_ms)
 
     # ---- dirs
 
@@ -209,7 +209,7 @@ class LogDirs:
         log = self._create(folder, topic_partition, topic_id, config, now_ms)
         self._missing.replace(log, is_new=is_new)
         self._dirs.add(log)
-        self._moves.forget_preferred(topic_partition)
+        self.moves.forget_preferred(topic_partition)
         return log
 
     def _create(
@@ -217,7 +217,7 @@ class LogDirs:
     ) -> PartitionLog:
         """A new log in the first dir whose disk works."""
         reason = "No log dir is online"
-        preferred = self._moves.preferred(topic_partition)
+        preferred = self.moves.preferred(topic_partition)
         for log_dir in self._dirs.emptiest(None if preferred is None else [preferred]):
             directory = log_dir.file_path(folder)
             try:
@@ -231,39 +231,17 @@ class LogDirs:
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
-        self._moves.forget_preferred(topic_partition)
+        self.moves.forget_preferred(topic_partition)
         with contextlib.suppress(KafkaError):  # its dir is offline then
-            self._moves.cancel(topic_partition, now_ms)  # first: left alone, it would pass for the replica
+            self.moves.cancel(topic_partition, now_ms)  # first: left alone, it would pass for the replica
         log = self._dirs.take(topic_partition)
         if log is None:
             return
         log_dir = self._dirs.dir_of(log)
         self._missing.note_deleted(log_dir, topic_partition)
         self._deleted_folders.throw_away(log, now_ms, f"{topic_partition} is deleted")
-        if log.cleaned_to is not None:
+        if log.bounds.cleaned_offset is not None:
             self._dirs.write_cleaner_offsets(log_dir)
-
-    # ---- moves between dirs
-
-    def prefer(self, topic_partition: TopicPartition, path: str) -> None:
-        """Have the log of a partition that has none here yet made in this dir."""
-        self._moves.prefer(topic_partition, path)
-
-    def future(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log that is to take the place of a partition's; None when it is not on the move."""
-        return self._dirs.futures.get(topic_partition)
-
-    def create_future(self, topic_partition: TopicPartition, path: str, now_ms: int) -> PartitionLog:
-        """An empty log in another dir, for a copy of a partition's log: see `Moves.create`."""
-        return self._moves.create(topic_partition, path, now_ms)
-
-    def delete_future(self, topic_partition: TopicPartition, now_ms: int) -> None:
-        """Give a move up: see `Moves.cancel`."""
-        self._moves.cancel(topic_partition, now_ms)
-
-    def promote(self, topic_partition: TopicPartition, now_ms: int) -> PartitionLog:
-        """Let the future log, which has all that the current one has, take its place: see `Moves.promote`."""
-        return self._moves.promote(topic_partition, now_ms)
 
     # ---- work on all logs
 
@@ -290,28 +268,30 @@ class LogDirs:
         were not truncated because no file descriptor was free.
         """
         logs = {name: self._dirs.logs[name] for name in offsets if name in self._dirs.logs}
-        for path in {self.dir_of(log) for name, log in logs.items() if offsets[name] < log.recovery_point}:
+        for path in {self.dir_of(log) for name, log in logs.items() if offsets[name] < log.durability.recovery_point}:
             self._dirs.write_checkpoint(
                 self._dirs[path],
                 RECOVERY_POINTS,
-                lambda log: min(log.recovery_point, offsets.get(log.topic_partition, log.recovery_point)),
+                lambda log: min(
+                    log.durability.recovery_point, offsets.get(log.topic_partition, log.durability.recovery_point)
+                ),
             )
         touched: set[str] = set()
         shortage: KafkaError | None = None
         for name, log in logs.items():
-            recovery_point, cleaned_to = min(log.recovery_point, offsets[name]), log.cleaned_to
+            recovery_point, cleaned_to = min(log.durability.recovery_point, offsets[name]), log.bounds.cleaned_offset
             try:
                 log.truncate_to(offsets[name])
             except KafkaError as error:
                 if log.offline is None:
                     shortage = error
                 continue  # offline now, and its leader will find it out of sync
-            if log.recovery_point < recovery_point:
+            if log.durability.recovery_point < recovery_point:
                 touched.add(self.dir_of(log))
-            if log.cleaned_to != cleaned_to:
+            if log.bounds.cleaned_offset != cleaned_to:
                 self._dirs.write_cleaner_offsets(self._dirs.dir_of(log))
         for path in touched:
-            self._dirs.write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.recovery_point)
+            self._dirs.write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.durability.recovery_point)
         if shortage is not None:
             raise shortage
 
@@ -330,21 +310,21 @@ class LogDirs:
         return [
             log
             for log in self._dirs.logs.values()
-            if log.recovery_point < log.active.base_offset or log.flush_due(now_ms)
+            if log.durability.recovery_point < log.segments.active.base_offset or log.flusher.is_due(log.config, now_ms)
         ]
 
     def describe(self) -> list[DirDescription]:
         """Every dir with the sizes of its partitions (DescribeLogDirs)."""
         by_dir: dict[str, list[PartitionSize]] = defaultdict(list)
         for path, name, log in self.stored():
-            by_dir[path].append(PartitionSize(name, log.size_bytes, self.get(name) is not log))
+            by_dir[path].append(PartitionSize(name, log.segments.size_bytes, self.get(name) is not log))
         return [DirDescription(log_dir.path, log_dir.error, sorted(by_dir[log_dir.path])) for log_dir in self._dirs]
 
     # ---- checkpoints
 
     def checkpoint_recovery_points(self) -> None:
         """Write down what is on stable storage; a start after a crash begins to check there."""
-        self._checkpoint(RECOVERY_POINTS, lambda log: log.recovery_point)
+        self._checkpoint(RECOVERY_POINTS, lambda log: log.durability.recovery_point)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks; `load` takes them up."""
@@ -360,7 +340,7 @@ class LogDirs:
 
     def compacted(self, log: PartitionLog, end_offset: int) -> None:
         """A log was compacted up to an offset: the next compaction begins there."""
-        log.note_cleaned(end_offset)
+        log.bounds.set_cleaned(end_offset)
         self._dirs.write_cleaner_offsets(self._dirs.dir_of(log))
 
     # ---- stopping
@@ -410,10 +390,10 @@ class LogDirs:
     def _take_outcomes(self, errors: Sequence[BaseException | None]) -> None:
         for (log, task), error in zip(self._closing, errors, strict=True):
             if error is None:
-                log.flush_done(task, 0)
+                log.flusher.done(task, 0)
             elif isinstance(error, OSError):
                 self._incomplete.add(self.dir_of(log))
-                log.fail(error, "flushing")
+                log.availability.fail(error, "flushing")
                 self._dirs.disk_failed(self._dirs.dir_of(log), error, f"flushing {log.directory}")
             else:
                 raise error

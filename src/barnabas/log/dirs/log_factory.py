@@ -8,7 +8,7 @@ from barnabas.base.randomness import Random
 from barnabas.log.dirs.dir_set import DirSet
 from barnabas.log.dirs.log_dir import LogDir
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.recovery import Checkpointed, LogOptions
+from barnabas.log.recovery import Checkpointed, LogOptions, create_log, load_log
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.settings import LogConfig
 
@@ -32,9 +32,8 @@ class LogFactory:
     ) -> PartitionLog:
         """A new log. Raises `OSError`."""
         log_dir = self._dirs.parent_of(directory)
-        log = PartitionLog.create(
-            self._options(log_dir, self.open_files, directory, topic_partition, config, now_ms), topic_id
-        )
+        options = self._options(log_dir, self.open_files, directory, topic_partition, config, now_ms)
+        log = PartitionLog(options, create_log(options, topic_id))
         self._dirs.count(log_dir, 1)
         return log
 
@@ -44,7 +43,8 @@ class LogFactory:
         """A new future log. Raises `OSError`."""
         log_dir = self._dirs.parent_of(directory)
         options = self._options(log_dir, self._own_files(), directory, topic_partition, config, now_ms)
-        log = PartitionLog.create(options._replace(on_failure=_ignore), topic_id)
+        options = options._replace(on_failure=_ignore)
+        log = PartitionLog(options, create_log(options, topic_id))
         self._dirs.count(log_dir, 1)
         return log
 
@@ -61,21 +61,20 @@ class LogFactory:
         """The log in a folder. Raises `OSError`, `CorruptDataError`."""
         log_dir = self._dirs.parent_of(directory)
         open_files = self._own_files() if is_future else self.open_files
+        options = self._options(log_dir, open_files, directory, topic_partition, config, now_ms)
         try:
-            log = PartitionLog.load(
-                self._options(log_dir, open_files, directory, topic_partition, config, now_ms), checkpointed
-            )
+            log = PartitionLog(options, load_log(options, checkpointed))
         except CorruptDataError as error:
             raise CorruptDataError(f"{directory} cannot be loaded: {error}") from error
         if is_future:
-            log.hear_failures(_ignore)
+            log.availability.on_failure(_ignore)
         self._dirs.count(log_dir, 1)
         return log
 
     def adopt(self, log: PartitionLog) -> None:
         """A future log takes its place among the others."""
-        log.use_open_files(self.open_files)
-        log.hear_failures(partial(self._dirs.fail, self._dirs.dir_of(log)))
+        log.segments.use_open_files(self.open_files)
+        log.availability.on_failure(partial(self._dirs.fail, self._dirs.dir_of(log)))
 
     def _options(
         self,

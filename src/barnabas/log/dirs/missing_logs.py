@@ -60,7 +60,9 @@ class MissingLogs:
         for path, stale in self._stale.items():
             if log.topic_partition in stale:
                 stale.clear()
-                self._dirs.write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.recovery_point)
+                self._dirs.write_checkpoint(
+                    self._dirs[path], RECOVERY_POINTS, lambda log: log.durability.recovery_point
+                )
                 self._dirs.write_checkpoint(self._dirs[path], HIGH_WATERMARKS, lambda log: log.high_watermark)
 
 

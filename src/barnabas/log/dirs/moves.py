@@ -57,6 +57,10 @@ class Moves:
 
     # ---- future logs
 
+    def future(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The log that is to take the place of a partition's; None when it is not on the move."""
+        return self._dirs.futures.get(topic_partition)
+
     def create(self, topic_partition: TopicPartition, path: str, now_ms: int) -> PartitionLog:
         """An empty log in another dir, for a copy of a partition's log.
 
@@ -81,7 +85,7 @@ class Moves:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._dirs.add_future(future)
         # A recovery point that was left there by a log of before must not vouch for this one.
-        self._dirs.write_checkpoint(log_dir, RECOVERY_POINTS, lambda log: log.recovery_point)
+        self._dirs.write_checkpoint(log_dir, RECOVERY_POINTS, lambda log: log.durability.recovery_point)
         return future
 
     def cancel(self, topic_partition: TopicPartition, now_ms: int) -> None:
@@ -101,7 +105,7 @@ class Moves:
         future.update_high_watermark(log.high_watermark)
         future.raise_start(log.log_start_offset)
         future.configure(log.config)
-        future.note_cleaned(log.cleaned_to)
+        future.bounds.set_cleaned(log.bounds.cleaned_offset)
         # What the copy itself lost on its way was copied again since: it has lost what the current log has, no more.
         if log.lost_data is not None:
             future.note_lost_data(log.lost_data)
@@ -116,9 +120,9 @@ class Moves:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         for log_dir in (old_dir, self._dirs.dir_of(future)):
             # Not synced: a start without them takes longer, or checks what was deleted once more.
-            self._dirs.write_checkpoint(log_dir, RECOVERY_POINTS, lambda log: log.recovery_point, sync=False)
+            self._dirs.write_checkpoint(log_dir, RECOVERY_POINTS, lambda log: log.durability.recovery_point, sync=False)
             self._dirs.write_checkpoint(log_dir, LOG_START_OFFSETS, start_inside_segment, sync=False)
-            if future.cleaned_to is not None:
+            if future.bounds.cleaned_offset is not None:
                 self._dirs.write_cleaner_offsets(log_dir)
         return future
 

@@ -389,10 +389,13 @@ class Segment:
             waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
             if waited_ms > segment_ms - self.jitter_ms:
                 return True
-        index = self.indexes.offsets
-        return index is not None and (
-            len(index.offsets) >= max_index_bytes // OFFSET_ENTRY_BYTES
-            or len(self.time_index.offsets) >= max_index_bytes // TIME_ENTRY_BYTES - 1
+        indexes = self.indexes
+        offsets, times = indexes.offsets, indexes.times
+        if offsets is None or times is None:
+            return False
+        return (
+            len(offsets.offsets) >= max_index_bytes // OFFSET_ENTRY_BYTES
+            or len(times.offsets) >= max_index_bytes // TIME_ENTRY_BYTES - 1
         )
 
     def first_timestamp_ms(self) -> int:
