@@ -7,11 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.coordination.core.access import authenticate, checked_acl, hide_digests, ip_id, is_allowed
+from barnabas.coordination.core.access import (
+    SUPER,
+    AccessRules,
+    authenticate,
+    checked_acl,
+    hide_digests,
+    ip_id,
+    is_allowed,
+)
 from barnabas.coordination.core.operations.base import checked_version
 from barnabas.coordination.core.paths import checked_path
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
-from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.records import ACL, OPEN_ACL, Id
 
 
@@ -45,15 +53,19 @@ def test_a_path_is_accepted_exactly_by_zookeepers_rules(path: str) -> None:
     assert is_accepted(path) == is_valid_by_zookeepers_rules(path)
 
 
+SCHEMES = AccessRules().schemes
 BOB = Id("digest", "bob:" + b64encode(hashlib.sha1(b"bob:pw").digest()).decode())
 
 
 def test_identities_are_proven_and_matched() -> None:
     """digest by its hash, ip by its network, world always."""
-    assert authenticate("digest", b"bob:pw") == BOB
-    assert authenticate("ip", b"") is None
+    rules = AccessRules()
+    assert authenticate(rules, "digest", b"bob:pw") == [BOB]
+    assert authenticate(rules, "ip", b"") == []
     with pytest.raises(KeeperError):
-        authenticate("kerberos", b"")
+        authenticate(rules, "kerberos", b"")
+    with pytest.raises(KeeperError):
+        authenticate(AccessRules(schemes=frozenset(("ip",))), "digest", b"bob:pw")
     home = ip_id("127.0.0.1")
     assert is_allowed([ACL(1, BOB)], 1, [home, BOB])
     assert not is_allowed([ACL(1, BOB)], 2, [home, BOB])
@@ -68,11 +80,52 @@ def test_identities_are_proven_and_matched() -> None:
 def test_lists_are_checked_and_auth_is_replaced() -> None:
     """Duplicates are removed; auth stands for the identities of the connection."""
     auth = ACL(7, Id("auth", ""))
-    assert checked_acl([auth, auth], [ip_id("::1"), BOB], "/a") == [ACL(7, BOB)]
+    assert checked_acl([auth, auth], [ip_id("::1"), BOB], "/a", SCHEMES) == [ACL(7, BOB)]
     for bad in (None, [], [auth], [ACL(1, Id("digest", "x"))], [ACL(1, Id("ip", "x"))], [ACL(1, Id("world", "x"))]):
         with pytest.raises(KeeperError):
-            checked_acl(bad, [ip_id("::1")], "/a")
+            checked_acl(bad, [ip_id("::1")], "/a", SCHEMES)
     assert hide_digests([ACL(1, BOB), *OPEN_ACL]) == [ACL(1, Id("digest", "bob:x")), *OPEN_ACL]
+
+
+@pytest.mark.parametrize(
+    ("acl", "code"),
+    [
+        ([ACL(31, Id("auth", None))], None),
+        ([ACL(31, Id("auth", None)), ACL(1, Id("world", "anyone"))], None),
+        ([ACL(31, Id("auth", None)), ACL(31, Id("auth", None))], ErrorCode.MARSHALLING_ERROR),
+        ([ACL(31, Id(None, None))], ErrorCode.INVALID_ACL),
+        ([ACL(31, Id("world", "anyone")), ACL(31, Id(None, "anyone"))], ErrorCode.MARSHALLING_ERROR),
+        ([ACL(31, Id("nonsense", None))], ErrorCode.INVALID_ACL),
+        ([ACL(31, Id("world", None))], ErrorCode.MARSHALLING_ERROR),
+        ([ACL(31, Id("digest", None))], ErrorCode.MARSHALLING_ERROR),
+        ([ACL(31, Id("ip", None))], ErrorCode.MARSHALLING_ERROR),
+        ([ACL(31, Id("ip", "10.0.0.0/255.0.0.0"))], ErrorCode.INVALID_ACL),
+        ([ACL(31, Id("ip", "2001:db8::/32"))], None),
+        ([ACL(31, Id("sasl", "bob"))], ErrorCode.INVALID_ACL),
+    ],
+    ids=repr,
+)
+def test_a_null_in_a_list_is_answered_as_apaches_server_does(acl: list[ACL], code: ErrorCode | None) -> None:
+    """``auth`` needs no id; elsewhere a null is an error, and never an exception that ends the connection."""
+    ids = [ip_id("10.0.0.1"), BOB]
+    if code is None:
+        assert None not in [entry.id.id for entry in checked_acl(acl, ids, "/a", SCHEMES)]
+        return
+    with pytest.raises(KeeperError) as refused:
+        checked_acl(acl, ids, "/a", SCHEMES)
+    assert refused.value.code is code
+
+
+def test_the_super_user_passes_every_list() -> None:
+    """Its digest proves it, with whatever hash is configured; another password does not."""
+    digest = "super:" + b64encode(hashlib.sha3_256(b"super:secret").digest()).decode()
+    rules = AccessRules(super_digest=digest, digest_algorithm="sha3_256")
+    ids = authenticate(rules, "digest", b"super:secret")
+    assert SUPER in ids
+    locked = [ACL(31, BOB)]
+    assert is_allowed(locked, 16, ids)
+    assert not is_allowed(locked, 16, authenticate(rules, "digest", b"super:wrong"))
+    assert digest not in repr(rules)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 900)), max_size=60))

@@ -166,10 +166,6 @@ def test_settings_are_checked_and_take_apaches_names() -> None:
     [
         ("authProvider.1", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"),
         ("authProvider.sasl", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"),
-        ("requireClientAuthScheme", "sasl"),
-        ("sessionRequireClientSASLAuth", "true"),
-        ("enforce.auth.enabled", "TRUE"),
-        ("enforce.auth.schemes", "sasl,x509"),
         ("ensembleAuthName", "prod"),
         ("kerberos.removeHostFromPrincipal", "true"),
         ("secureClientPort", "2281"),
@@ -180,10 +176,7 @@ def test_settings_are_checked_and_take_apaches_names() -> None:
         ("sslQuorum", "true"),
         ("quorum.auth.enableSasl", "true"),
         ("quorum.auth.learner.saslLoginContext", "Mine"),
-        ("enforceQuota", "true"),
         ("audit.enable", "true"),
-        ("DigestAuthenticationProvider.digestAlg", "SHA3-256"),
-        ("DigestAuthenticationProvider.enabled", "false"),
         ("connection_throttle_tokens", "100"),
         ("datadir.autocreate", "false"),
     ],
@@ -207,10 +200,10 @@ def test_a_protective_setting_that_asks_for_nothing_is_accepted_in_silence(row: 
 
 def test_every_setting_that_does_nothing_is_reported_with_the_reason() -> None:
     """An unknown name, too. Settings that work are not."""
-    texts = {"dataDir": "/d", "clientPort": "1", "leaderServes": "yes", "zookeeper.skipACL": "yes", "typo": "1"}
+    texts = {"dataDir": "/d", "clientPort": "1", "leaderServes": "yes", "zookeeper.flushDelay": "1", "typo": "1"}
     assert ineffective_lines(parse_settings(texts)) == [
+        "flushDelay has no effect: requests and syncs are grouped as they come",
         "leaderServes has no effect: this part of an ensemble works in one way",
-        "skipACL has no effect: ACLs are always checked",
         "typo is unknown and has no effect",
     ]
 
@@ -264,3 +257,25 @@ def test_nothing_is_logged_about_secrets(tmp_path: Path, caplog: pytest.LogCaptu
 
     serve(settings_for(tmp_path), authenticate)
     assert "geheim" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"enforce.auth.enabled": "true"}, "enforce.auth.schemes must name"),
+        (
+            {"enforce.auth.enabled": "true", "enforce.auth.schemes": "digest,sasl"},
+            "scheme sasl, which is not available",
+        ),
+        ({"sessionRequireClientSASLAuth": "true"}, "sessionRequireClientSASLAuth requires"),
+        ({"requireClientAuthScheme": "kerberos"}, "requireClientAuthScheme requires"),
+        ({"DigestAuthenticationProvider.digestAlg": "ROT13"}, "the name of a hash algorithm"),
+        ({"DigestAuthenticationProvider.superDigest": "geheim"}, "user:base64"),
+        ({"skipACL": "true"}, "must be one of: yes, no"),
+    ],
+)
+def test_protection_that_cannot_work_ends_the_start(tmp_path: Path, texts: dict[str, str], message: str) -> None:
+    """The error names the setting, and no secret."""
+    with pytest.raises(ConfigError, match=message) as refused:
+        serve(settings_for(tmp_path, **texts), lambda _port: None)
+    assert "geheim" not in str(refused.value)

@@ -1,18 +1,67 @@
 """Access control lists, and the identities of connections: ZooKeeper's ACLs and authentication providers.
 
-Schemes: ``world:anyone``; ``auth`` (at creation: the connection's own identities); ``digest:user:base64(sha1(user:
-password))``; ``ip:address[/bits]``. Every connection has its ip identity; a digest one comes with an auth packet.
+Schemes: ``world:anyone``; ``auth`` (at creation: the connection's own identities); ``digest:user:base64(hash(user:
+password))``; ``ip:address[/bits]``, IPv4 and (as in ZooKeeper since 3.9.4) IPv6; ``sasl:user`` and ``x509:subject`` where
+the server authenticates clients that way. Every connection has its ip identity; a digest one comes with an auth packet.
+
+The identity ``super`` passes every list. A connection gets it for the credentials of the super user; with skipACL every
+connection has it.
 """
 
 import base64
 import hashlib
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.records import ACL, OPEN_ACL, Id
 
-__all__ = ["authenticate", "checked_acl", "digest_id", "hide_digests", "ip_id", "is_allowed", "require"]
+__all__ = [
+    "SUPER",
+    "AccessRules",
+    "authenticate",
+    "checked_acl",
+    "digest_id",
+    "hide_digests",
+    "ip_id",
+    "is_allowed",
+    "require",
+    "user_name",
+]
+
+SUPER = Id("super", "")
+"""The identity of the super user."""
+
+_KERBEROS_NAME = re.compile(r"[^/@]*(/[^/@]*)?@[^/@]*")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """How clients prove who they are: ZooKeeper's ProviderRegistry and AuthenticationHelper.
+
+    ``schemes`` are those with an authentication provider. ``required_schemes`` are those of which a client must have an
+    identity before its first request; empty if none is required.
+    """
+
+    schemes: frozenset[str] = frozenset(("digest", "ip"))
+    required_schemes: frozenset[str] = frozenset()
+    digest_algorithm: str = "sha1"
+    super_digest: str = field(default="", repr=False)
+    """``user:base64(hash)`` of the super user; empty for none"""
+    super_users: frozenset[Id] = frozenset()
+    """the sasl and x509 identities that are super users"""
+    skip_acl: bool = False
+    maintains_failed_sasl_clients: bool = False
+
+    def with_super(self, identity: Id) -> list[Id]:
+        """The identity, and the super user's if it is one."""
+        return [SUPER, identity] if identity in self.super_users else [identity]
+
+    def is_authenticated(self, ids: Iterable[Id]) -> bool:
+        """Whether a connection with these identities may send requests."""
+        return not self.required_schemes or any(each.scheme in self.required_schemes for each in ids)
 
 
 def ip_id(address: str) -> Id:
@@ -20,20 +69,29 @@ def ip_id(address: str) -> Id:
     return Id("ip", address)
 
 
-def digest_id(credentials: bytes) -> Id:
+def digest_id(credentials: bytes, algorithm: str = "sha1") -> Id:
     """The identity that ``user:password`` proves."""
     user = credentials.partition(b":")[0].decode("utf-8", "replace")
-    digest = hashlib.sha1(credentials).digest()  # noqa: S324  # ZooKeeper's scheme
+    digest = hashlib.new(algorithm, credentials).digest()
     return Id("digest", f"{user}:{base64.b64encode(digest).decode('ascii')}")
 
 
-def authenticate(scheme: str, auth: bytes | None) -> Id | None:
-    """The identity to add for an auth packet; None where the scheme adds none. AUTH_FAILED for an unknown scheme."""
-    if scheme == "digest":
-        return digest_id(auth or b"")
+def authenticate(rules: AccessRules, scheme: str, auth: bytes | None) -> list[Id]:
+    """The identities to add for an auth packet. AUTH_FAILED for a scheme that is not authenticated in this way."""
+    if scheme == "digest" and scheme in rules.schemes:
+        identity = digest_id(auth or b"", rules.digest_algorithm)
+        return [SUPER, identity] if identity.id == rules.super_digest else [identity]
     if scheme == "ip":
-        return None  # the connection has it already
+        return []  # the connection has it already
     raise KeeperError(ErrorCode.AUTH_FAILED)
+
+
+def user_name(identity: Id) -> str | None:
+    """The user to show; None for the super user, who is shown by the identity that proved it."""
+    if identity.scheme == "super":
+        return None
+    name = identity.id or ""
+    return name.partition(":")[0] if identity.scheme == "digest" else name
 
 
 def require(acl: Sequence[ACL], perms: int, ids: Iterable[Id], path: str) -> None:
@@ -43,43 +101,62 @@ def require(acl: Sequence[ACL], perms: int, ids: Iterable[Id], path: str) -> Non
 
 
 def is_allowed(acl: Sequence[ACL], perms: int, ids: Iterable[Id]) -> bool:
-    """Whether the list gives one of the identities one of ``perms``; an empty list gives all."""
+    """Whether the list gives one of the identities one of ``perms``; an empty list, and the super user, have all."""
     if not acl:
         return True
     for given, (scheme, wanted) in acl:
-        if not given & perms:
-            continue
-        if scheme == "world" and wanted == "anyone":
+        if given & perms and scheme == "world" and wanted == "anyone":
             return True
-        for own_scheme, own in ids:
-            if own_scheme == scheme and (_ip_matches(own, wanted) if scheme == "ip" else own == wanted):
+    for own_scheme, own in ids:
+        if own_scheme == "super":
+            return True
+        for given, (scheme, wanted) in acl:
+            if given & perms and own_scheme == scheme and _matches(scheme, own, wanted):
                 return True
     return False
 
 
-def _ip_matches(own: str, wanted: str) -> bool:
+def _matches(scheme: str | None, own: str | None, wanted: str | None) -> bool:
+    if scheme == "ip":
+        return _ip_matches(own, wanted)
+    return own == wanted or (scheme == "sasl" and own == "super")
+
+
+def _ip_matches(own: str | None, wanted: str | None) -> bool:
     try:
-        return ipaddress.ip_address(own) in ipaddress.ip_network(wanted, strict=False)
+        return ipaddress.ip_address(own or "") in _network(wanted or "")
     except (ValueError, TypeError):
         return False
 
 
-def checked_acl(acl: list[ACL] | None, ids: Iterable[Id], path: str) -> list[ACL]:
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """``address/bits``; a mask in the place of the bits is a ValueError, as in ZooKeeper."""
+    _, slash, bits = text.partition("/")
+    if slash and not bits.isdecimal():
+        raise ValueError(f"{text} does not end with a number of bits")
+    return ipaddress.ip_network(text, strict=False)
+
+
+def checked_acl(acl: list[ACL] | None, ids: Iterable[Id], path: str, schemes: frozenset[str]) -> list[ACL]:
     """The list for a node: without doubles, ``auth`` replaced by the connection's identities.
 
     INVALID_ACL for an empty list, an unknown scheme, an id that its scheme does not allow, ``auth`` without identity.
+    A null is answered as Apache's server does: INVALID_ACL for a scheme, MARSHALLING_ERROR for an id, except that the
+    id of ``auth`` has no meaning and may be null.
     """
     if acl is not None and len(acl) == 1 and acl[0] == OPEN_ACL[0]:
         return acl
     checked: list[ACL] = []
-    for entry in dict.fromkeys(acl or ()):
+    for entry in _distinct(acl or [], path):
         scheme, name = entry.id
         if scheme == "auth":
-            own = [ACL(entry.perms, each) for each in ids if each.scheme == "digest"]
+            own = [ACL(entry.perms, each) for each in ids if each.scheme in schemes and each.scheme != "ip"]
             if not own:
                 raise KeeperError(ErrorCode.INVALID_ACL, path)
             checked += own
-        elif _is_valid_id(scheme, name):
+        elif name is None and (scheme == "world" or scheme in schemes):
+            raise KeeperError(ErrorCode.MARSHALLING_ERROR, path)
+        elif (scheme == "world" or scheme in schemes) and _is_valid_id(scheme, name or ""):
             checked.append(entry)
         else:
             raise KeeperError(ErrorCode.INVALID_ACL, path)
@@ -88,7 +165,20 @@ def checked_acl(acl: list[ACL] | None, ids: Iterable[Id], path: str) -> list[ACL
     return checked
 
 
-def _is_valid_id(scheme: str, name: str) -> bool:
+def _distinct(acl: Sequence[ACL], path: str) -> Sequence[ACL]:
+    """The entries without doubles. Apache's server fails to compare a null with the entries before it."""
+    distinct: dict[ACL, None] = {}
+    for entry in acl:
+        if None in entry.id and any(
+            entry.perms == other.perms and (entry.id.scheme is None or entry.id.scheme == other.id.scheme)
+            for other in distinct
+        ):
+            raise KeeperError(ErrorCode.MARSHALLING_ERROR, path)
+        distinct[entry] = None
+    return list(distinct)
+
+
+def _is_valid_id(scheme: str | None, name: str) -> bool:
     match scheme:
         case "world":
             return name == "anyone"
@@ -96,16 +186,22 @@ def _is_valid_id(scheme: str, name: str) -> bool:
             return name.rstrip(":").count(":") == 1
         case "ip":
             try:
-                ipaddress.ip_network(name, strict=False)
+                _network(name)
             except ValueError:
                 return False
             return True
+        case "sasl":
+            return "@" not in name or _KERBEROS_NAME.fullmatch(name) is not None
+        case "x509":
+            return "=" in name
     return False
 
 
 def hide_digests(acl: Iterable[ACL]) -> list[ACL]:
     """The list without password hashes, for clients that may read a node and not administer it."""
     return [
-        ACL(perms, Id("digest", each.id.partition(":")[0] + ":x")) if each.scheme == "digest" else ACL(perms, each)
+        ACL(perms, Id("digest", (each.id or "").partition(":")[0] + ":x"))
+        if each.scheme == "digest"
+        else ACL(perms, each)
         for perms, each in acl
     ]

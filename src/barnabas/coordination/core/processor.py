@@ -25,7 +25,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-from barnabas.coordination.core.access import authenticate, ip_id, is_allowed
+from barnabas.coordination.core.access import SUPER, AccessRules, authenticate, ip_id, is_allowed
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
@@ -99,6 +99,8 @@ class Limits:
     """Limits for clients."""
 
     __slots__ = (
+        "access",
+        "enforce_quota",
         "global_outstanding",
         "max_reply_bytes",
         "max_session_timeout_ms",
@@ -114,12 +116,16 @@ class Limits:
         global_outstanding: int = 1000,
         max_reply_bytes: int = 4 << 20,
         ttl_nodes: bool = False,
+        enforce_quota: bool = False,
+        access: AccessRules | None = None,
     ) -> None:
         self.min_session_timeout_ms = min_session_timeout_ms
         self.max_session_timeout_ms = max_session_timeout_ms
         self.global_outstanding = global_outstanding
         self.max_reply_bytes = max_reply_bytes
         self.ttl_nodes = ttl_nodes
+        self.enforce_quota = enforce_quota
+        self.access = access or AccessRules()
 
 
 class ServerConnection:
@@ -155,6 +161,10 @@ class ServerConnection:
     @property
     def session_id(self) -> int:
         return self.session.id if self.session is not None else 0
+
+    def add_ids(self, identities: list[Id]) -> None:
+        """Add what the client has proven."""
+        self.ids += [each for each in identities if each not in self.ids]
 
     def notify(self, event: Event) -> None:
         """Send an event of one of the client's watches, if the client may read the node."""
@@ -205,6 +215,7 @@ class Processor:
         self._proposals: deque[_Proposal] = deque()
         self._waiting_reads = 0
         self._last_zxid = database.last_zxid
+        self._required_schemes = limits.access.required_schemes
         for session_id, timeout_ms in database.session_timeouts_ms.items():
             tracker.track(session_id, timeout_ms, now_ms)
 
@@ -242,6 +253,8 @@ class Processor:
         header, offset = decode_from(RequestHeader, data)
         self.tracker.touch(session, now_ms)
         opcode = header.type
+        if self._required_schemes and not self._may_request(client, header):
+            return
         if (read := READS.get(opcode)) is not None:
             self._receive_read(client, header.xid, read, data, now_ms)
         elif (write := WRITES.get(opcode)) is not None and opcode not in _INTERNAL:
@@ -258,10 +271,23 @@ class Processor:
         elif opcode == OpCode.AUTH:
             self._authenticate(client, header.xid, decode(AuthPacket, data, offset))
         else:
-            # SASL, and unknown operations.
+            # SASL, and what is no operation of a client: also a check outside of a multi.
             code = ErrorCode.AUTH_FAILED if opcode == OpCode.SASL else ErrorCode.UNIMPLEMENTED
-            self._reply(client, encode_reply(header.xid, self.database.last_zxid, code), now_ms, now_ms)
+            self._reply(client, encode_reply(header.xid, -1, code), now_ms, now_ms)
             client.transport.close()
+
+    def _may_request(self, client: ServerConnection, header: RequestHeader) -> bool:
+        """Whether the client has authenticated, or is about to; else it gets the reason, and its connection is closed."""
+        if header.type in (OpCode.AUTH, OpCode.SASL) or self.limits.access.is_authenticated(client.ids):
+            return True
+        logger.warning(
+            "Closing the connection of %s: it has not authenticated with any of the schemes %s",
+            client.address,
+            ", ".join(sorted(self._required_schemes)),
+        )
+        client.transport.send(encode_reply(header.xid, 0, ErrorCode.SESSION_CLOSED_REQUIRE_SASL_AUTH))
+        client.transport.close()
+        return False
 
     @staticmethod
     def _decode_write(operation: WriteOperation, data: bytes, offset: int) -> object | None:
@@ -273,13 +299,12 @@ class Processor:
         try:
             if len(client.ids) >= _MAX_IDENTITIES:
                 raise KeeperError(ErrorCode.AUTH_FAILED)
-            identity = authenticate(packet.scheme, packet.auth)
+            identities = authenticate(self.limits.access, packet.scheme, packet.auth)
         except KeeperError as error:
             client.transport.send(encode_reply(xid, 0, error.code))
             client.transport.close()
             return
-        if identity is not None and identity not in client.ids:
-            client.ids.append(identity)
+        client.add_ids(identities)
         client.transport.send(encode_reply(xid, 0, ErrorCode.OK))
 
     def disconnected(self, client: ServerConnection) -> None:
@@ -296,6 +321,8 @@ class Processor:
     def _connect(self, client: ServerConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
         request, read_only = decode_connect_request(data)
         client.old_protocol = read_only is None
+        if self.limits.access.skip_acl:
+            client.add_ids([SUPER])
         if request.last_zxid_seen > self.database.last_zxid:
             logger.info(
                 "Refusing %s: it has seen zxid 0x%x, and the last one here is 0x%x; it must try another server",
@@ -402,7 +429,10 @@ class Processor:
         changes = staged.begin()
         events: list[Event] = []
         ids = client.ids if client is not None else []
-        staging = Staging(staged, Stamp(session_id, zxid, wall_ms), ids, self.limits.ttl_nodes)
+        limits = self.limits
+        limited_tree = self.database.tree if limits.enforce_quota else None
+        stamp = Stamp(session_id, zxid, wall_ms)
+        staging = Staging(staged, stamp, ids, limits.ttl_nodes, limits.access.schemes, limited_tree)
         txn: Transaction
         try:
             if operation is None:

@@ -1,26 +1,39 @@
 """Counts nodes and bytes below paths that have a quota: ZooKeeper's Quotas and StatsTrack.
 
-A quota for ``/a`` is the node ``/zookeeper/quota/a/zookeeper_limits``, made by clients; beside it
-``zookeeper_stats`` holds what is used, kept by every server for itself: it changes without a transaction, a version or
-a digest. Limits are soft, as in ZooKeeper without enforceQuota: usage is counted, and limits are not enforced.
+A quota for ``/a`` is the node ``/zookeeper/quota/a/zookeeper_limits``, made by clients:
+
+    count=LIMIT,bytes=LIMIT[;byteHardLimit=LIMIT][;countHardLimit=LIMIT]      -1 is no limit
+
+Beside it ``zookeeper_stats`` holds what is used, kept by every server for itself: it changes without a transaction, a
+version or a digest. With enforceQuota a write beyond a hard limit is refused, and one beyond a soft limit is logged.
+Without it usage is only counted. As in ZooKeeper, usage is that of the committed tree: writes that are on their way
+together may exceed a limit.
 """
+
+import logging
+import re
+from collections import Counter
 
 from barnabas.coordination.core.paths import QUOTA_PATH
 from barnabas.coordination.core.znode import DataNode
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
 
 __all__ = ["Quotas"]
+
+logger = logging.getLogger(__name__)
 
 _LIMITS = "zookeeper_limits"
 _STATS = "zookeeper_stats"
 
 
-def _usage(data: bytes | None) -> tuple[int, int]:
-    """Count and bytes in a stats node; zero where it cannot be read."""
-    fields = dict(part.partition("=")[::2] for part in (data or b"").decode("ascii", "replace").split(","))
+def _numbers(node: DataNode | None) -> dict[str, int]:
+    """The fields of a limits or stats node; nothing where it cannot be read."""
+    data = node.data if node is not None else None
+    fields = [part.partition("=") for part in re.split("[,;]+", (data or b"").decode("ascii", "replace")) if part]
     try:
-        return int(fields.get("count", "0")), int(fields.get("bytes", "0"))
+        return {name: int(value or "-1") for name, _, value in fields}
     except ValueError:
-        return 0, 0
+        return {}
 
 
 def _set_usage(nodes: dict[str, DataNode], limited: str, count: int, data_bytes: int) -> None:
@@ -35,10 +48,11 @@ def _set_usage(nodes: dict[str, DataNode], limited: str, count: int, data_bytes:
 class Quotas:
     """The paths with limits; false while there are none."""
 
-    __slots__ = ("_limited",)
+    __slots__ = ("_exceeded", "_limited")
 
     def __init__(self) -> None:
         self._limited: set[str] = set()
+        self._exceeded: Counter[str] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._limited)
@@ -57,8 +71,30 @@ class Quotas:
         if limited is not None:
             stats = nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}")
             if stats is not None:
-                count, data_bytes = _usage(stats.data)
-                _set_usage(nodes, limited, count + count_more, data_bytes + bytes_more)
+                used = _numbers(stats)
+                _set_usage(nodes, limited, used.get("count", 0) + count_more, used.get("bytes", 0) + bytes_more)
+
+    def check(self, nodes: dict[str, DataNode], path: str, bytes_more: int, count_more: int) -> None:
+        """QUOTA_EXCEEDED for a write at ``path`` that would exceed a hard limit: ZooKeeperServer.checkQuota."""
+        limited = self._limit_above(path)
+        if limited is None:
+            return
+        limits = _numbers(nodes.get(f"{QUOTA_PATH}{limited}/{_LIMITS}"))
+        used = _numbers(nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}"))
+        if not used:
+            return
+        for name, hard_name, more in (("count", "countHardLimit", count_more), ("bytes", "byteHardLimit", bytes_more)):
+            hard, soft = limits.get(hard_name, -1), limits.get(name, -1)
+            limit = hard if hard > -1 else soft
+            wanted = used.get(name, -1) + more
+            if not more or limit < 0 or wanted <= limit:
+                continue
+            kind = "hard" if hard > -1 else "soft"
+            self._exceeded[limited] += 1
+            if self._exceeded[limited].bit_count() == 1:  # the log must not grow with every write
+                logger.warning("Quota exceeded: %s [current %s=%d, %s limit %d]", limited, name, wanted, kind, limit)
+            if hard > -1:
+                raise KeeperError(ErrorCode.QUOTA_EXCEEDED, limited)
 
     def created(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], parent: str, name: str) -> None:
         """Note a node that was created below ``/zookeeper/quota``."""

@@ -167,6 +167,11 @@ class Tree:
             else:
                 self.remove(path)
 
+    def check_quota(self, path: str, bytes_more: int, count_more: int) -> None:
+        """QUOTA_EXCEEDED if a write at ``path`` may not add this much."""
+        if self.quotas:
+            self.quotas.check(self.nodes, path, bytes_more, count_more)
+
     def names_below(self, path: str) -> list[str]:
         """The names of a node's children."""
         return list(self.children.get(path or "/", ()))

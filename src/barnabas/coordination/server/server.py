@@ -22,6 +22,7 @@ from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
 from barnabas.coordination.core.processor import Limits, Processor, ServerConnection
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
+from barnabas.coordination.server.authentication import access_rules
 from barnabas.coordination.server.four_letter_words import ServerState, answer
 from barnabas.coordination.server.settings import ensemble_of, session_timeouts_ms
 from barnabas.coordination.storage.storage import Storage
@@ -211,6 +212,8 @@ class CoordinationServer:
                 global_outstanding=settings["globalOutstandingLimit"],
                 max_reply_bytes=4 * settings["jute.maxbuffer"],
                 ttl_nodes=settings["extendedTypesEnabled"],
+                enforce_quota=settings["enforceQuota"],
+                access=access_rules(settings),
             )
             self._processor = Processor(database, tracker, limits, now_ms)
             self._listener = await self._listen()

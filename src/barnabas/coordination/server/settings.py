@@ -19,6 +19,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, Values, at_least, between, one_of
 from barnabas.coordination.quorum.configuration import QuorumConfiguration, is_dynamic
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
+from barnabas.coordination.server.access_settings import CLIENT_ACCESS_SETTINGS
 
 __all__ = [
     "ZOO_CFG_DEFINITIONS",
@@ -98,6 +99,7 @@ ZOO_CFG_DEFINITIONS = Definitions(
             "fastleader.maxNotificationInterval", Kind.INT, "60000",
             "The longest time in ms between votes that are sent again.", at_least(10),
         ),
+        *CLIENT_ACCESS_SETTINGS,
         Setting("nio.sessionlessCnxnTimeout", Kind.INT, "10000", "Ms that a connection has to ask for a session.", at_least(1)),
     ]
 )  # fmt: skip
@@ -105,7 +107,7 @@ ZOO_CFG_DEFINITIONS = Definitions(
 
 _NO_ENSEMBLE = "this part of an ensemble works in one way"
 _ADMIN_SERVER = "there is no admin server; the four-letter words say what it would"
-_NO_SUPERUSER = "there is no superuser; ACLs hold for all clients"
+_NO_SUPERUSER = "clients cannot authenticate with SASL or a certificate"
 
 _INERT = {
     _NO_ENSEMBLE: (
@@ -123,10 +125,8 @@ _INERT = {
         "admin.portUnification admin.forceHttps admin.needClientAuth"
     ),
     _NO_SUPERUSER: (
-        "DigestAuthenticationProvider.superDigest X509AuthenticationProvider.superUser superUser "
-        "SASLAuthenticationProvider.superPassword letAnySaslUserDoX"
+        "X509AuthenticationProvider.superUser superUser SASLAuthenticationProvider.superPassword letAnySaslUserDoX"
     ),
-    "ACLs are always checked": "skipACL",
     "SASL clients are always refused": "allowSaslFailedClients",
     "connections, threads and buffers are not those of Java": (
         "clientPortListenBacklog clientTcpKeepAlive serverCnxnFactory nio.numSelectorThreads nio.numWorkerThreads "
@@ -181,16 +181,12 @@ def _rows(missing: str, *names: str, harmless: Sequence[str] = ()) -> list[Prote
 ZOO_CFG_PROTECTIVE: list[Protective] = [
     *_rows(
         _AUTHENTICATION,
-        "authProvider.*", "requireClientAuthScheme", "sessionRequireClientSASLAuth", "enforce.auth.*",
-        "requireKerberosConfig", "kerberos.*", "kinit", "security.auth_to_local", "ensembleAuthName",
+        "authProvider.*", "requireKerberosConfig", "kerberos.*", "kinit", "security.auth_to_local", "ensembleAuthName",
     ),
     *_rows(_AUTHENTICATION, "sasl.serverconfig", harmless=["Server"]),
-    Protective("DigestAuthenticationProvider.enabled", "the digest scheme cannot be switched off", frozenset(("", "true"))),
-    *_rows("digests are SHA-1", "DigestAuthenticationProvider.digestAlg", harmless=["SHA1"]),
     *_rows(_TLS, "secureClientPort", "secureClientPortAddress", "client.portUnification", "ssl.*", "sslQuorum",
            "sslQuorumReloadCertFiles", "portUnification"),
     *_rows(_QUORUM, "quorum.auth.*", harmless=["QuorumServer", "QuorumLearner", "zkquorum/localhost"]),
-    *_rows("quotas are counted and not enforced", "enforceQuota"),
     *_rows("there is no audit log", "audit.enable"),
     *_rows(_THROTTLE, "connection_throttle_tokens"),
     *_rows(_THROTTLE, "largeRequestThreshold", harmless=["-1"]),

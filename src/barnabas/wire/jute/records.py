@@ -55,10 +55,13 @@ __all__ = [
 
 
 class Id(NamedTuple):
-    """The identity of an ACL entry: ``world:anyone``, ``digest:user:hash``, ``ip:10.0.0.0/8``."""
+    """The identity of an ACL entry: ``world:anyone``, ``digest:user:hash``, ``ip:10.0.0.0/8``.
 
-    scheme: str
-    id: str
+    Clients may send null for either: kazoo and the C client do for the id of ``auth``. No stored entry has a null.
+    """
+
+    scheme: str | None
+    id: str | None
 
 
 class ACL(NamedTuple):

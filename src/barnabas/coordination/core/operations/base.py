@@ -51,6 +51,10 @@ class Staging(NamedTuple):
     """The identities of the client's connection."""
     ttl_nodes: bool
     """Whether TTL nodes are switched on (extendedTypesEnabled)."""
+    schemes: frozenset[str]
+    """The authentication schemes that an ACL may name."""
+    limited_tree: Tree | None
+    """The committed tree, whose quotas limit the write; None where quotas are not enforced."""
 
 
 class Outcome(NamedTuple):

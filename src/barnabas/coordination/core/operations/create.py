@@ -47,7 +47,7 @@ def _decide(
     path, view = request.path, staging.view
     mode = _checked_mode(request, opcode, staging.ttl_nodes)
     parent_path = parent_of(path)
-    acl = checked_acl(request.acl, staging.ids, path)
+    acl = checked_acl(request.acl, staging.ids, path, staging.schemes)
     parent = existing(view, parent_path)
     require(parent.acl, Perms.CREATE, staging.ids, path)
     if mode.is_sequential:
@@ -57,6 +57,8 @@ def _decide(
         raise KeeperError(ErrorCode.NODE_EXISTS, path)
     if parent.is_ephemeral:
         raise KeeperError(ErrorCode.NO_CHILDREN_FOR_EPHEMERALS, path)
+    if staging.limited_tree is not None:
+        staging.limited_tree.check_quota(path, len(request.data or b""), 1)
     cversion = parent.cversion + 1
     if opcode is OpCode.CREATE_CONTAINER:
         return opcode, CreateContainerTxn(path, request.data, acl, cversion)

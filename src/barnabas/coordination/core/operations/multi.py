@@ -92,6 +92,8 @@ def _stage(staging: Staging, parts: list[MultiPart], events: list[Event]) -> tup
                 failed = error
                 staging.view.roll_back()
                 events.clear()
+                if error.code is ErrorCode.MARSHALLING_ERROR:
+                    raise  # a null where none may be: the whole request is refused, as by Apache's server
                 outcomes = [Outcome(OpCode.ERROR, err=ErrorCode.OK) for _ in outcomes]
                 txn, outcome = _failure(error.code)
         txns.append(txn)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from barnabas.coordination.core.access import user_name
 from barnabas.coordination.core.operations.base import Reading, ReadOperation
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import (
@@ -34,11 +35,8 @@ def _get_ephemerals(reading: Reading, request: GetEphemeralsRequest) -> GetEphem
 
 
 def _who_am_i(reading: Reading, _request: None) -> WhoAmIResponse:
-    users = [
-        ClientInfo(scheme, name.partition(":")[0] if scheme == "digest" else name)
-        for scheme, name in reading.client.ids
-    ]
-    return WhoAmIResponse(users)
+    named = [(each.scheme or "", user_name(each)) for each in reading.client.ids]
+    return WhoAmIResponse([ClientInfo(scheme, user) for scheme, user in named if user is not None])
 
 
 OPERATIONS: Sequence[ReadOperation] = [

@@ -24,7 +24,7 @@ __all__ = ["APPLY", "OPERATIONS"]
 
 def _decide(staging: Staging, request: SetACLRequest) -> tuple[int, SetACLTxn]:
     path = checked_path(request.path)
-    acl = checked_acl(request.acl, staging.ids, path)
+    acl = checked_acl(request.acl, staging.ids, path, staging.schemes)
     node = existing(staging.view, path)
     require(node.acl, Perms.ADMIN, staging.ids, path)
     return OpCode.SET_ACL, SetACLTxn(path, acl, checked_version(node.aversion, request.version, path))

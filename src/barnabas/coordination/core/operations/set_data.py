@@ -26,6 +26,8 @@ def _decide(staging: Staging, request: SetDataRequest) -> tuple[int, SetDataTxn]
     path = checked_path(request.path)
     node = existing(staging.view, path)
     require(node.acl, Perms.WRITE, staging.ids, path)
+    if staging.limited_tree is not None:
+        staging.limited_tree.check_quota(path, len(request.data or b"") - len(node.data or b""), 0)
     return OpCode.SET_DATA, SetDataTxn(path, request.data, checked_version(node.version, request.version, path))
 
 

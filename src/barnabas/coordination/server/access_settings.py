@@ -1,0 +1,53 @@
+"""The settings of zoo.cfg that say who may do what: identities, the super user, quotas.
+
+In ZooKeeper: system properties of DigestAuthenticationProvider, AuthenticationHelper and ZooKeeperServer.
+"""
+
+import hashlib
+
+from barnabas.base.settings import Kind, Setting, one_of
+
+__all__ = ["CLIENT_ACCESS_SETTINGS", "hash_name"]
+
+
+def _digest_algorithm(value: str) -> str | None:
+    try:
+        hashlib.new(hash_name(value))
+    except ValueError:
+        return "it must be the name of a hash algorithm, such as SHA1 or SHA3-256"
+    return None
+
+
+def hash_name(algorithm: str) -> str:
+    """Python's name for one of Java's: sha1 for SHA1 and SHA-1, sha3_256 for SHA3-256."""
+    name = algorithm.lower()
+    return name.replace("-", "_") if name.startswith("sha3-") else name.replace("-", "")
+
+
+def _digest_or_empty(value: str) -> str | None:
+    user, _, digest = value.strip().partition(":")
+    return None if not value.strip() or (user and digest) else "user:base64(hash(user:password)) is expected"
+
+
+CLIENT_ACCESS_SETTINGS = [
+    Setting("skipACL", Kind.STRING, "no", "yes lets every client do everything.", one_of("yes", "no")),
+    Setting("enforceQuota", Kind.BOOLEAN, "false", "Whether writes beyond the hard limit of a quota are refused."),
+    Setting("DigestAuthenticationProvider.enabled", Kind.BOOLEAN, "true", "Whether the digest scheme exists."),
+    Setting(
+        "DigestAuthenticationProvider.digestAlg", Kind.STRING, "SHA1",
+        "How passwords of the digest scheme are hashed: SHA1, SHA-256, SHA3-256 ...", _digest_algorithm,
+    ),
+    Setting(
+        "DigestAuthenticationProvider.superDigest", Kind.PASSWORD, "",
+        "The super user, whom no ACL stops, as user:base64(hash(user:password)): see `zookeeper-shell HOST digest`.",
+        _digest_or_empty,
+    ),
+    Setting(
+        "enforce.auth.enabled", Kind.BOOLEAN, "false",
+        "Whether clients must authenticate before their first request.",
+    ),
+    Setting("enforce.auth.schemes", Kind.LIST, "", "The schemes of which one is needed with enforce.auth.enabled."),
+    Setting("requireClientAuthScheme", Kind.STRING, "", "The same for one scheme, as ZooKeeper 3.5 had it."),
+    Setting("sessionRequireClientSASLAuth", Kind.BOOLEAN, "false", "The same for the scheme sasl."),
+]  # fmt: skip
+"""Merged into the table of all settings."""
