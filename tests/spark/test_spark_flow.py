@@ -159,15 +159,17 @@ def test_a_stopped_flow_ends_well(cluster: Any, tmp_path: Path) -> None:
     assert members(process.pid) == []
 
 
-def test_a_flow_that_cannot_work_says_why_in_a_line(cluster: Any, tmp_path: Path) -> None:
+def test_a_flow_that_cannot_work_says_why_with_line_and_field(cluster: Any, tmp_path: Path) -> None:
     """A column that does not exist."""
     topic = cluster.topic(1)
     path = write_flow(tmp_path, '[transform]\nwhere = "dealy > 3"\n', ROWS, bootstrap=cluster.bootstrap, topic=topic)
     process = start(path, "--once")
     _, errors = process.communicate(timeout=_TIMEOUT_S)
     assert process.returncode == 1
-    assert "dealy" in errors.splitlines()[-1]
+    assert errors.splitlines()[-1].endswith("transform.where: there is no column dealy; did you mean delay?")
+    assert f"{path}:" in errors.splitlines()[-1]
     assert "Traceback" not in errors
+    assert "Py4J" not in errors
 
 
 @pytest.mark.fault

@@ -36,10 +36,11 @@ def test_rows_that_do_not_fit_are_bad_and_all_others_good(spark: Any) -> None:
     reasons = [{header.key: bytes(header.value).decode() for header in row.headers} for row in bad]
     assert reasons[0] == {
         "barnabas.flow": "flow",
-        "barnabas.reason": "the value is no csv with the columns declared",
+        "barnabas.reason": "the value is no line of 2 fields",
         "barnabas.source": "t-0-2",
     }
-    assert [each["barnabas.reason"] for each in reasons[3:]] == [
+    assert [each["barnabas.reason"] for each in reasons[2:]] == [
+        "column delay is x, which is no int",
         "the record has no value",
         "the required column carrier is null",
     ]
@@ -56,7 +57,23 @@ def test_json_becomes_typed_columns(spark: Any) -> None:
     how = Format("json", {"id": "bigint", "tags": "array<string>"})
     parsed = transforms.parse_records(records(spark, '{"id": 1, "tags": ["a"], "more": 0}', "{", '{"id": "x"}'), how)
     assert [(row.id, row.tags) for row in transforms.good_rows(parsed).collect()] == [(1, ["a"])]
-    assert transforms.bad_messages(parsed, "f").count() == 2
+    bad = transforms.bad_messages(parsed, "f").collect()
+    assert [bytes(row.headers[1].value).decode() for row in bad] == [
+        "the value is no JSON object",
+        "column id is x, which is no bigint",
+    ]
+
+
+def test_every_wrong_column_of_a_row_is_named_with_its_value(spark: Any) -> None:
+    """Numbers, times, nested values and texts that are too long to show."""
+    how = Format("json", {"id": "int", "at": "timestamp", "tags": "array<int>", "name": "string"})
+    values = ['{"id": 3.5, "at": "noon", "tags": [1], "name": "a"}', '{"tags": {"a": 1}}', '{"id": "%s"}' % ("x" * 300)]
+    bad = transforms.bad_messages(transforms.parse_records(records(spark, *values), how), "f").collect()
+    assert [bytes(row.headers[1].value).decode() for row in bad] == [
+        "column id is 3.5, which is no int; column at is noon, which is no timestamp",
+        'column tags is {"a":1}, which is no array<int>',
+        f"column id is {'x' * 100}, which is no int",
+    ]
 
 
 def test_derived_columns_see_those_before_them(spark: Any) -> None:

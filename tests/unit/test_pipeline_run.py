@@ -59,11 +59,13 @@ def test_totals_add_up_each_batch_once() -> None:
     assert shown[-1] == 20
 
 
-def test_check_tells_where_results_go(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_shows_where_results_go(capsys: pytest.CaptureFixture[str]) -> None:
     """Without Spark, in a moment; for people and for programs."""
-    assert main(["check", str(EXAMPLE)]) == 0
-    assert "one row for each window_start, window_end, carrier" in capsys.readouterr().out
-    assert main(["check", str(EXAMPLE), "--output", "json", "--set", "sinks[1].topic=other"]) == 0
+    assert main(["check", str(EXAMPLE), "--without-spark"]) == 0
+    shown = capsys.readouterr().out
+    assert "one row for each window_start, window_end, carrier" in shown
+    assert "not checked without Spark" in shown
+    assert main(["check", str(EXAMPLE), "--without-spark", "--output", "json", "--set", "sinks[1].topic=other"]) == 0
     assert json.loads(capsys.readouterr().out)["sinks"] == ["sqlite table flights_by_carrier", "topic other"]
 
 

@@ -9,6 +9,7 @@ from barnabas.cli.common import ToolParser, add_output_option, print_json
 from barnabas.pipelines import spec
 
 if TYPE_CHECKING:
+    from barnabas.pipelines.analysis import Problem
     from barnabas.pipelines.progress import Totals
 
 __all__ = ["main"]
@@ -17,13 +18,16 @@ _PLAIN_LINE_EVERY_S = 5.0
 
 
 def main(argv: list[str]) -> int:
-    """``run FILE`` or ``check FILE``; returns the exit code, 0 when the flow ended well or was stopped."""
+    """``run FILE`` or ``check FILE``.
+
+    Returns the exit code: 0 when the flow ended well, was stopped, or is valid; 1 when it is not valid.
+    """
     parser = ToolParser("pipeline", "Run streaming flows from topics to databases and topics on Spark.")
     commands = parser.add_subparsers(
         dest="action", required=True, metavar="ACTION", parser_class=argparse.ArgumentParser
     )
     run = commands.add_parser("run", help="run a flow until it is done, or until Ctrl-C")
-    check = commands.add_parser("check", help="check a flow's file without starting Spark")
+    check = commands.add_parser("check", help="check a flow's file, expressions and types included, without a cluster")
     for each in (run, check):
         each.add_argument("file", metavar="FILE", help="the flow's TOML file")
         each.add_argument(
@@ -36,10 +40,13 @@ def main(argv: list[str]) -> int:
         add_output_option(each)
     run.add_argument("--once", action="store_true", help="stop when all that is in the topics now has been processed")
     run.add_argument("--quiet", action="store_true", help="show no progress")
+    check.add_argument(
+        "--without-spark", action="store_true", help="leave out what only Spark can judge: expressions, types, patterns"
+    )
     arguments = parser.parse_args(argv)
     flow = spec.load(arguments.file, arguments.set)
     if arguments.action == "check":
-        return _check(flow, arguments.output)
+        return _check(flow, arguments.output, with_spark=not arguments.without_spark)
     from barnabas.pipelines.run import run_flow
 
     display = _Display(quiet=arguments.quiet)
@@ -49,21 +56,52 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _check(flow: spec.Flow, output: str) -> int:
+def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
+    """Print what is wrong, or where the results go; 1 if something is wrong."""
+    problems = _problems(flow) if with_spark else []
     sinks = [
         f"topic {sink.topic}" if isinstance(sink, spec.TopicSink) else f"{sink.type} table {sink.table}"
         for sink in flow.sinks
     ]
     keys = [list(sink.key) for sink in flow.sinks]
     if output == "json":
-        print_json({"flow": flow.name, "valid": True, "sinks": sinks, "keys": keys, "checkpoint": flow.checkpoint})
-        return 0
+        found = [
+            {
+                "file": flow.places.file,
+                "line": flow.places.line_of(each.field),
+                "field": each.field,
+                "message": each.message,
+            }
+            for each in problems
+        ]
+        summary = {"flow": flow.name, "valid": not problems, "problems": found, "checked_by_spark": with_spark}
+        print_json({**summary, "sinks": sinks, "keys": keys, "checkpoint": flow.checkpoint})
+        return 1 if problems else 0
+    if problems:
+        for each in problems:
+            print(flow.places.error(each.field, each.message), file=sys.stderr)
+        return 1
     topics = flow.source.pattern or ", ".join(flow.source.topics)
     print(f"{flow.name} is valid: {topics} -> {', '.join(sinks)}")
     for sink, key in zip(sinks, keys, strict=True):
         print(f"  {sink}: one row for each {', '.join(key)}")
     print(f"  checkpoint: {flow.checkpoint}")
+    if not with_spark:
+        print("  not checked without Spark: expressions, types, patterns of times")
     return 0
+
+
+def _problems(flow: spec.Flow) -> "list[Problem]":
+    from barnabas.pipelines.session import open_session, require_extra
+
+    require_extra()
+    from barnabas.pipelines.analysis import find_problems
+
+    session = open_session(flow.name, cores=1, shuffle_partitions=1)
+    try:
+        return find_problems(session.spark, flow)
+    finally:
+        session.close()
 
 
 def _print_summary(summary: dict[str, Any], output: str) -> None:

@@ -23,7 +23,7 @@ from barnabas.pipelines.errors import PipelineError, reason_of
 from barnabas.pipelines.offsets import from_json, to_json
 from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.session import open_session, require_extra
-from barnabas.pipelines.spec import Flow
+from barnabas.pipelines.spec import Flow, SpecError
 
 __all__ = ["run_flow"]
 
@@ -122,7 +122,7 @@ class _Run:
         queries: list[Any] = []
         status = "stopped"
         try:
-            queries = self._start(once=once)
+            queries = self._start_checked(once=once)
             self._say(f"reading {self._flow.source.pattern or ', '.join(self._flow.source.topics)}")
             while not self._stopped.is_set():
                 if not any(query.isActive for query in queries):
@@ -156,6 +156,21 @@ class _Run:
             with contextlib.suppress(Exception):
                 for report in query.recentProgress:
                     self._progress.update(_plain(report))
+
+    def _start_checked(self, *, once: bool) -> list[Any]:
+        """Start the flow's queries; if Spark refuses the flow, raise an error that names each wrong field and its line."""
+        from pyspark.errors import PySparkException
+
+        from barnabas.pipelines.analysis import find_problems, without_spark_logging
+
+        try:
+            with without_spark_logging():
+                return self._start(once=once)
+        except PySparkException as error:
+            if problems := find_problems(self._spark, self._flow):
+                places = self._flow.places
+                raise SpecError("\n".join(str(places.error(each.field, each.message)) for each in problems)) from error
+            raise
 
     def _start(self, *, once: bool) -> list[Any]:
         from barnabas.pipelines import transforms

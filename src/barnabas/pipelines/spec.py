@@ -2,15 +2,15 @@
 
     topics -> parsed rows -> derived columns, filter -> windowed aggregate with a watermark -> database, topic
 
-Every problem is a `SpecError` that names the file, the line and the field, and says what would be right. What can only
-be judged by Spark (an SQL expression, say) is judged when the flow starts. docs/reference/pipelines.md lists all fields.
+Every problem is a `SpecError` that names the file, the line and the field, and says what would be right. What only Spark
+can judge (an SQL expression, say) is judged by `barnabas.pipelines.analysis`. docs/reference/pipelines.md lists all fields.
 """
 
 import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ __all__ = [
     "DatabaseSink",
     "Flow",
     "Format",
+    "Places",
     "Resources",
     "Sink",
     "Source",
@@ -153,6 +154,26 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Where the fields of a flow are: the file, and the line of each field; line 0 is the command line."""
+
+    file: str = "flow.toml"
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def line_of(self, path: str) -> int | None:
+        """The line of the field, or of the table around it; None if neither is in the file."""
+        while path and path not in self.lines:
+            path = path.rpartition(".")[0]
+        return self.lines.get(path)
+
+    def error(self, path: str, problem: str) -> SpecError:
+        """The problem of a field with its place."""
+        line = self.line_of(path)
+        place = self.file if line is None else "--set" if line == 0 else f"{self.file}:{line}"
+        return SpecError(f"{place}: {path}: {problem}" if path else f"{place}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """A whole pipeline."""
 
@@ -164,6 +185,7 @@ class Flow:
     aggregate: Aggregate | None = None
     trigger: Trigger = Trigger()
     resources: Resources = Resources()
+    places: Places = field(default=Places(), compare=False, repr=False)
 
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Flow:
@@ -194,10 +216,11 @@ def parse(
     lines = locate_keys(text)
     for override in overrides:
         _override(values, override, lines)
-    root = _Table(values, "", file, lines, environ or {})
+    places = Places(file, lines)
+    root = _Table(values, "", places, environ or {})
     flow = _flow(root, Path(file).parent)
     root.refuse_rest()
-    return flow
+    return replace(flow, places=places)
 
 
 def _override(values: dict[str, Any], override: str, lines: dict[str, int]) -> None:
@@ -227,13 +250,10 @@ def _override(values: dict[str, Any], override: str, lines: dict[str, int]) -> N
 class _Table:
     """A TOML table that is read field by field; what is left unread at the end is unknown."""
 
-    def __init__(
-        self, values: dict[str, Any], path: str, file: str, lines: dict[str, int], environ: Mapping[str, str]
-    ) -> None:
+    def __init__(self, values: dict[str, Any], path: str, places: Places, environ: Mapping[str, str]) -> None:
         self._values = values
         self._path = path
-        self._file = file
-        self._lines = lines
+        self._places = places
         self._environ = environ
         self._read: dict[str, None] = {}
         self._children: list[_Table] = []
@@ -242,13 +262,7 @@ class _Table:
         return f"{self._path}.{name}" if self._path and name else self._path or name
 
     def fail(self, name: str, problem: str) -> SpecError:
-        path = self.at(name)
-        probe = path
-        while probe and probe not in self._lines:
-            probe = probe.rpartition(".")[0]
-        line = self._lines.get(probe)
-        place = self._file if line is None else "--set" if line == 0 else f"{self._file}:{line}"
-        return SpecError(f"{place}: {path}: {problem}" if path else f"{place}: {problem}")
+        return self._places.error(self.at(name), problem)
 
     def has(self, name: str) -> bool:
         return name in self._values
@@ -320,7 +334,7 @@ class _Table:
         return [self._child(each, f"{self.at(name)}[{index}]") for index, each in enumerate(value)]
 
     def _child(self, value: dict[str, Any], path: str) -> "_Table":
-        child = _Table(value, path, self._file, self._lines, self._environ)
+        child = _Table(value, path, self._places, self._environ)
         self._children.append(child)
         return child
 

@@ -6,6 +6,7 @@ value, topic, partition, offset of the source; ``parsed`` has the format's colum
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
@@ -31,6 +32,8 @@ _BAD = "_barnabas_bad"
 _ROW = "_barnabas_row"
 _CORRUPT = "_barnabas_corrupt"
 _RECORD = ("_barnabas_key", "_barnabas_value")
+_SHOWN = 100
+"""Characters of a wrong value that a reason shows."""
 
 
 def parse_records(records: DataFrame, how: Format) -> DataFrame:
@@ -39,21 +42,18 @@ def parse_records(records: DataFrame, how: Format) -> DataFrame:
         F.col(name).alias(alias) for name, alias in zip(("topic", "partition", "offset"), POSITION, strict=True)
     ]
     originals = [F.col(name).alias(alias) for name, alias in zip(("key", "value"), _RECORD, strict=True)]
-    parsed = records.select(_parser(how).alias(_ROW), *position, *originals)
+    parsed = records.select(_parser(how, F.col("value")).alias(_ROW), *position, *originals)
     columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
     why = F.when(F.col(_RECORD[1]).isNull(), F.lit("the record has no value"))
     if how.type != "text":
-        why = why.when(
-            F.col(_ROW).isNull() | F.col(f"{_ROW}.{_CORRUPT}").isNotNull(),
-            F.lit(f"the value is no {how.type} with the columns declared"),
-        )
+        why = why.when(F.col(_ROW).isNull() | F.col(f"{_ROW}.{_CORRUPT}").isNotNull(), _misfit(how))
     for name in how.required:
         why = why.when(F.col(f"{_ROW}.{name}").isNull(), F.lit(f"the required column {name} is null"))
     return parsed.select(*columns, *POSITION, *_RECORD, why.alias(_BAD))
 
 
-def _parser(how: Format) -> Column:
-    text = F.col("value").cast("string")
+def _parser(how: Format, value: Column) -> Column:
+    text = value.cast("string")
     if how.type == "text":
         return F.struct(text.alias("value"))
     ddl = ", ".join(f"`{name}` {type_name}" for name, type_name in {**how.columns, _CORRUPT: "string"}.items())
@@ -64,6 +64,27 @@ def _parser(how: Format) -> Column:
         return F.from_json(text, ddl, options)
     options |= {"sep": how.delimiter, "nullValue": how.null}
     return F.from_csv(text, F.lit(ddl), options)
+
+
+def _misfit(how: Format) -> Column:
+    """Why a value does not fit the format: the columns whose text is not of their type, else the value as a whole.
+
+    The value is parsed again, all columns as strings. Spark does so for these rows only.
+    """
+    texts = dict.fromkeys(how.columns, "string")
+    again = _parser(replace(how, columns=texts, timestamp_format=None), F.col(_RECORD[1]))
+    problems = [
+        F.when(
+            F.col(f"{_ROW}.{name}").isNull() & again[name].isNotNull() & again[_CORRUPT].isNull(),
+            F.concat(
+                F.lit(f"column {name} is "), F.substring(again[name], 1, _SHOWN), F.lit(f", which is no {type_name}")
+            ),
+        )
+        for name, type_name in how.columns.items()
+    ]
+    found = F.concat_ws("; ", *problems)
+    whole = "no JSON object" if how.type == "json" else f"no line of {len(how.columns)} fields"
+    return F.when(found != "", found).otherwise(F.lit(f"the value is {whole}"))
 
 
 def good_rows(parsed: DataFrame) -> DataFrame:

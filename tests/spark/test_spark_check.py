@@ -1,0 +1,104 @@
+"""``barnabas pipeline check`` finds in one run what Spark would refuse, with file, line and field."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark")
+
+from barnabas.pipelines import spec  # noqa: E402
+from barnabas.pipelines.analysis import find_problems  # noqa: E402
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
+FLOW = """\
+name = "weather"
+checkpoint = "checkpoint"
+[source]
+bootstrap_servers = "localhost:9092"
+topics = ["t"]
+[source.format]
+type = "json"
+columns = {temp = "double", name = "string", at = "timestamp"}
+timestamp_format = "yyyy-MM-dd"
+[transform]
+derive = {warm = "temp > 20", wind = "warm and true"}
+where = "temp > 0"
+select = ["at", "name", "temp", "warm"]
+[aggregate]
+group_by = ["name"]
+time = "at"
+window = "10 minutes"
+watermark = "1 minute"
+compute = {total = "sum(temp)", n = "count(*)"}
+[[sinks]]
+type = "topic"
+topic = "out"
+"""
+
+
+def problems_of(spark: Any, *changes: tuple[str, str]) -> list[str]:
+    """The lines that ``check`` prints for the flow after the changes."""
+    text = FLOW
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    flow = spec.parse(text, file="f.toml")
+    return [str(flow.places.error(each.field, each.message)) for each in find_problems(spark, flow)]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.name)
+def test_every_example_passes(spark: Any, path: Path) -> None:
+    """Expressions, types and patterns too."""
+    assert find_problems(spark, spec.load(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"sum(temp)"', '"sum((temp)"', "f.toml:19: aggregate.compute.total: syntax error"),
+        ('"sum(temp)"', '"smu(temp)"', "f.toml:19: aggregate.compute.total: there is no function smu; did you mean sum?"),
+        ('"sum(temp)"', '"temp + 1"', 'f.toml:19: aggregate.compute.total: the non-aggregating expression "temp"'),
+        ('"sum(temp)"', '"count(distinct temp)"', "f.toml:14: aggregate: distinct aggregations are not supported on stream"),
+        ('"temp > 20"', '"tmp > 20"', "f.toml:11: transform.derive.warm: there is no column tmp; did you mean temp?"),
+        ('"temp > 20"', '"at + true"', 'f.toml:11: transform.derive.warm: cannot resolve "(at + true)"'),
+        ('"temp > 0"', '"temp + 1"', "f.toml:12: transform.where: "),
+        ('["at", "name", "temp", "warm"]', '["at", "name", "temp", "wram"]', "f.toml:13: transform.select: there is no column wram"),
+        ('group_by = ["name"]', 'group_by = ["nome"]', "f.toml:15: aggregate.group_by: there is no column nome; did you mean name?"),
+        ('time = "at"', 'time = "name"', 'f.toml:16: aggregate.time: the event time `name` has the invalid type "STRING"'),
+        ('"yyyy-MM-dd"', '"qqqq"', "f.toml:9: source.format.timestamp_format: unrecognized datetime pattern: qqqq"),
+        ('temp = "double"', 'temp = "struct<a:doubel>"', "f.toml:8: source.format.columns.temp: unsupported data type"),
+    ],
+)  # fmt: skip
+def test_what_spark_would_refuse_is_found_with_its_line_and_field(spark: Any, old: str, new: str, problem: str) -> None:
+    """Syntax, functions, columns, types, patterns, and what exists for tables but not for streams."""
+    assert problems_of(spark)[:1] == []
+    found = problems_of(spark, (old, new))
+    assert found
+    assert found[0].startswith(problem)
+    assert "SQLSTATE" not in found[0]
+
+
+def test_all_problems_are_found_in_one_run_and_a_wrong_column_is_reported_once(spark: Any) -> None:
+    """``wind`` uses ``warm``, which is wrong: only ``warm`` is reported."""
+    found = problems_of(spark, ('"temp > 20"', '"tmp > 20"'), ('"sum(temp)"', '"smu(temp)"'))
+    assert [line.split(": ")[1] for line in found] == ["transform.derive.warm", "aggregate.compute.total"]
+
+
+def test_the_command_reports_problems_for_people_and_for_programs(tmp_path: Path) -> None:
+    """Exit status 1, one line for each problem, no stack trace of Spark's; the same as JSON."""
+    path = tmp_path / "flow.toml"
+    path.write_text(FLOW.replace("sum(temp)", "sum((temp)"))
+    command = [sys.executable, "-m", "barnabas", "pipeline", "check", str(path)]
+    plain = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (plain.returncode, plain.stdout) == (1, "")
+    assert plain.stderr.startswith(f"{path}:19: aggregate.compute.total: syntax error")
+    assert len(plain.stderr.splitlines()) == 1
+    found = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, timeout=120, check=False)
+    report = json.loads(found.stdout)
+    assert (report["valid"], report["problems"][0]["line"]) == (False, 19)
+    assert report["problems"][0]["field"] == "aggregate.compute.total"
