@@ -166,6 +166,12 @@ def test_deciding_code_has_no_hand_on_the_world(path: Path) -> None:
     assert world_uses(tree(path)) == (PASSES_ON | IMPURE_SO_FAR).get(name, set())
 
 
+@pytest.mark.parametrize("path", [path for path in MODULES if path.name in EDGE_NAMES], ids=name_of)
+def test_what_is_called_an_edge_is_one(path: Path) -> None:
+    """A reader may take a module of another name for deciding code, and one of these names for I/O."""
+    assert world_uses(tree(path))
+
+
 def test_every_exception_to_purity_is_a_module() -> None:
     """A module that is gone or has become an edge leaves the list."""
     deciding = {name_of(path) for path in MODULES if not is_edge(path)}

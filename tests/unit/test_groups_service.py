@@ -50,6 +50,7 @@ class GroupBroker(DataPath):
         self.groups = GroupService(
             self.config,
             self.replicas,
+            self.purgatory,
             self.metadata,
             clock=self.clock,
             call_later=self.timers,

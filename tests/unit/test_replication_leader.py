@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.replication.delayed_produce import when_committed
 from barnabas.broker.replication.partition import FollowerProgress, Leader, Partition
 from barnabas.log.lost_data import LostData
 from barnabas.log.settings import LogConfig
@@ -139,7 +140,7 @@ def test_a_follower_that_is_refused_and_goes_silent_holds_no_producer_up(broker:
     answer(broker, ErrorCode.INELIGIBLE_REPLICA)
     assert partition.log.high_watermark == 0, "it may be let in at its next fetch"
     waiting: list[ErrorCode] = []
-    assert broker.replicas.wait_for_commit(T0, 0, waiting.append, timeout_ms=10 * LAG_MS) is not None
+    assert when_committed(broker.replicas, broker.purgatory, T0, 0, waiting.append, 10 * LAG_MS) is not None
     broker.clock.now_ms += LAG_MS + 1
     broker.replicas.shrink_isrs(broker.clock.wall_ms())
     broker.purgatory.try_complete_actions()
@@ -209,7 +210,7 @@ def test_below_min_insync_replicas_nothing_is_appended_or_committed(broker: Data
     partition = lead(broker, isr=(0, 1))
     write(broker, b"a", acks=-1)
     codes: list[ErrorCode] = []
-    broker.replicas.wait_for_commit(T0, 0, codes.append, timeout_ms=1000)
+    when_committed(broker.replicas, broker.purgatory, T0, 0, codes.append, 1000)
     partition.role.isr = frozenset({0})
     fetched(broker, 1, 1)
     assert partition.log.high_watermark == 0
@@ -226,7 +227,7 @@ def test_a_parked_produce_is_answered_when_the_followers_have_it_and_not_before(
     lead(broker, isr=(0, 1, 2))
     write(broker, b"a", acks=-1)
     codes: list[ErrorCode] = []
-    broker.replicas.wait_for_commit(T0, 0, codes.append, timeout_ms=1000)
+    when_committed(broker.replicas, broker.purgatory, T0, 0, codes.append, 1000)
     for replica in (1, 2):
         assert codes == []
         fetched(broker, replica, 1)

@@ -44,7 +44,7 @@ from barnabas.broker.storage.log_cleaner import LogCleaner
 from barnabas.broker.storage.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from barnabas.broker.storage.schedule import StorageSchedule
 from barnabas.broker.storage.service import Background, LogSyncs, StorageService
-from barnabas.broker.topics.service import Topics
+from barnabas.broker.topics.topics import Topics
 from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
@@ -236,6 +236,7 @@ class Parts:
         self.groups = GroupService(
             config,
             self.replicas,
+            self.purgatory,
             self.metadata,
             clock=environment.clock,
             call_later=environment.call_later,

@@ -31,7 +31,6 @@ from barnabas.broker.replication.delayed_fetch import CONSUMER, FetchParams
 from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.broker.requests.request import Request
-from barnabas.log.settings import CODECS
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.fetch import (
@@ -50,17 +49,16 @@ _REPLICA_STATE = 15
 _TOPIC_IDS = 13
 _RACKS = 11
 _ZSTD = 10
-_ZSTD_CODEC = CODECS.index("zstd")
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def handle(node: Services, request: Request) -> None:
+def handle(services: Services, request: Request) -> None:
     """Open the session's context and read."""
     message: FetchRequest = request.message
-    params = _params(message, request, node.config["fetch.max.bytes"])
-    asked, forgotten = _partitions(node, request)
-    context = node.fetch_sessions.open(
+    params = _params(message, request, services.config["fetch.max.bytes"])
+    asked, forgotten = _partitions(services, request)
+    context = services.fetch_sessions.open(
         message.session_id,
         message.session_epoch,
         asked,
@@ -70,7 +68,7 @@ def handle(node: Services, request: Request) -> None:
         uses_topic_ids=request.version >= _TOPIC_IDS,
     )
     if isinstance(context, FetchContext):
-        request.waiter = node.fetches.fetch(params, context, partial(_reply, node, request, context.session_id))
+        request.waiter = services.fetches.fetch(params, context, partial(_reply, services, request, context.session_id))
     else:
         request.fail(context)
 
@@ -98,16 +96,17 @@ def _params(message: FetchRequest, request: Request, most_bytes: int) -> FetchPa
         only_leader=replica_id >= 0 or (replica_id == CONSUMER and not may_read_elsewhere),
         rack=message.rack_id if may_read_elsewhere else None,
         listener=request.client.listener,
+        knows_zstd=version >= _ZSTD,
     )
 
 
-def _partitions(node: Services, request: Request) -> tuple[list[PartitionFetch], list[Any]]:
+def _partitions(services: Services, request: Request) -> tuple[list[PartitionFetch], list[Any]]:
     """What the request asks for and what it forgets, by key."""
     message: FetchRequest = request.message
     by_id = request.version >= _TOPIC_IDS
     asked = []
     for topic in message.topics:
-        name = node.metadata.topic_name(topic.topic_id) if by_id else topic.topic
+        name = services.metadata.topic_name(topic.topic_id) if by_id else topic.topic
         topic_key = topic.topic_id if by_id else topic.topic
         topic_id = topic.topic_id if by_id else ZERO_UUID
         for data in topic.partitions:
@@ -135,7 +134,7 @@ def _partitions(node: Services, request: Request) -> tuple[list[PartitionFetch],
 # The answer
 
 
-def _reply(node: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> None:
+def _reply(services: Services, request: Request, session_id: int, found: Sequence[FetchPartitionData]) -> None:
     errors = [data.error_code for data in found if data.error_code is not ErrorCode.NONE]
     if errors:
         found = sorted(found, key=lambda data: data.error_code in _UNKNOWN)
@@ -148,16 +147,14 @@ def _reply(node: Services, request: Request, session_id: int, found: Sequence[Fe
             last_key = topic_key
             name = "" if wanted.topic_partition is None else wanted.topic_partition.topic
             topics.append(FetchableTopicResponse(topic=name, topic_id=wanted.topic_id, partitions=[]))
-        if request.version < _ZSTD and _needs_zstd(node, wanted.topic_partition):
-            partition = _refusal(wanted, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        elif data.error_code is not ErrorCode.NONE:
+        if data.error_code is not ErrorCode.NONE:
             partition = _refusal(wanted, data.error_code)
         else:
             partition = _answer(data)
         topics[-1].partitions.append(partition)
     response = FetchResponse(session_id=session_id, responses=topics)
     if request.version >= _LEADER_HINTS and any(code in _MOVED for code in errors):
-        _hint(node, request, found, response)
+        _hint(services, request, found, response)
     request.reply(response)
 
 
@@ -182,11 +179,6 @@ def _answer(data: FetchPartitionData) -> PartitionData:
     return answer
 
 
-def _needs_zstd(node: Services, topic_partition: TopicPartition | None) -> bool:
-    partition = None if topic_partition is None else node.replicas.get(topic_partition)
-    return partition is not None and partition.log.config.codec == _ZSTD_CODEC
-
-
 def _refusal(wanted: PartitionFetch, code: ErrorCode) -> PartitionData:
     return PartitionData(
         partition_index=wanted.key[1],
@@ -200,9 +192,9 @@ def _refusal(wanted: PartitionFetch, code: ErrorCode) -> PartitionData:
     )
 
 
-def _hint(node: Services, request: Request, found: Sequence[FetchPartitionData], response: FetchResponse) -> None:
+def _hint(services: Services, request: Request, found: Sequence[FetchPartitionData], response: FetchResponse) -> None:
     """Say where the partitions went that this broker does not lead."""
-    hints = LeaderHints(node.replicas, node.metadata, request.client.listener)
+    hints = LeaderHints(services.replicas, services.metadata, request.client.listener)
     answers = (partition for topic in response.responses for partition in topic.partitions)
     for data, answer in zip(found, answers, strict=True):
         topic_partition = data.wanted.topic_partition

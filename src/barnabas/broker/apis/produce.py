@@ -22,13 +22,12 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches, which no coordi
 
 from collections.abc import Mapping
 
-from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.services import Services
-from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.replication.delayed_produce import acknowledgement, wait_for_acknowledgements
+from barnabas.broker.replication.produce_rules import check_produce
 from barnabas.broker.requests.request import Request
 from barnabas.log.conversion import RejectedRecordsError
 from barnabas.wire.kafka.api import ApiKey
@@ -42,16 +41,9 @@ from barnabas.wire.kafka.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, TRANSACTIONAL
-from barnabas.wire.kafka.records.compression import CompressionType
-from barnabas.wire.kafka.schema import Records
 
 _TOPIC_IDS = 13
 _LEADER_HINTS = 10
-_ZSTD = 7
-_ATTRIBUTES = 22
-"""Where the low byte of a batch's attributes is; see `barnabas.wire.kafka.records.batch_header`."""
-_ADMIN_CLIENT = "__admin_client"
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -77,10 +69,10 @@ def handle(services: Services, request: Request) -> None:
                 _refuse(answer, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
                 failed = True
                 continue
-            partition = TopicPartition(name, data.index)
+            topic_partition = TopicPartition(name, data.index)
             try:
-                records = _checked(request, name, acks, data.records)
-                info = services.replicas.append(partition, records, acks=acks, now_ms=now_ms)
+                records = check_produce(name, data.records, acks, request.client_id, request.version)
+                info = services.replicas.append(topic_partition, records, acks=acks, now_ms=now_ms)
             except KafkaError as error:
                 _refuse(answer, error)
                 failed = True
@@ -88,9 +80,9 @@ def handle(services: Services, request: Request) -> None:
             answer.base_offset = info.first_offset
             answer.log_append_time_ms = info.log_append_time_ms
             answer.log_start_offset = info.log_start_offset
-            code = acknowledgement(services.replicas, partition, info.last_offset, acks)
+            code = acknowledgement(services.replicas, topic_partition, info.last_offset, acks)
             if code is None:
-                waiting.append((partition, answer, info.last_offset))
+                waiting.append((topic_partition, answer, info.last_offset))
             elif code is not ErrorCode.NONE:
                 _refuse(answer, KafkaError(code))
                 failed = True
@@ -107,26 +99,6 @@ def handle(services: Services, request: Request) -> None:
         _wait(services, request, response, waiting, failed)
     else:
         _reply(services, request, response, failed)
-
-
-def _checked(request: Request, topic: str, acks: int, records: Records) -> Buffer:
-    """The records, unless something is wrong with the request for this partition (the log checks more)."""
-    if not -1 <= acks <= 1:
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    if topic in INTERNAL_TOPICS and request.client_id != _ADMIN_CLIENT:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
-    if records is None or isinstance(records, FileSlice):
-        return b""
-    if len(records) > _ATTRIBUTES:
-        attributes = records[_ATTRIBUTES]
-        if attributes & TRANSACTIONAL:
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        if request.version < _ZSTD and attributes & COMPRESSION_MASK == CompressionType.ZSTD:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"Produce requests with version {request.version} are not allowed to use ZStandard compression",
-            )
-    return records
 
 
 def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
@@ -168,17 +140,17 @@ def _wait(
     failed: bool,
 ) -> None:
     """Reply when every partition's records are acknowledged, or will not be."""
-    answers = {partition: answer for partition, answer, _ in waiting}
+    answers = {topic_partition: answer for topic_partition, answer, _ in waiting}
 
     def respond(errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        for partition, code in errors.items():
-            _refuse(answers[partition], KafkaError(code))
+        for topic_partition, code in errors.items():
+            _refuse(answers[topic_partition], KafkaError(code))
         _reply(services, request, response, failed or bool(errors))
 
     request.waiter = wait_for_acknowledgements(
         services.replicas,
         services.purgatory,
-        {partition: last_offset for partition, _, last_offset in waiting},
+        {topic_partition: last_offset for topic_partition, _, last_offset in waiting},
         request.message.acks,
         respond,
         request.message.timeout_ms,

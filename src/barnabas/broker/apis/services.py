@@ -20,7 +20,7 @@ from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.storage.service import StorageService
-from barnabas.broker.topics.service import Topics
+from barnabas.broker.topics.topics import Topics
 from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.wire.kafka.messages.api_versions import ApiVersion

@@ -25,9 +25,11 @@ from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Reply
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.records import encode_batch
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.replication.delayed_produce import when_committed
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.reads import LOG_END
 from barnabas.broker.replication.replica_manager import ReplicaManager
+from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.log.partition_log import AppendInfo, Origin
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest
@@ -58,6 +60,7 @@ class GroupService:
         self,
         config: BrokerConfig,
         replicas: ReplicaManager,
+        purgatory: Purgatory,
         metadata: MetadataCache,
         *,
         clock: Clock,
@@ -67,6 +70,7 @@ class GroupService:
     ) -> None:
         self._config = config
         self._replicas = replicas
+        self._purgatory = purgatory
         self._metadata = metadata
         self._clock = clock
         self._call_later = call_later
@@ -162,7 +166,7 @@ class GroupService:
             elif error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
                 self._perform(self.coordinator.committed(append, result.first_offset, self._now()))
 
-        self._replicas.wait_for_commit(topic_partition, result.last_offset, outcome, timeout_ms=timeout_ms)
+        when_committed(self._replicas, self._purgatory, topic_partition, result.last_offset, outcome, timeout_ms)
 
     # Time
 

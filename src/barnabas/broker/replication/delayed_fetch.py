@@ -28,6 +28,7 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.replication.selection import PreferredReadReplica
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.compression import CompressionType
 
 __all__ = ["CONSUMER", "FetchParams", "Fetches"]
 
@@ -51,6 +52,8 @@ class FetchParams:
     rack: str | None
     """The reader's rack; None where it must not be sent to another replica."""
     listener: str
+    knows_zstd: bool = True
+    """Whether the reader can decode zstd: such topics are refused otherwise."""
 
     @property
     def is_from_follower(self) -> bool:
@@ -271,4 +274,17 @@ class _DelayedFetch:
             throttled_bytes = sum([data.read.size_bytes for data in self._found if data.is_throttled])
             if throttled_bytes:
                 self._fetches.quota.record(throttled_bytes, self._fetches.clock.monotonic_ms())
-        self._respond(self._context.finish(self._found))
+        answers = self._context.finish(self._found)
+        if not self._params.knows_zstd:
+            answers = list(map(self._without_zstd, answers))
+        self._respond(answers)
+
+    def _without_zstd(self, data: FetchPartitionData) -> FetchPartitionData:
+        """Refuse a topic with compression.type=zstd, whatever its batches are, as Apache's brokers do (KIP-110)."""
+        topic_partition = data.wanted.topic_partition
+        partition = None if topic_partition is None else self._fetches.replicas.get(topic_partition)
+        if partition is None or partition.log.config.codec != CompressionType.ZSTD:
+            return data
+        return FetchPartitionData(
+            data.wanted, ReadResult(-1, -1, -1, -1, _NO_RECORDS, 0), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        )

@@ -11,7 +11,7 @@ from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["ALL_IN_SYNC", "acknowledgement", "wait_for_acknowledgements"]
+__all__ = ["ALL_IN_SYNC", "acknowledgement", "wait_for_acknowledgements", "when_committed"]
 
 ALL_IN_SYNC = -1
 """acks of a producer that waits for all in-sync replicas."""
@@ -58,3 +58,29 @@ def wait_for_acknowledgements(
         respond(errors)
 
     return purgatory.watch(last_offsets, try_complete, on_expiration, timeout_ms)
+
+
+def when_committed(
+    replicas: ReplicaManager,
+    purgatory: Purgatory,
+    topic_partition: TopicPartition,
+    last_offset: int,
+    callback: Callable[[ErrorCode], None],
+    timeout_ms: int,
+) -> DelayedOperation | None:
+    """Call ``callback`` with NONE once all in-sync replicas have one append, or with the error that prevents it.
+
+    If the result is known already, the callback runs before this returns None.
+    """
+    code = acknowledgement(replicas, topic_partition, last_offset, ALL_IN_SYNC)
+    if code is not None:
+        callback(code)
+        return None
+    return wait_for_acknowledgements(
+        replicas,
+        purgatory,
+        {topic_partition: last_offset},
+        ALL_IN_SYNC,
+        lambda errors: callback(errors.get(topic_partition, ErrorCode.NONE)),
+        timeout_ms,
+    )

@@ -313,6 +313,10 @@ class Partition:
 
     # The high watermark
 
+    def is_under_min_isr(self, role: Leader) -> bool:
+        """Whether the in-sync set is smaller than min.insync.replicas, or than all replicas if there are fewer of them."""
+        return len(role.isr) < min(self.log.config.min_insync_replicas, len(role.followers) + 1)
+
     def advance_high_watermark(
         self, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = anyone
     ) -> bool:
@@ -323,7 +327,7 @@ class Partition:
             return False
         end = log.log_end_offset
         if role.followers:
-            if len(role.isr) < min(log.config.min_insync_replicas, len(self.replicas)):
+            if self.is_under_min_isr(role):
                 return False
             end = role.committable_offset(end, now_ms, lag_time_max_ms, is_alive)
         if log.config.flush_before_ack:

@@ -6,14 +6,14 @@ reported there, so waits end by events, never by polling.
 """
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.base.ids import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.replication.alter_partition_manager import AlterPartitionManager
 from barnabas.broker.replication.partition import Leader, Partition, Presence, StateChange, anyone
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
-from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
+from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
 from barnabas.log.settings import LogConfig
@@ -137,7 +137,7 @@ class ReplicaManager:
             partition = self.partition(topic_partition)
         role = partition.leading()
         log = partition.log
-        if acks == -1 and len(role.isr) < min(log.config.min_insync_replicas, len(role.followers) + 1):
+        if acks == -1 and partition.is_under_min_isr(role):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {sorted(role.isr)} is insufficient to satisfy the min.isr requirement of "
@@ -148,7 +148,7 @@ class ReplicaManager:
         )
         if log.awaits_sync(info.last_offset):
             self._sync(log)
-        self._advance(partition, now_ms)
+        partition.advance_high_watermark(now_ms, self._lag_time_max_ms, self._is_alive)
         self._purgatory.check_and_complete(topic_partition)
         return info
 
@@ -165,7 +165,7 @@ class ReplicaManager:
         log = partition.log
         if log.high_watermark <= last_offset or log.awaits_sync(last_offset):
             return None
-        if len(role.isr) < min(log.config.min_insync_replicas, len(role.followers) + 1):
+        if partition.is_under_min_isr(role):
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
@@ -211,35 +211,6 @@ class ReplicaManager:
                 outcome.stopped.append(partition.topic_partition)
                 self._purgatory.check_and_complete(partition.topic_partition)
         return outcome
-
-    def wait_for_commit(
-        self,
-        topic_partition: TopicPartition,
-        last_offset: int,
-        callback: Callable[[ErrorCode], None],
-        *,
-        timeout_ms: int,
-    ) -> DelayedOperation | None:
-        """Call ``callback`` with NONE once all in-sync replicas have ``last_offset``, or with the error that prevents it.
-
-        Errors are REQUEST_TIMED_OUT, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND and KAFKA_STORAGE_ERROR.
-        If the result is known already, the callback runs before this returns None.
-        """
-        error = self.commit_error(topic_partition, last_offset)
-        if error is not None:
-            callback(error)
-            return None
-
-        def attempt(_: Hashable) -> bool:
-            found = self.commit_error(topic_partition, last_offset)
-            if found is None:
-                return False
-            callback(found)
-            return True
-
-        return self._purgatory.watch(
-            (topic_partition,), attempt, lambda: callback(ErrorCode.REQUEST_TIMED_OUT), timeout_ms
-        )
 
     # Reading
 
