@@ -12,8 +12,9 @@ import base64
 import hashlib
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.records import ACL, OPEN_ACL, Id
@@ -21,6 +22,7 @@ from barnabas.wire.jute.records import ACL, OPEN_ACL, Id
 __all__ = [
     "SUPER",
     "AccessRules",
+    "SaslServer",
     "authenticate",
     "checked_acl",
     "digest_id",
@@ -35,6 +37,20 @@ SUPER = Id("super", "")
 """The identity of the super user."""
 
 _KERBEROS_NAME = re.compile(r"[^/@]*(/[^/@]*)?@[^/@]*")
+
+
+class SaslServer(Protocol):
+    """The server's side of a SASL mechanism: ZooKeeperSaslServer."""
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def is_complete(self) -> bool: ...
+
+    def evaluate(self, token: bytes) -> bytes:
+        """The answer to the client's message. Raises `SaslError`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +69,8 @@ class AccessRules:
     super_users: frozenset[Id] = frozenset()
     """the sasl and x509 identities that are super users"""
     skip_acl: bool = False
+    new_sasl_server: Callable[[], SaslServer] | None = None
+    """the server's side of a mechanism, for each authentication; None without SASL"""
     maintains_failed_sasl_clients: bool = False
 
     def with_super(self, identity: Id) -> list[Id]:

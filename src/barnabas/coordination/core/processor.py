@@ -25,7 +25,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-from barnabas.coordination.core.access import SUPER, AccessRules, authenticate, ip_id, is_allowed
+from barnabas.coordination.core.access import SUPER, AccessRules, SaslServer, authenticate, ip_id, is_allowed
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
@@ -35,6 +35,7 @@ from barnabas.coordination.core.statistics import Statistics
 from barnabas.coordination.core.tree import Event, Staged, TreeChange
 from barnabas.coordination.core.watches import Watches
 from barnabas.coordination.core.znode import DIGEST_VERSION
+from barnabas.security.digest_md5 import SaslError
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import (
@@ -50,8 +51,10 @@ from barnabas.wire.jute.records import (
     AuthPacket,
     ConnectResponse,
     DeleteRequest,
+    GetSASLRequest,
     Id,
     RequestHeader,
+    SetSASLResponse,
     WatcherEvent,
 )
 from barnabas.wire.jute.transactions import (
@@ -138,6 +141,7 @@ class ServerConnection:
         "is_held",
         "old_protocol",
         "port",
+        "sasl",
         "session",
         "since_ms",
         "statistics",
@@ -151,6 +155,7 @@ class ServerConnection:
         self.port = port
         self.since_ms = now_ms
         self.ids: list[Id] = [ip_id(address)]
+        self.sasl: SaslServer | None = None
         self.session: Session | None = None
         self.waiting: deque[_Proposal | _WaitingRead] = deque()
         self.statistics = Statistics()
@@ -270,10 +275,11 @@ class Processor:
             self._propose(session.id, client, header.xid, opcode, write, request, now_ms, wall_ms)
         elif opcode == OpCode.AUTH:
             self._authenticate(client, header.xid, decode(AuthPacket, data, offset))
+        elif opcode == OpCode.SASL:
+            self._sasl(client, header.xid, decode(GetSASLRequest, data, offset))
         else:
-            # SASL, and what is no operation of a client: also a check outside of a multi.
-            code = ErrorCode.AUTH_FAILED if opcode == OpCode.SASL else ErrorCode.UNIMPLEMENTED
-            self._reply(client, encode_reply(header.xid, -1, code), now_ms, now_ms)
+            # What is no operation of a client: also a check outside of a multi.
+            self._reply(client, encode_reply(header.xid, -1, ErrorCode.UNIMPLEMENTED), now_ms, now_ms)
             client.transport.close()
 
     def _may_request(self, client: ServerConnection, header: RequestHeader) -> bool:
@@ -301,11 +307,39 @@ class Processor:
                 raise KeeperError(ErrorCode.AUTH_FAILED)
             identities = authenticate(self.limits.access, packet.scheme, packet.auth)
         except KeeperError as error:
+            logger.warning("Client %s failed to authenticate with the scheme %r", client.address, packet.scheme[:20])
+            self.statistics.failed_authentications += 1
             client.transport.send(encode_reply(xid, 0, error.code))
             client.transport.close()
             return
         client.add_ids(identities)
         client.transport.send(encode_reply(xid, 0, ErrorCode.OK))
+
+    def _sasl(self, client: ServerConnection, xid: int, request: GetSASLRequest) -> None:
+        """One step of an authentication. A client may repeat it, with a mechanism of its own each time."""
+        rules = self.limits.access
+        if rules.new_sasl_server is None:
+            client.transport.send(encode_reply(xid, 0, ErrorCode.OK, SetSASLResponse(None)))
+            return
+        if client.sasl is None or client.sasl.is_complete:
+            client.sasl = rules.new_sasl_server()
+        answer: bytes | None = None
+        try:
+            answer = client.sasl.evaluate(request.token or b"")
+            if client.sasl.is_complete:
+                logger.info("Session 0x%x: SASL user %s", client.session_id & (1 << 64) - 1, client.sasl.user)
+                client.add_ids(rules.with_super(Id("sasl", client.sasl.user)))
+        except SaslError as error:
+            logger.warning("Client %s failed to authenticate with SASL: %s", client.address, error)
+            self.statistics.failed_authentications += 1
+            client.sasl = None
+            is_required = "sasl" in rules.required_schemes
+            if is_required or not rules.maintains_failed_sasl_clients:
+                code = ErrorCode.SESSION_CLOSED_REQUIRE_SASL_AUTH if is_required else ErrorCode.AUTH_FAILED
+                client.transport.send(encode_reply(xid, 0, code, SetSASLResponse(None)))
+                client.transport.close()
+                return
+        client.transport.send(encode_reply(xid, 0, ErrorCode.OK, SetSASLResponse(answer)))
 
     def disconnected(self, client: ServerConnection) -> None:
         """The connection is closed; its session lives until it expires or moves to another connection."""

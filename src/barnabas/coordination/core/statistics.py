@@ -6,9 +6,18 @@ __all__ = ["Statistics"]
 class Statistics:
     """Counters since the start or the last reset."""
 
-    __slots__ = ("latency_count", "max_latency_ms", "min_latency_ms", "received", "sent", "total_latency_ms")
+    __slots__ = (
+        "failed_authentications",
+        "latency_count",
+        "max_latency_ms",
+        "min_latency_ms",
+        "received",
+        "sent",
+        "total_latency_ms",
+    )
 
     def __init__(self) -> None:
+        self.failed_authentications = 0
         self.reset()
 
     def reset(self) -> None:

@@ -7,7 +7,13 @@ import hashlib
 
 from barnabas.base.settings import Kind, Setting, one_of
 
-__all__ = ["CLIENT_ACCESS_SETTINGS", "hash_name"]
+__all__ = ["AUTHENTICATION_PROVIDERS", "CLIENT_ACCESS_SETTINGS", "hash_name"]
+
+AUTHENTICATION_PROVIDERS = {
+    f"org.apache.zookeeper.server.auth.{name}AuthenticationProvider": scheme
+    for name, scheme in (("Digest", "digest"), ("IP", "ip"), ("SASL", "sasl"), ("X509", "x509"))
+}
+"""The classes that authProvider.N may name, and their schemes."""
 
 
 def _digest_algorithm(value: str) -> str | None:
@@ -48,6 +54,18 @@ CLIENT_ACCESS_SETTINGS = [
     ),
     Setting("enforce.auth.schemes", Kind.LIST, "", "The schemes of which one is needed with enforce.auth.enabled."),
     Setting("requireClientAuthScheme", Kind.STRING, "", "The same for one scheme, as ZooKeeper 3.5 had it."),
+    Setting(
+        "java.security.auth.login.config", Kind.STRING, "",
+        "A JAAS file with the users of SASL, whose mechanism is DIGEST-MD5; a Java system property of this name.",
+    ),
+    Setting("sasl.serverconfig", Kind.STRING, "Server", "The section of that file with this server's users."),
+    Setting("superUser", Kind.STRING, "", "The SASL user that is a super user."),
+    Setting("X509AuthenticationProvider.superUser", Kind.STRING, "", "The certificate subject that is a super user."),
+    Setting("SASLAuthenticationProvider.superPassword", Kind.PASSWORD, "", "The password of the SASL user super."),
+    Setting(
+        "allowSaslFailedClients", Kind.BOOLEAN, "false",
+        "Whether clients stay connected, without the identity, when their SASL authentication fails.",
+    ),
     Setting("sessionRequireClientSASLAuth", Kind.BOOLEAN, "false", "The same for the scheme sasl."),
 ]  # fmt: skip
 """Merged into the table of all settings."""

@@ -213,7 +213,7 @@ class CoordinationServer:
                 max_reply_bytes=4 * settings["jute.maxbuffer"],
                 ttl_nodes=settings["extendedTypesEnabled"],
                 enforce_quota=settings["enforceQuota"],
-                access=access_rules(settings),
+                access=access_rules(settings, self._read_text, self._rng.randbytes),
             )
             self._processor = Processor(database, tracker, limits, now_ms)
             self._listener = await self._listen()
@@ -237,6 +237,9 @@ class CoordinationServer:
             len(database.tree.nodes),
             len(database.session_timeouts_ms),
         )
+
+    def _read_text(self, path: str) -> str:
+        return self._files.read(path).decode()
 
     async def _listen(self) -> Listener:
         host, port = self._settings["clientPortAddress"], self._settings["clientPort"]

@@ -12,14 +12,14 @@ In the last case the server does not start: it would look protected and be open.
 reported. Parsing, warnings and ``docs/reference/configuration.md`` all come from the table.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, Values, at_least, between, one_of
 from barnabas.coordination.quorum.configuration import QuorumConfiguration, is_dynamic
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
-from barnabas.coordination.server.access_settings import CLIENT_ACCESS_SETTINGS
+from barnabas.coordination.server.access_settings import AUTHENTICATION_PROVIDERS, CLIENT_ACCESS_SETTINGS
 
 __all__ = [
     "ZOO_CFG_DEFINITIONS",
@@ -107,7 +107,6 @@ ZOO_CFG_DEFINITIONS = Definitions(
 
 _NO_ENSEMBLE = "this part of an ensemble works in one way"
 _ADMIN_SERVER = "there is no admin server; the four-letter words say what it would"
-_NO_SUPERUSER = "clients cannot authenticate with SASL or a certificate"
 
 _INERT = {
     _NO_ENSEMBLE: (
@@ -124,10 +123,7 @@ _INERT = {
         "admin.enableServer admin.serverAddress admin.serverPort admin.idleTimeout admin.commandURL admin.httpVersion "
         "admin.portUnification admin.forceHttps admin.needClientAuth"
     ),
-    _NO_SUPERUSER: (
-        "X509AuthenticationProvider.superUser superUser SASLAuthenticationProvider.superPassword letAnySaslUserDoX"
-    ),
-    "SASL clients are always refused": "allowSaslFailedClients",
+    "an ACL entry for a SASL user is for that user alone": "letAnySaslUserDoX",
     "connections, threads and buffers are not those of Java": (
         "clientPortListenBacklog clientTcpKeepAlive serverCnxnFactory nio.numSelectorThreads nio.numWorkerThreads "
         "nio.directBufferBytes nio.shutdownTimeout netty.advancedFlowControl.enabled intBufferStartingSizeBytes "
@@ -168,22 +164,22 @@ class Protective:
         return name.startswith(self.name[:-1]) if self.name.endswith("*") else name == self.name
 
 
-_AUTHENTICATION = "clients are not required to authenticate, and only digest and ip identities exist"
+_AUTHENTICATION = "clients cannot authenticate with Kerberos, and ensembles have no password"
 _TLS = "connections are not encrypted"
 _QUORUM = "there is no ensemble whose members could authenticate"
 _THROTTLE = "this limit does not exist"
 
 
-def _rows(missing: str, *names: str, harmless: Sequence[str] = ()) -> list[Protective]:
+def _rows(missing: str, *names: str, harmless: Iterable[str] = ()) -> list[Protective]:
     return [Protective(name, missing, _HARMLESS | {value.lower() for value in harmless}) for name in names]
 
 
 ZOO_CFG_PROTECTIVE: list[Protective] = [
+    *_rows("the providers are those for digest, ip, sasl and x509", "authProvider.*", harmless=AUTHENTICATION_PROVIDERS),
     *_rows(
         _AUTHENTICATION,
-        "authProvider.*", "requireKerberosConfig", "kerberos.*", "kinit", "security.auth_to_local", "ensembleAuthName",
+        "requireKerberosConfig", "kerberos.*", "kinit", "security.auth_to_local", "ensembleAuthName",
     ),
-    *_rows(_AUTHENTICATION, "sasl.serverconfig", harmless=["Server"]),
     *_rows(_TLS, "secureClientPort", "secureClientPortAddress", "client.portUnification", "ssl.*", "sslQuorum",
            "sslQuorumReloadCertFiles", "portUnification"),
     *_rows(_QUORUM, "quorum.auth.*", harmless=["QuorumServer", "QuorumLearner", "zkquorum/localhost"]),

@@ -36,6 +36,7 @@ __all__ = [
     "GetDataResponse",
     "GetEphemeralsRequest",
     "GetEphemeralsResponse",
+    "GetSASLRequest",
     "Id",
     "ReconfigRequest",
     "RemoveWatchesRequest",
@@ -44,6 +45,7 @@ __all__ = [
     "SetACLResponse",
     "SetDataRequest",
     "SetDataResponse",
+    "SetSASLResponse",
     "SetWatches",
     "SetWatches2",
     "Stat",
@@ -151,6 +153,20 @@ class AuthPacket:
     type: Int
     scheme: str
     auth: bytes | None
+
+
+@dataclass(slots=True)
+class GetSASLRequest:
+    """One step of a SASL authentication: what the client's mechanism says."""
+
+    token: bytes | None
+
+
+@dataclass(slots=True)
+class SetSASLResponse:
+    """What the server's mechanism says to it; null where the server has none."""
+
+    token: bytes | None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,115 @@
+"""JAAS login configurations: the files in which ZooKeeper's servers and clients find users and passwords for SASL.
+
+    Server {
+        org.apache.zookeeper.server.auth.DigestLoginModule required
+        user_super="adminsecret"
+        user_bob="bobsecret";
+    };
+
+In Java: javax.security.auth.login.Configuration. Errors never quote the file's text, which holds secrets.
+"""
+
+import re
+from typing import NamedTuple
+
+from barnabas.base.errors import ConfigError
+
+__all__ = ["LoginModule", "digest_credentials", "digest_users", "parse_jaas"]
+
+_TOKEN = re.compile(r"""\s+|//[^\n]*|\#[^\n]*|/\*.*?\*/|(?P<text>"(?:[^"\\]|\\.)*"|[{};=]|[^\s{};="]+)""", re.DOTALL)
+_DIGEST_MODULE = "DigestLoginModule"
+_USER = "user_"
+
+
+class LoginModule(NamedTuple):
+    """One entry of a section."""
+
+    name: str
+    control: str
+    options: dict[str, str]
+
+
+def parse_jaas(text: str, name: str) -> dict[str, list[LoginModule]]:
+    """The sections of a file; ``name`` is for errors. Raises `ConfigError`."""
+    tokens = [match["text"] for match in _TOKEN.finditer(text) if match["text"]]
+    if sum(len(match[0]) for match in _TOKEN.finditer(text)) != len(text):
+        raise ConfigError(f"{name} is not a JAAS configuration: a quotation mark or a comment is not closed")
+    sections: dict[str, list[LoginModule]] = {}
+    reader = _Tokens(tokens, name)
+    while reader.has_more:
+        section = reader.word("the name of a section")
+        reader.expect("{")
+        modules = sections[section] = []
+        while not reader.skip("}"):
+            modules.append(_module(reader))
+        reader.skip(";")
+    return sections
+
+
+def _module(reader: "_Tokens") -> LoginModule:
+    module, control = (
+        reader.word("the name of a login module"),
+        reader.word("required, requisite, sufficient or optional"),
+    )
+    options: dict[str, str] = {}
+    while not reader.skip(";"):
+        option = reader.word("the name of an option")
+        reader.expect("=")
+        value = reader.word("the value of an option")
+        options[option] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+    return LoginModule(module, control, options)
+
+
+class _Tokens:
+    def __init__(self, tokens: list[str], name: str) -> None:
+        self._tokens = tokens[::-1]
+        self._name = name
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._tokens)
+
+    def word(self, what: str) -> str:
+        if not self._tokens or self._tokens[-1] in "{};=":
+            raise ConfigError(f"{self._name} is not a JAAS configuration: {what} is expected")
+        return self._tokens.pop()
+
+    def expect(self, sign: str) -> None:
+        if not self.skip(sign):
+            raise ConfigError(f"{self._name} is not a JAAS configuration: {sign} is expected")
+
+    def skip(self, sign: str) -> bool:
+        if self._tokens and self._tokens[-1] == sign:
+            self._tokens.pop()
+            return True
+        return False
+
+
+def _digest_module(text: str, name: str, section: str) -> LoginModule:
+    modules = parse_jaas(text, name).get(section)
+    if not modules:
+        raise ConfigError(f"{name} has no section {section}")
+    for module in modules:
+        if not module.name.endswith(_DIGEST_MODULE):
+            raise ConfigError(
+                f"{name} asks in its section {section} for {module.name}, which is not supported: only "
+                f"org.apache.zookeeper.server.auth.{_DIGEST_MODULE} (DIGEST-MD5) is"
+            )
+    return modules[0]
+
+
+def digest_users(text: str, name: str, section: str) -> dict[str, str]:
+    """A server's users and their passwords. Raises `ConfigError`."""
+    options = _digest_module(text, name, section).options
+    users = {option[len(_USER) :]: password for option, password in options.items() if option.startswith(_USER)}
+    if not all(users):
+        raise ConfigError(f"{name} has a user without a name in its section {section}")
+    return users
+
+
+def digest_credentials(text: str, name: str, section: str) -> tuple[str, str]:
+    """A client's user and password. Raises `ConfigError`."""
+    options = _digest_module(text, name, section).options
+    if not options.get("username") or "password" not in options:
+        raise ConfigError(f"{name} has no username and password in its section {section}")
+    return options["username"], options["password"]
