@@ -568,7 +568,7 @@ def test_a_write_that_cannot_be_read_is_refused_in_its_turn(harness: Harness) ->
     assert [(xid, err) for xid, err, _ in client.take()] == [(1, 0), (50, bad), (51, bad), (52, bad), (2, 0)]
 
 
-@pytest.mark.parametrize("opcode", [OpCode.SASL, OpCode.CREATE_SESSION, 999, -7])
+@pytest.mark.parametrize("opcode", [OpCode.CREATE_SESSION, 999, -7])
 def test_an_operation_that_clients_may_not_use_closes_the_connection(harness: Harness, opcode: int) -> None:
     """The client receives an error first."""
     client = harness.connect()
