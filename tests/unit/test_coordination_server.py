@@ -164,8 +164,8 @@ def test_settings_are_checked_and_take_apaches_names() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("authProvider.1", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"),
-        ("authProvider.sasl", "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"),
+        ("authProvider.1", "org.apache.zookeeper.server.auth.KeyAuthenticationProvider"),
+        ("authProvider.mine", "com.example.MyProvider"),
         ("ensembleAuthName", "prod"),
         ("kerberos.removeHostFromPrincipal", "true"),
         ("secureClientPort", "2281"),
@@ -268,6 +268,11 @@ def test_nothing_is_logged_about_secrets(tmp_path: Path, caplog: pytest.LogCaptu
             "scheme sasl, which is not available",
         ),
         ({"sessionRequireClientSASLAuth": "true"}, "sessionRequireClientSASLAuth requires"),
+        (
+            {"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
+            "java.security.auth.login.config names no file",
+        ),
+        ({"java.security.auth.login.config": "/nowhere/jaas.conf"}, "/nowhere/jaas.conf .* cannot be read"),
         ({"requireClientAuthScheme": "kerberos"}, "requireClientAuthScheme requires"),
         ({"DigestAuthenticationProvider.digestAlg": "ROT13"}, "the name of a hash algorithm"),
         ({"DigestAuthenticationProvider.superDigest": "geheim"}, "user:base64"),
