@@ -1,0 +1,82 @@
+"""Single members of ensembles, run by Apache ZooKeeper, with their log."""
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from support.needs import APACHE
+from support.waiting import eventually
+
+_LOG4J = """log4j.rootLogger=INFO, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %-5p %m%n
+"""
+
+
+@cache
+def _classpath() -> str:
+    """The jars of the distribution without the binding that drops all log lines."""
+    printed = subprocess.run([str(APACHE), "classpath"], capture_output=True, text=True, timeout=600, check=True).stdout
+    jars = Path(printed.strip().removesuffix("/*"))
+    return ":".join(str(jar) for jar in sorted(jars.glob("*.jar")) if not jar.name.startswith("slf4j-nop"))
+
+
+@dataclass
+class ApacheMember:
+    """A running server."""
+
+    server_id: int
+    directory: Path
+    client_port: int
+    process: subprocess.Popen[bytes] = field(repr=False)
+
+    def log(self) -> str:
+        """What it has logged so far."""
+        return (self.directory / "log").read_text(errors="replace")
+
+    def until_logged(self, text: str, *, timeout_s: float = 60) -> None:
+        """Wait for a text in its log."""
+        eventually(lambda: text in self.log(), timeout_s=timeout_s, what=text)
+
+
+@contextlib.contextmanager
+def apache_member(
+    directory: Path, server_id: int, servers: Mapping[str, str], client_port: int, **settings: object
+) -> Iterator[ApacheMember]:
+    """Start one member; ``servers`` are the lines of the whole ensemble."""
+    data = directory / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    (data / "myid").write_text(str(server_id))
+    (directory / "log4j.properties").write_text(_LOG4J)
+    texts = {
+        "tickTime": 2000,
+        "initLimit": 5,
+        "syncLimit": 2,
+        "dataDir": data,
+        "clientPort": client_port,
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "*",
+        **servers,
+        **settings,
+    }
+    configuration = directory / "zoo.cfg"
+    configuration.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
+    command = ["java", "-Xmx128M", "-XX:TieredStopAtLevel=1", "-cp", _classpath()]
+    command += [f"-Dlog4j.configuration=file:{directory}/log4j.properties"]
+    command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(configuration)]
+    with (directory / "log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        yield ApacheMember(server_id, directory, client_port, process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
