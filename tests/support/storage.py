@@ -31,7 +31,6 @@ def storage_service(broker: DataPath, in_thread: InThread = at_once) -> StorageS
             broker.log_dirs,
             broker.replicas,
             broker.config,
-            broker.files,
             flush=syncs.flush,
             partition_changed=broker.purgatory.check_and_complete,
             close_idle=lambda now_ms, max_idle_ms: broker.dispatcher.close_idle(now_ms, max_idle_ms),

@@ -172,6 +172,87 @@ def test_a_truncation_is_no_loss_whenever_the_crash_comes(tmp_path: Path) -> Non
     assert loaded(open_dirs(tmp_path)).lost_data is None
 
 
+def test_a_truncation_below_the_checkpointed_high_watermark_is_no_loss(tmp_path: Path) -> None:
+    """The high watermark itself may be lower by then, since a new leader began with a lower one."""
+    dirs = open_dirs(tmp_path)
+    log = fill(dirs)
+    dirs.checkpoint_high_watermarks()
+    log.update_high_watermark(1)
+    dirs.truncate({TP: 1})
+    dirs.close(clean=False)
+    assert loaded(open_dirs(tmp_path)).lost_data is None
+
+
+@pytest.mark.parametrize("checkpoint", [RECOVERY_POINTS, HIGH_WATERMARKS])
+def test_a_truncation_inside_a_batch_is_no_loss_of_the_rest_of_the_batch(tmp_path: Path, checkpoint: str) -> None:
+    """A batch is cut off as a whole; the checkpoints are lowered to its first offset before that."""
+    dirs = open_dirs(tmp_path)
+    log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
+    batch = build_batch([Record(offset, NOW, None, b"v") for offset in range(4)])
+    log.append_as_leader(batch, leader_epoch=0, now_ms=NOW)
+    if checkpoint == RECOVERY_POINTS:
+        log.flush()
+        dirs.checkpoint_recovery_points()
+    else:
+        log.update_high_watermark(4)
+        dirs.checkpoint_high_watermarks()
+    truncate_to = PartitionLog.truncate_to
+    seen = []
+
+    def truncate(log: PartitionLog, offset: int) -> bool:
+        seen.append(read_offsets(OsFiles(), str(tmp_path / checkpoint)))
+        return truncate_to(log, offset)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PartitionLog, "truncate_to", truncate)
+        dirs.truncate({TP: 2})
+    assert seen == [{TP: 0}]
+    assert log.log_end_offset == 0
+
+
+def test_a_checkpoint_that_was_prepared_before_a_truncation_does_not_replace_the_lowered_one(tmp_path: Path) -> None:
+    """The periodic write runs beside the logs' thread; only its rename, on that thread, counts."""
+    dirs = open_dirs(tmp_path)
+    fill(dirs)
+    (write,) = dirs.high_watermarks.due()
+    write.prepare()
+    dirs.truncate({TP: 1})
+    dirs.high_watermarks.commit(write)
+    assert read_offsets(OsFiles(), str(tmp_path / HIGH_WATERMARKS)) == {TP: 1}
+    assert not Path(write.path).exists()
+    dirs.close(clean=False)
+    assert loaded(open_dirs(tmp_path)).lost_data is None
+
+
+def test_a_checkpoint_written_beside_another_uses_a_file_of_its_own(tmp_path: Path) -> None:
+    """A log is made again while the periodic write is under way: neither takes the other's file away."""
+    dirs = open_dirs(tmp_path)
+    fill(dirs)
+    (write,) = dirs.high_watermarks.due()
+    dirs.delete(TP, NOW)
+    dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
+    write.prepare()
+    dirs.high_watermarks.commit(write)
+    assert read_offsets(OsFiles(), str(tmp_path / HIGH_WATERMARKS)) == {}
+
+
+def test_a_deleted_log_that_is_purged_before_the_next_checkpoint_is_no_lost_one(tmp_path: Path) -> None:
+    """The checkpoints are written again before the folder goes: the name may be another topic's after the crash."""
+    dirs = open_dirs(tmp_path)
+    log = fill(dirs)
+    log.flush()
+    dirs.checkpoint_high_watermarks()
+    dirs.checkpoint_recovery_points()
+    dirs.delete(TP, NOW)
+    dirs.purge_deleted(NOW + log.config.file_delete_delay_ms)
+    assert not list(tmp_path.glob("*-delete"))
+    dirs.close(clean=False)
+    dirs = open_dirs(tmp_path)
+    assert dirs.lost_data() == {}
+    assert dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW, is_new=False).lost_data is None
+    dirs.close(clean=False)
+
+
 def test_a_replica_whose_folder_is_gone_has_lost_its_data(tmp_path: Path) -> None:
     """The checkpoints still name it, and it was not deleted."""
     dirs = open_dirs(tmp_path)

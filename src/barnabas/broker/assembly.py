@@ -253,7 +253,6 @@ class Parts:
                 log_dirs,
                 self.replicas,
                 config,
-                environment.files,
                 flush=self.syncs.flush,
                 partition_changed=self.purgatory.check_and_complete,
                 close_idle=lambda now_ms, max_idle_ms: self.dispatcher.close_idle(now_ms, max_idle_ms),

@@ -3,7 +3,18 @@
 from barnabas.log.parts import LogParts
 from barnabas.log.producer_replay import load_producers
 
-__all__ = ["truncate_fully", "truncate_to"]
+__all__ = ["end_after_truncation", "truncate_fully", "truncate_to"]
+
+
+def end_after_truncation(parts: LogParts, offset: int) -> int:
+    """Where `truncate_to` lets the log end: a batch is cut off as a whole. Raises `OSError`."""
+    segments, bounds = parts.segments, parts.bounds
+    if offset >= bounds.log_end_offset:
+        return bounds.log_end_offset
+    if offset < segments.start_offset:
+        return offset
+    located = segments[segments.index_of(offset)].locate(offset)
+    return offset if located is None else min(offset, located.base_offset)
 
 
 def truncate_to(parts: LogParts, offset: int) -> bool:

@@ -157,6 +157,8 @@ class OffsetAlignment:
                     log.truncate_fully_and_start_at(max(fetched.leader_start, 0))
             elif fetched.leader_start > log.log_end_offset:
                 logger.warning("Restarting %s at the leader's start %d", topic_partition, fetched.leader_start)
+                # First, because this lowers the checkpoints: a crash in the middle of the rest must not look like a loss.
+                self._transitions.truncate_log(topic_partition, log.log_start_offset)
                 log.truncate_fully_and_start_at(fetched.leader_start)
         except KafkaError as error:
             self._transitions.log_failed(fetched, error)

@@ -10,12 +10,11 @@ from functools import partial
 from typing import NamedTuple
 
 from barnabas.base.clock import Now
-from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.storage.effects import Effects, Later, RunBeside
-from barnabas.log.checkpoints import HIGH_WATERMARKS, write_offsets
+from barnabas.log.dirs.high_watermark_checkpoint import HighWatermarkWrite
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import KafkaError
@@ -47,7 +46,6 @@ class StorageSchedule:
         log_dirs: LogDirs,
         replicas: ReplicaManager,
         config: BrokerConfig,
-        files: Files,
         *,
         flush: Callable[[PartitionLog, bool], None],
         partition_changed: Callable[[TopicPartition], None],
@@ -60,12 +58,9 @@ class StorageSchedule:
         self._log_dirs = log_dirs
         self._replicas = replicas
         self._config = config
-        self._files = files
         self._flush = flush
         self._partition_changed = partition_changed
         self._close_idle = close_idle
-        self._checkpointing: set[str] = set()
-        self._high_watermarks: dict[str, dict[TopicPartition, int]] = {}
 
     def jobs(self) -> list[Job]:
         """All jobs, with the periods that hold at the start."""
@@ -139,29 +134,17 @@ class StorageSchedule:
 
     def checkpoint_high_watermarks(self, now: Now) -> Effects:  # noqa: ARG002  # a job's signature
         """Write replication-offset-checkpoint in each log dir where a high watermark moved."""
-        by_dir: dict[str, dict[TopicPartition, int]] = {directory: {} for directory in self._log_dirs.online}
-        for directory, topic_partition, log in self._log_dirs.stored():
-            by_dir[directory][topic_partition] = log.high_watermark
         return [
-            self._write_high_watermarks(directory, offsets)
-            for directory, offsets in by_dir.items()
-            if self._high_watermarks.get(directory) != offsets and directory not in self._checkpointing
+            RunBeside(write.prepare, partial(self._prepared, write)) for write in self._log_dirs.high_watermarks.due()
         ]
 
-    def _write_high_watermarks(self, directory: str, offsets: dict[TopicPartition, int]) -> RunBeside:
-        def done(error: BaseException | None, _: Now) -> Effects:
-            self._checkpointing.discard(directory)
-            if error is None:
-                self._high_watermarks[directory] = offsets
-                return ()
-            logger.error("The high watermarks of %s could not be written: %s", directory, error)
-            if isinstance(error, OSError):
-                self._log_dirs.disk_failed(directory, error, f"writing {HIGH_WATERMARKS} in {directory}")
-            return ()
-
-        self._checkpointing.add(directory)
-        path = f"{directory}/{HIGH_WATERMARKS}"
-        return RunBeside(lambda: write_offsets(self._files, path, offsets), done)
+    def _prepared(self, write: HighWatermarkWrite, error: BaseException | None, _: Now) -> Effects:
+        if error is None:
+            self._log_dirs.high_watermarks.commit(write)
+        else:
+            logger.error("The high watermarks of %s could not be written: %s", write.log_dir.path, error)
+            self._log_dirs.high_watermarks.failed(write, error if isinstance(error, OSError) else None)
+        return ()
 
     def expire_producers(self, now: Now) -> Effects:
         """Remove the state of producers that were silent for producer.id.expiration.ms."""

@@ -8,6 +8,7 @@ import contextlib
 from barnabas.base.files import is_descriptor_shortage
 from barnabas.base.randomness import Random
 from barnabas.log.dirs.dir_set import DirSet
+from barnabas.log.dirs.log_dir import LogDir
 from barnabas.log.names import delete_folder
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -63,6 +64,11 @@ class DeletedFolders:
         log.move_to(directory)
         log.availability.bring_back()
         self._dirs.count(log_dir, 1)
+
+    def due(self, now_ms: int) -> list[LogDir]:
+        """The dirs with folders whose time has come."""
+        due = {self._dirs.parent_of(directory) for due_ms, directory in self._waiting if due_ms <= now_ms}
+        return [log_dir for log_dir in self._dirs if log_dir in due]
 
     def purge(self, now_ms: int) -> None:
         """Remove the folders whose time has come."""

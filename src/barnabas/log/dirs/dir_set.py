@@ -144,21 +144,32 @@ class DirSet:
 
     # ---- checkpoints
 
-    def write_checkpoint(
-        self, log_dir: LogDir, name: str, value: Callable[[PartitionLog], int | None], *, sync: bool = True
-    ) -> None:
-        """Replace a checkpoint with the values of the dir's logs; a failure takes the dir offline."""
-        if log_dir.error is not None:
-            return
-        offsets: Mapping[TopicPartition, int] = {
+    def offsets_of(self, log_dir: LogDir, value: Callable[[PartitionLog], int | None]) -> dict[TopicPartition, int]:
+        """An offset of each of the dir's logs, but for those without one."""
+        return {
             topic_partition: offset
             for path, topic_partition, log in self.stored()
             if path == log_dir.path and (offset := value(log)) is not None
         }
+
+    def write_checkpoint(
+        self, log_dir: LogDir, name: str, value: Callable[[PartitionLog], int | None], *, sync: bool = True
+    ) -> None:
+        """Replace a checkpoint with the values of the dir's logs; a failure takes the dir offline."""
+        self.replace_checkpoint(log_dir, name, self.offsets_of(log_dir, value), sync=sync)
+
+    def replace_checkpoint(
+        self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True
+    ) -> bool:
+        """Replace a checkpoint; a failure takes the dir offline. Returns whether it was replaced."""
+        if log_dir.error is not None:
+            return False
         try:
             log_dir.write_checkpoint(name, offsets, sync=sync)
         except OSError as error:
             self.disk_failed(log_dir, error, f"writing {name} in {log_dir.path}")
+            return False
+        return True
 
     def write_cleaner_offsets(self, log_dir: LogDir) -> None:
         """Write down how far the dir's logs are compacted."""

@@ -13,6 +13,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.log.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet
+from barnabas.log.dirs.high_watermark_checkpoint import HighWatermarkCheckpoint
 from barnabas.log.dirs.log_dir import LogDir
 from barnabas.log.dirs.log_factory import LogFactory
 from barnabas.log.dirs.missing_logs import MissingLogs
@@ -44,6 +45,7 @@ class DirLoader:
         factory: LogFactory,
         deleted_folders: DeletedFolders,
         missing: MissingLogs,
+        high_watermarks: HighWatermarkCheckpoint,
         config_of: Callable[[str], LogConfig],
         producer_expiration_ms: int,
     ) -> None:
@@ -51,6 +53,7 @@ class DirLoader:
         self._factory = factory
         self._deleted_folders = deleted_folders
         self._missing = missing
+        self._high_watermarks = high_watermarks
         self._config_of = config_of
         self._producer_expiration_ms = producer_expiration_ms
         self.deleted: set[TopicPartition] = set()
@@ -75,6 +78,7 @@ class DirLoader:
                     self._load_log(log_dir, directory, topic_partition, checkpoints, now_ms)
                 elif name != _REMOTE_INDEXES:
                     logger.warning("%s is left alone: its name is no partition's", directory)
+        self._high_watermarks.loaded(log_dir, checkpoints.high_watermarks)
         for offsets in (checkpoints.recovery_points, checkpoints.high_watermarks):
             self._missing.note_checkpointed(log_dir, offsets, self.deleted)
 

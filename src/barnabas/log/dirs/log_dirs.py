@@ -20,9 +20,10 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random, new_random
-from barnabas.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from barnabas.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet, start_inside_segment
+from barnabas.log.dirs.high_watermark_checkpoint import HighWatermarkCheckpoint
 from barnabas.log.dirs.loading import DirLoader
 from barnabas.log.dirs.log_dir import LogDir, Owner
 from barnabas.log.dirs.log_factory import LogFactory
@@ -55,6 +56,19 @@ def _run_in_turn(works: Sequence[Callable[[], None]]) -> list[BaseException | No
         else:
             errors.append(None)
     return errors
+
+
+@contextlib.contextmanager
+def _noting_shortages(log: PartitionLog, shortages: list[KafkaError]) -> Iterator[None]:
+    """Keep the error of a log that is still online, for no file descriptor was free.
+
+    Another one needs no answer: the log is offline, and its leader will find it out of sync.
+    """
+    try:
+        yield
+    except KafkaError as error:
+        if log.offline is None:
+            shortages.append(error)
 
 
 class PartitionSize(NamedTuple):
@@ -103,7 +117,9 @@ class LogDirs:
         self._dirs = DirSet(files, directories, on_offline)
         self._factory = LogFactory(self._dirs, self.open_files, rng)
         self._deleted_folders = DeletedFolders(self._dirs, rng)
-        self._missing = MissingLogs(self._dirs)
+        self.high_watermarks = HighWatermarkCheckpoint(self._dirs)
+        """The checkpoints of high watermarks; `checkpoint_high_watermarks` writes them at once."""
+        self._missing = MissingLogs(self._dirs, self.high_watermarks)
         self.moves = Moves(self._dirs, self._factory, self._deleted_folders, rng)
         """Replicas on their way between the dirs."""
         self._closing: list[tuple[PartitionLog, FlushTask]] = []
@@ -122,7 +138,13 @@ class LogDirs:
         """
         config_of = configs if callable(configs) else lambda topic: configs.get(topic, self.defaults)
         loader = DirLoader(
-            self._dirs, self._factory, self._deleted_folders, self._missing, config_of, self._producer_expiration_ms
+            self._dirs,
+            self._factory,
+            self._deleted_folders,
+            self._missing,
+            self.high_watermarks,
+            config_of,
+            self._producer_expiration_ms,
         )
         for log_dir in self._dirs:
             try:
@@ -252,6 +274,8 @@ class LogDirs:
                 log.purge_deleted(now_ms)
             except KafkaError:
                 continue  # the owner heard that its dir went offline
+        for log_dir in self._deleted_folders.due(now_ms):
+            self._missing.forget(log_dir)
         self._deleted_folders.purge(now_ms)
 
     def lost_data(self) -> dict[TopicPartition, LostData]:
@@ -261,39 +285,42 @@ class LogDirs:
         return self._missing.lost_data() | lost
 
     def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Drop records from an offset on, of several partitions, and checkpoint their recovery points.
+        """Drop records from an offset on, of several partitions.
 
-        The checkpoint is lowered first: a log that ends below it would pass for one that has lost records.
+        Their checkpoints are lowered first: a log that ends below them would pass for one that has lost records.
         Failures leave their mark in the log (`PartitionLog.offline`). Raises `KafkaError` KAFKA_STORAGE_ERROR when logs
         were not truncated because no file descriptor was free.
         """
-        logs = {name: self._dirs.logs[name] for name in offsets if name in self._dirs.logs}
-        for path in {self.dir_of(log) for name, log in logs.items() if offsets[name] < log.durability.recovery_point}:
+        shortages: list[KafkaError] = []
+        logs = [self._dirs.logs[name] for name in offsets if name in self._dirs.logs]
+        ends: dict[TopicPartition, int] = {}
+        for log in logs:
+            with _noting_shortages(log, shortages):
+                ends[log.topic_partition] = log.end_after_truncation(offsets[log.topic_partition])
+        self._lower_checkpoints(ends)
+        for log in logs:
+            if log.topic_partition not in ends:
+                continue
+            cleaned_to = log.bounds.cleaned_offset
+            with _noting_shortages(log, shortages):
+                log.truncate_to(offsets[log.topic_partition])
+                if log.bounds.cleaned_offset != cleaned_to:
+                    self._dirs.write_cleaner_offsets(self._dirs.dir_of(log))
+        if shortages:
+            raise shortages[-1]
+
+    def _lower_checkpoints(self, ends: Mapping[TopicPartition, int]) -> None:
+        logs = self._dirs.logs
+        cut = [logs[name] for name, end in ends.items() if name in logs and end < logs[name].durability.recovery_point]
+        for path in {self.dir_of(log) for log in cut}:
             self._dirs.write_checkpoint(
                 self._dirs[path],
                 RECOVERY_POINTS,
                 lambda log: min(
-                    log.durability.recovery_point, offsets.get(log.topic_partition, log.durability.recovery_point)
+                    log.durability.recovery_point, ends.get(log.topic_partition, log.durability.recovery_point)
                 ),
             )
-        touched: set[str] = set()
-        shortage: KafkaError | None = None
-        for name, log in logs.items():
-            recovery_point, cleaned_to = min(log.durability.recovery_point, offsets[name]), log.bounds.cleaned_offset
-            try:
-                log.truncate_to(offsets[name])
-            except KafkaError as error:
-                if log.offline is None:
-                    shortage = error
-                continue  # offline now, and its leader will find it out of sync
-            if log.durability.recovery_point < recovery_point:
-                touched.add(self.dir_of(log))
-            if log.bounds.cleaned_offset != cleaned_to:
-                self._dirs.write_cleaner_offsets(self._dirs.dir_of(log))
-        for path in touched:
-            self._dirs.write_checkpoint(self._dirs[path], RECOVERY_POINTS, lambda log: log.durability.recovery_point)
-        if shortage is not None:
-            raise shortage
+        self.high_watermarks.lower(ends)
 
     def apply_retention(self, now_ms: int) -> int:
         """Let retention delete segments of all logs; returns how many."""
@@ -328,7 +355,8 @@ class LogDirs:
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks; `load` takes them up."""
-        self._checkpoint(HIGH_WATERMARKS, lambda log: log.high_watermark)
+        for log_dir in self._dirs:
+            self.high_watermarks.write(log_dir)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write down the log start offsets that lie inside a segment."""

@@ -8,8 +8,9 @@ gone with all records: a replica that takes its place has lost data (see `barnab
 import logging
 
 from barnabas.base.ids import TopicPartition
-from barnabas.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
+from barnabas.log.checkpoints import RECOVERY_POINTS
 from barnabas.log.dirs.dir_set import DirSet
+from barnabas.log.dirs.high_watermark_checkpoint import HighWatermarkCheckpoint
 from barnabas.log.dirs.log_dir import LogDir
 from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import PartitionLog
@@ -22,10 +23,11 @@ logger = logging.getLogger(__name__)
 class MissingLogs:
     """What the checkpoints may say of logs that are not there."""
 
-    __slots__ = ("_dirs", "_lost", "_stale")
+    __slots__ = ("_dirs", "_high_watermarks", "_lost", "_stale")
 
-    def __init__(self, dirs: DirSet) -> None:
+    def __init__(self, dirs: DirSet, high_watermarks: HighWatermarkCheckpoint) -> None:
         self._dirs = dirs
+        self._high_watermarks = high_watermarks
         self._stale: dict[str, set[TopicPartition]] = {log_dir.path: set() for log_dir in dirs}
         """By dir: partitions that its checkpoints may name although their logs are gone."""
         self._lost: dict[TopicPartition, int] = {}
@@ -59,11 +61,18 @@ class MissingLogs:
             log.note_lost_data(lost)
         for path, stale in self._stale.items():
             if log.topic_partition in stale:
-                stale.clear()
-                self._dirs.write_checkpoint(
-                    self._dirs[path], RECOVERY_POINTS, lambda log: log.durability.recovery_point
-                )
-                self._dirs.write_checkpoint(self._dirs[path], HIGH_WATERMARKS, lambda log: log.high_watermark)
+                self.forget(self._dirs[path])
+
+    def forget(self, log_dir: LogDir) -> None:
+        """Write the checkpoints of a dir again, if they may name logs that are gone.
+
+        Comes before the folders of deleted logs are removed: a start that finds neither takes the log for a lost one.
+        """
+        stale = self._stale[log_dir.path]
+        if stale:
+            stale.clear()
+            self._dirs.write_checkpoint(log_dir, RECOVERY_POINTS, lambda log: log.durability.recovery_point)
+            self._high_watermarks.write(log_dir)
 
 
 def _folder_is_gone(expected_offset: int) -> LostData:
