@@ -11,8 +11,9 @@ from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from barnabas.log.dirs.log_dirs import LogDirs
-from barnabas.log.lost_data import LOST_DATA
+from barnabas.log.lost_data import LOST_DATA, LostData
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.segment.segment import Segment
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.records import Record, build_batch
 
@@ -116,6 +117,129 @@ def test_a_log_that_ends_below_a_checkpoint_has_lost_data(tmp_path: Path, checkp
     assert lost is not None
     name = "recovery point" if checkpoint == RECOVERY_POINTS else "high watermark"
     assert lost.reason == f"the log ends at offset 2, below its checkpointed {name} 3"
+
+
+def after_a_kill(directory: Path, *, segments: int = 1) -> Path:
+    """A log of `BATCHES` batches in so many segments that no checkpoint covers, after a kill; its first segment."""
+    dirs = open_dirs(directory)
+    log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
+    for number in range(BATCHES):
+        if 0 < number < segments:
+            log.roll(NOW)
+        log.append_as_leader(build_batch([Record(0, NOW, None, b"v" * 20)]), leader_epoch=0, now_ms=NOW)
+    dirs.close(clean=False)
+    return directory / str(TP) / f"{0:020d}.log"
+
+
+@pytest.mark.parametrize("damaged_batch", range(BATCHES))
+@pytest.mark.parametrize("byte", [11, 16, 17, 20, 22, 23, 26, 30, 43, 56, 60, 61, 70, 80])
+def test_a_flipped_bit_in_records_that_no_checkpoint_covers_is_a_loss(
+    tmp_path: Path, damaged_batch: int, byte: int
+) -> None:
+    """Recovery keeps the batches before it, and knows that it had more."""
+    path = after_a_kill(tmp_path)
+    damaged = bytearray(path.read_bytes())
+    at = damaged_batch * len(damaged) // BATCHES
+    damaged[at + byte] ^= 4
+    path.write_bytes(damaged)
+    dirs = open_dirs(tmp_path)
+    lost = loaded(dirs).lost_data
+    assert loaded(dirs).log_end_offset == damaged_batch
+    assert lost == LostData(f"{path} is damaged at byte {at}", damaged_batch, BATCHES)
+    dirs.close(clean=False)
+
+
+def test_a_last_batch_whose_length_is_damaged_cannot_be_told_from_a_torn_one(tmp_path: Path) -> None:
+    """It names more bytes than there are, and nothing stands behind it: the log is cut, and no loss is known."""
+    path = after_a_kill(tmp_path)
+    damaged = bytearray(path.read_bytes())
+    damaged[-len(damaged) // BATCHES + 10] ^= 4
+    path.write_bytes(damaged)
+    dirs = open_dirs(tmp_path)
+    assert (loaded(dirs).log_end_offset, loaded(dirs).lost_data) == (BATCHES - 1, None)
+    dirs.close(clean=False)
+
+
+def test_what_a_kill_leaves_of_the_last_append_is_no_loss(tmp_path: Path) -> None:
+    """A batch that is cut off at any byte was not acknowledged."""
+    path = after_a_kill(tmp_path / "whole")
+    whole = path.read_bytes()
+    size = len(whole) // BATCHES
+    for kept in range((BATCHES - 1) * size, BATCHES * size, 5):
+        directory = tmp_path / "torn"
+        shutil.copytree(tmp_path / "whole", directory)
+        (directory / str(TP) / path.name).write_bytes(whole[:kept])
+        dirs = open_dirs(directory)
+        assert (loaded(dirs).log_end_offset, loaded(dirs).lost_data) == (BATCHES - 1, None), kept
+        dirs.close(clean=False)
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("kept", [512, 1024, 1536])
+@pytest.mark.parametrize("size", [1537, 2048, 4096])
+def test_zeros_in_the_place_of_the_last_sectors_of_the_last_append_are_no_loss(
+    tmp_path: Path, kept: int, size: int
+) -> None:
+    """A loss of power leaves them where the size of a file was stored before its data."""
+    dirs = open_dirs(tmp_path)
+    log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
+    log.append_as_leader(build_batch([Record(0, NOW, None, b"v" * 1600)]), leader_epoch=0, now_ms=NOW)
+    dirs.close(clean=False)
+    path = Path(log.active.path)
+    path.write_bytes(path.read_bytes()[:kept].ljust(size, b"\0"))
+    dirs = open_dirs(tmp_path)
+    assert (loaded(dirs).log_end_offset, loaded(dirs).lost_data) == (0, None)
+    dirs.close(clean=False)
+
+
+def test_a_closed_segment_that_ends_early_costs_the_later_ones(tmp_path: Path) -> None:
+    """Segments behind the first invalid batch cannot stay, so their records are lost, however the batch looks."""
+    path = after_a_kill(tmp_path, segments=BATCHES)
+    path.write_bytes(path.read_bytes()[:-3])
+    dirs = open_dirs(tmp_path)
+    lost = loaded(dirs).lost_data
+    assert lost is not None
+    assert (loaded(dirs).log_end_offset, lost.end_offset, lost.expected_offset) == (0, 0, BATCHES)
+    dirs.close(clean=False)
+
+
+def test_a_loss_is_known_after_a_crash_in_the_middle_of_the_recovery(tmp_path: Path) -> None:
+    """What shows the loss is cut off, so the mark is written before."""
+    path = after_a_kill(tmp_path)
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // BATCHES + 70] ^= 1
+    path.write_bytes(damaged)
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Segment, "truncate", crash)
+        with pytest.raises(KeyboardInterrupt):
+            open_dirs(tmp_path)
+    path.write_bytes(damaged[: len(damaged) // BATCHES])  # as if the cut had been the last that happened
+    dirs = open_dirs(tmp_path)
+    assert loaded(dirs).lost_data is not None
+    dirs.close(clean=False)
+
+
+@pytest.mark.parametrize("size", [0, 100, 70_000, 1_048_300])
+def test_a_length_that_hides_later_batches_is_damage_wherever_they_are(tmp_path: Path, size: int) -> None:
+    """The first batch claims more bytes than there are, as a torn one does; a valid batch stands behind it."""
+    dirs = open_dirs(tmp_path)
+    log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
+    for value in (bytes(range(256)) * (size // 256 + 1), b"v"):
+        log.append_as_leader(build_batch([Record(0, NOW, None, value)]), leader_epoch=0, now_ms=NOW)
+    dirs.close(clean=False)
+    path = Path(log.active.path)
+    damaged = bytearray(path.read_bytes())
+    damaged[8] ^= 0x40
+    path.write_bytes(damaged)
+    dirs = open_dirs(tmp_path)
+    lost = loaded(dirs).lost_data
+    assert lost is not None
+    assert (lost.end_offset, lost.expected_offset) == (0, 2)
+    dirs.close(clean=False)
 
 
 def test_lost_data_is_known_after_more_restarts_until_it_is_forgotten(tmp_path: Path) -> None:

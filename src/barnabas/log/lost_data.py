@@ -1,10 +1,17 @@
 """What a replica knows of records that it has lost, and how that knowledge survives a restart.
 
-A loaded log that ends below its own checkpointed high watermark, or below its checkpointed recovery point, does not hold
-all that it once held and had on stable storage: the file was cut, recovery stopped at a damaged batch, or a loss of power
-took what the disk had promised. Such a replica must not lead while another member of the in-sync set may still have the
-records: its followers would truncate to it. Kafka: no counterpart; its
-broker leads with what is left.
+A start finds a loss in one of these ways:
+
+- The log ends below its own checkpointed high watermark, or below its checkpointed recovery point: the file was cut, or a
+  loss of power took what the disk had promised.
+- Recovery cut off a damaged batch, or segments behind one. What a crash leaves of its last append is no damage
+  (`barnabas.log.segment.damage`).
+- A checkpoint names the log, and its folder is gone; or the whole log dir was empty, and the broker is in the partition's
+  in-sync set (`barnabas.log.dirs.missing_logs`).
+
+Recovery does not look below the recovery point, so damage to older records is not found by a start. Such a replica
+must not lead while another member of the in-sync set may still have the records: its followers would truncate to it.
+Kafka: no counterpart; its broker leads with what is left.
 
 `PartitionLog.lost_data` holds a `LostData`, or None. It stays until `PartitionLog.forget_lost_data` is called: by the
 replica's owner, once the replica has caught up with a leader, or leads after an unclean election.

@@ -2,7 +2,7 @@
 
 After a clean stop the files are taken as they are, if the active segment ends with a whole batch. Otherwise all below
 the recovery point is on stable storage and is trusted; every batch past it is checked (CRC, rising offsets), and the log
-ends before the first that fails: the longest valid prefix. What depends on the log is made again from it: indexes,
+ends before the first that fails: the longest valid prefix. If that one is damaged, not torn, records are lost. What depends on the log is made again from it: indexes,
 producer state, leader epochs. So the time of a start is bounded by the unflushed bytes, not by the log.
 
 Also undone or completed here: deletions (``.deleted``), compactions before (``.cleaned``) and after (``.swap``) their
@@ -47,6 +47,7 @@ from barnabas.log.producer_replay import load_producers, rebuild_transaction_ind
 from barnabas.log.producer_snapshots import ProducerSnapshots
 from barnabas.log.producer_state import ProducerState
 from barnabas.log.segment.batches import scan_valid
+from barnabas.log.segment.damage import damaged_upto
 from barnabas.log.segment.folder import Folder
 from barnabas.log.segment.offset_index import MAX_RELATIVE
 from barnabas.log.segment.open_files import OpenFiles
@@ -125,7 +126,7 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     names = _finish_interrupted(folder, options)
     found = _open_segments(folder, options, names)
     epochs, epochs_changed = _load_epochs(folder)
-    epochs_changed |= _recover(found, epochs, checkpointed, options.config)
+    epochs_changed |= _recover(folder, found, epochs, checkpointed, options.config)
     start_offset = checkpointed.log_start_offset
     end_offset = found[-1].end().next_offset if found else start_offset
     lost_data = _note_lost_data(
@@ -250,20 +251,24 @@ def _open_segments(folder: Folder, options: LogOptions, names: list[str]) -> lis
     return segments
 
 
-def _recover(segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed, config: LogConfig) -> bool:
+def _recover(
+    folder: Folder, segments: list[Segment], epochs: LeaderEpochs, checkpointed: Checkpointed, config: LogConfig
+) -> bool:
     """Let the log end with a whole and valid batch. Returns whether leader epochs were found."""
     if not segments:
         return False
     if not checkpointed.was_clean:
-        return _recover_from(segments, epochs, checkpointed.recovery_point, config)
+        return _recover_from(folder, segments, epochs, checkpointed.recovery_point, config)
     active = segments[-1]
     if active.end().position == active.size:
         return False
     logger.warning("%s does not end with a whole batch, although the last stop was clean", active.path)
-    return _recover_from(segments, epochs, active.base_offset, config)
+    return _recover_from(folder, segments, epochs, active.base_offset, config)
 
 
-def _recover_from(segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, config: LogConfig) -> bool:
+def _recover_from(
+    folder: Folder, segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, config: LogConfig
+) -> bool:
     """Check the batches past the recovery point and cut the log where one fails. Whether epochs were found.
 
     After a loss of power a segment can also end early with a whole batch, while a later segment's file is there: the
@@ -282,31 +287,45 @@ def _recover_from(segments: list[Segment], epochs: LeaderEpochs, recovery_point:
             segment, epochs, recovery_point, max(next_offset, segment.base_offset), config.index_interval_bytes
         )
         found |= has_epochs
-        size = segment.size
-        if end < size:
-            logger.warning(
-                "%s: %d bytes after offset %d are no valid batches and are cut off",
-                segment.path,
-                segment.size - end,
-                next_offset,
-            )
-            segment.truncate(end, next_offset)
-        is_followed = at + 1 < len(segments)
-        has_gap = (
-            is_followed
-            and not config.cleanup_compact
-            and segments[at + 1].base_offset > max(next_offset, recovery_point)
-        )
-        if end < size or has_gap:
-            for later in reversed(segments[at + 1 :]):
-                logger.warning("%s lies past the end of the valid log and is removed", later.path)
-                later.remove_files()
+        later = segments[at + 1 :]
+        has_gap = bool(later) and not config.cleanup_compact and later[0].base_offset > max(next_offset, recovery_point)
+        if end < segment.size or has_gap:
+            _note_lost_data(folder, _damage(segment, later, end, next_offset))
+            _cut(segment, later, end, next_offset)
             del segments[at + 1 :]
             break
-        if is_followed:
+        if later:
             segment.finish_indexes()
             segment.deactivate()
     return found
+
+
+def _damage(segment: Segment, later: list[Segment], end: int, next_offset: int) -> LostData | None:
+    """What it costs to let the log end in a segment; None for what a crash leaves of the last append."""
+    lost_upto = None
+    if end < segment.size:
+        lost_upto = damaged_upto(segment.file, end, segment.size, next_offset, segment.max_offset)
+    if later:
+        # A segment is closed after a whole batch, so even what looks torn was more once.
+        later[-1].activate()  # its indexes need not be complete
+        lost_upto = max(lost_upto or 0, later[-1].next_offset())
+    if lost_upto is None:
+        return None
+    return LostData(f"{segment.path} is damaged at byte {end}", next_offset, lost_upto)
+
+
+def _cut(segment: Segment, later: list[Segment], end: int, next_offset: int) -> None:
+    if end < segment.size:
+        logger.warning(
+            "%s: %d bytes after offset %d are no valid batches and are cut off",
+            segment.path,
+            segment.size - end,
+            next_offset,
+        )
+        segment.truncate(end, next_offset)
+    for each in reversed(later):
+        logger.warning("%s lies past the end of the valid log and is removed", each.path)
+        each.remove_files()
 
 
 def _recover_segment(
