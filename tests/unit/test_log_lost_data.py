@@ -185,7 +185,7 @@ def test_zeros_in_the_place_of_the_last_sectors_of_the_last_append_are_no_loss(
     log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW)
     log.append_as_leader(build_batch([Record(0, NOW, None, b"v" * 1600)]), leader_epoch=0, now_ms=NOW)
     dirs.close(clean=False)
-    path = Path(log.active.path)
+    path = Path(log.segments.active.path)
     path.write_bytes(path.read_bytes()[:kept].ljust(size, b"\0"))
     dirs = open_dirs(tmp_path)
     assert (loaded(dirs).log_end_offset, loaded(dirs).lost_data) == (0, None)
@@ -231,7 +231,7 @@ def test_a_length_that_hides_later_batches_is_damage_wherever_they_are(tmp_path:
     for value in (bytes(range(256)) * (size // 256 + 1), b"v"):
         log.append_as_leader(build_batch([Record(0, NOW, None, value)]), leader_epoch=0, now_ms=NOW)
     dirs.close(clean=False)
-    path = Path(log.active.path)
+    path = Path(log.segments.active.path)
     damaged = bytearray(path.read_bytes())
     damaged[8] ^= 0x40
     path.write_bytes(damaged)
@@ -315,7 +315,7 @@ def test_a_truncation_inside_a_batch_is_no_loss_of_the_rest_of_the_batch(tmp_pat
     batch = build_batch([Record(offset, NOW, None, b"v") for offset in range(4)])
     log.append_as_leader(batch, leader_epoch=0, now_ms=NOW)
     if checkpoint == RECOVERY_POINTS:
-        log.flush()
+        log.flusher.flush()
         dirs.checkpoint_recovery_points()
     else:
         log.update_high_watermark(4)
@@ -364,7 +364,7 @@ def test_a_deleted_log_that_is_purged_before_the_next_checkpoint_is_no_lost_one(
     """The checkpoints are written again before the folder goes: the name may be another topic's after the crash."""
     dirs = open_dirs(tmp_path)
     log = fill(dirs)
-    log.flush()
+    log.flusher.flush()
     dirs.checkpoint_high_watermarks()
     dirs.checkpoint_recovery_points()
     dirs.delete(TP, NOW)

@@ -307,7 +307,7 @@ class PartitionLog:
 
     def end_after_truncation(self, offset: int) -> int:
         """Where `truncate_to` lets the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
-        with self.disk("reading from"):
+        with self.availability.guard("reading from"):
             return end_after_truncation(self._parts, offset)
 
     def truncate_to(self, offset: int) -> bool:

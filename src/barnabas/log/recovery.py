@@ -304,11 +304,11 @@ def _damage(segment: Segment, later: list[Segment], end: int, next_offset: int) 
     """What it costs to let the log end in a segment; None for what a crash leaves of the last append."""
     lost_upto = None
     if end < segment.size:
-        lost_upto = damaged_upto(segment.file, end, segment.size, next_offset, segment.max_offset)
+        lost_upto = damaged_upto(segment.file, end, segment.size, next_offset, segment.base_offset + MAX_RELATIVE)
     if later:
         # A segment is closed after a whole batch, so even what looks torn was more once.
         later[-1].activate()  # its indexes need not be complete
-        lost_upto = max(lost_upto or 0, later[-1].next_offset())
+        lost_upto = max(lost_upto or 0, later[-1].end().next_offset)
     if lost_upto is None:
         return None
     return LostData(f"{segment.path} is damaged at byte {end}", next_offset, lost_upto)
