@@ -44,7 +44,7 @@ from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.settings import LogConfig
 from barnabas.log.timestamps import TimestampOffset
-from barnabas.log.truncation import end_after_truncation, truncate_fully, truncate_to
+from barnabas.log.truncation import truncate_fully, truncate_to
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["AppendInfo", "FetchSlice", "Origin", "PartitionLog", "Replacement", "UnexpectedOffsetError"]
@@ -304,11 +304,6 @@ class PartitionLog:
             self.topic_id = topic_id
 
     # ---- truncation, retention, compaction
-
-    def end_after_truncation(self, offset: int) -> int:
-        """Where `truncate_to` lets the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
-        with self.availability.guard("reading from"):
-            return end_after_truncation(self._parts, offset)
 
     def truncate_to(self, offset: int) -> bool:
         """Drop the records from an offset on (a follower whose leader has others). Whether anything went.

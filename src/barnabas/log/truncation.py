@@ -2,15 +2,15 @@
 
 from barnabas.log.parts import LogParts
 from barnabas.log.producer_replay import load_producers
+from barnabas.log.segment.segments import Segments
 
 __all__ = ["end_after_truncation", "truncate_fully", "truncate_to"]
 
 
-def end_after_truncation(parts: LogParts, offset: int) -> int:
+def end_after_truncation(segments: Segments, log_end_offset: int, offset: int) -> int:
     """Where `truncate_to` lets the log end: a batch is cut off as a whole. Raises `OSError`."""
-    segments, bounds = parts.segments, parts.bounds
-    if offset >= bounds.log_end_offset:
-        return bounds.log_end_offset
+    if offset >= log_end_offset:
+        return log_end_offset
     if offset < segments.start_offset:
         return offset
     located = segments[segments.index_of(offset)].locate(offset)

@@ -35,6 +35,7 @@ from barnabas.log.names import partition_folder
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.settings import LogConfig
+from barnabas.log.truncation import end_after_truncation
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["DirDescription", "LogDirs", "PartitionSize"]
@@ -295,8 +296,9 @@ class LogDirs:
         logs = [self._dirs.logs[name] for name in offsets if name in self._dirs.logs]
         ends: dict[TopicPartition, int] = {}
         for log in logs:
-            with _noting_shortages(log, shortages):
-                ends[log.topic_partition] = log.end_after_truncation(offsets[log.topic_partition])
+            name = log.topic_partition
+            with _noting_shortages(log, shortages), log.availability.guard("reading from"):
+                ends[name] = end_after_truncation(log.segments, log.log_end_offset, offsets[name])
         self._lower_checkpoints(ends)
         for log in logs:
             if log.topic_partition not in ends:
