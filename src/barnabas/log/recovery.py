@@ -1,8 +1,9 @@
 """Loading a partition's folder, and making it whole again after a crash. Kafka: LogLoader, LogManager.loadLog.
 
 After a clean stop the files are taken as they are, if the active segment ends with a whole batch. Otherwise all below
-the recovery point is on stable storage and is trusted; every batch past it is checked (CRC, rising offsets), and the log
-ends before the first that fails: the longest valid prefix. If that one is damaged, not torn, records are lost. What depends on the log is made again from it: indexes,
+the recovery point is on stable storage and is trusted; every batch past it is checked (CRC, rising offsets, leader epochs
+that do not go back), and the log ends before the first that fails: the longest valid prefix. If that one is damaged, not
+torn, records are lost. What depends on the log is made again from it: indexes,
 producer state, leader epochs. So the time of a start is bounded by the unflushed bytes, not by the log.
 
 Also undone or completed here: deletions (``.deleted``), compactions before (``.cleaned``) and after (``.swap``) their
@@ -344,9 +345,13 @@ def _recover_segment(
         for at, header in scan_valid(
             segment.file, position, segment.size, next_offset, segment.base_offset + MAX_RELATIVE
         ):
-            segment.index_batch(at, header, index_interval_bytes)
             if header.leader_epoch > epochs.latest_epoch:
                 found |= epochs.assign(header.leader_epoch, header.base_offset)
+            elif 0 <= header.leader_epoch < epochs.epoch_for(header.base_offset):
+                # Epochs never go back in a log. So this batch was cut off before the newer epoch began here, and the disk
+                # has brought it back.
+                break
+            segment.index_batch(at, header, index_interval_bytes)
             end, next_offset = at + header.size_bytes, header.last_offset + 1
     return end, next_offset, found
 
