@@ -100,6 +100,7 @@ PROTOCOLS = "Kafka's protocol and ZooKeeper's have one of each"
 CLIENT_AND_BROKER = "the client's question and the broker's answer to it have the operation's name"
 SHARED_BY_TWO = {
     "ErrorCode": ("wire/jute/errors.py", "wire/kafka/errors.py", PROTOCOLS),
+    "Leader": ("broker/replication/partition.py", "coordination/zab/leader.py", PROTOCOLS),
     "Reader": ("wire/jute/codec.py", "wire/kafka/reader_source.py", PROTOCOLS),
     "RequestHeader": ("wire/jute/records.py", "wire/kafka/frames.py", PROTOCOLS),
     "Writer": ("wire/jute/codec.py", "wire/kafka/writer_source.py", PROTOCOLS),

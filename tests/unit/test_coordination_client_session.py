@@ -20,8 +20,9 @@ from barnabas.coordination.client.session import (
     State,
     Wake,
 )
+from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.database import Database
-from barnabas.coordination.core.processor import Limits, Processor, ServerConnection
+from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from
 from barnabas.wire.jute.errors import ErrorCode, KeeperError

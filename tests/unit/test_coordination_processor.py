@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.database import Database
-from barnabas.coordination.core.processor import Limits, Processor, ServerConnection
+from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, session_password
 from barnabas.wire.jute.codec import decode, encode
 from barnabas.wire.jute.errors import ErrorCode

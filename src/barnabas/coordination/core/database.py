@@ -5,7 +5,7 @@ A zxid has 64 bits: the epoch of a leader above, a count below; a server alone s
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.core.operations import APPLY
-from barnabas.coordination.core.operations.base import Stamp
+from barnabas.coordination.core.operations.base import Outcome, Stamp
 from barnabas.coordination.core.tree import Event, Tree
 from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.errors import KeeperError
@@ -37,16 +37,23 @@ class Database:
             self.session_timeouts_ms.pop(session_id, None)
 
     def replay(self, header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None) -> list[Event]:
+        """Apply a transaction from the log; the events for watches."""
+        return self.apply(header, txn, digest)[1]
+
+    def apply(
+        self, header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None
+    ) -> tuple[Outcome, list[Event]]:
         """Apply a transaction from the log, or one that a leader has committed."""
         apply = APPLY.get(header.type)
         if apply is None:
             raise CorruptDataError(f"transaction 0x{header.zxid:x} has the unknown type {header.type}")
         events: list[Event] = []
         try:
-            apply(self.tree, Stamp(header.client_id, header.zxid, header.time_ms), txn, events)
-        except KeeperError:
+            outcome = apply(self.tree, Stamp(header.client_id, header.zxid, header.time_ms), txn, events)
+        except KeeperError as error:
             # The snapshot was taken while the server went on and holds this transaction's effect already.
             events.clear()
+            outcome = Outcome(OpCode.ERROR, err=error.code)
         self.track_session(header.type, header.client_id, txn)
         self.last_zxid = max(self.last_zxid, header.zxid)
         if (
@@ -56,4 +63,4 @@ class Database:
             and digest.tree_digest != self.tree.digest
         ):
             self.digest_mismatches += 1
-        return events
+        return outcome, events

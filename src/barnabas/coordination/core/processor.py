@@ -16,37 +16,48 @@ Invariants:
 - A refused write also takes a zxid and goes through the log as an error, as in ZooKeeper; so its reply keeps its
   place.
 
-With an ensemble, a leader's proposals will take the place of `unlogged`, and a follower's commits will come from its
-leader.
+In an ensemble, `unlogged` of the leader's processor are the proposals, and `commit` follows when a quorum has logged
+them. A learner's processor decides nothing: it forwards writes to the leader through its `Forwarder`, and answers them
+when the leader has committed them (`apply`). So the same transactions reach the tree everywhere, in the same order:
+
+    receive ── write ──> forward ..(leader: decide, log, commit).. apply ──> watches ──> reply
+       └────── read ───> answered from the committed tree ────────────────────────────> reply
 """
 
 import logging
 from collections import deque
-from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
-from barnabas.coordination.core.access import SUPER, AccessRules, SaslServer, authenticate, ip_id, is_allowed
+from barnabas.coordination.core.access import SUPER, authenticate
+from barnabas.coordination.core.connections import (
+    ForwardedWrite,
+    Forwarder,
+    Limits,
+    Proposal,
+    ServerConnection,
+    WaitingRead,
+)
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_parts
-from barnabas.coordination.core.sessions import Session, SessionTracker, session_password
+from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker, session_password
 from barnabas.coordination.core.statistics import Statistics
-from barnabas.coordination.core.tree import Event, Staged, TreeChange
+from barnabas.coordination.core.tree import Event, Staged
 from barnabas.coordination.core.watches import Watches
 from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.security.digest_md5 import SaslError
-from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from
+from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from, encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import (
     decode_connect_request,
     decode_multi_request,
     encode_connect_response,
-    encode_event,
     encode_multi_response,
     encode_reply,
 )
-from barnabas.wire.jute.opcodes import KeeperState, OpCode, Perms
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.quorum import ForwardedRequest
 from barnabas.wire.jute.records import (
     AuthPacket,
     ConnectResponse,
@@ -55,7 +66,8 @@ from barnabas.wire.jute.records import (
     Id,
     RequestHeader,
     SetSASLResponse,
-    WatcherEvent,
+    SyncRequest,
+    SyncResponse,
 )
 from barnabas.wire.jute.transactions import (
     CreateSessionTxn,
@@ -66,7 +78,7 @@ from barnabas.wire.jute.transactions import (
     encode_transaction,
 )
 
-__all__ = ["Limits", "Processor", "ServerConnection", "Transport"]
+__all__ = ["Processor"]
 
 logger = logging.getLogger(__name__)
 
@@ -77,138 +89,55 @@ def _refuse(_reading: Reading, _request: object) -> NoReturn:
 
 _UNREADABLE = ReadOperation(OpCode.ERROR, None, _refuse)
 """Takes the place of a multi that cannot be read: it is answered with an error in its turn, without a zxid."""
+_LEARNER_READS = {opcode: read for opcode, read in READS.items() if opcode != OpCode.SYNC}
 _MAX_IDENTITIES = 100
 _INTERNAL = frozenset((OpCode.CREATE_SESSION, OpCode.DELETE_CONTAINER))
 """Writes that clients may not request."""
 
 
-class Transport(Protocol):
-    """The way back to a client."""
+def _refusing(code: ErrorCode) -> WriteOperation:
+    """Takes the place of a write that is refused before it is looked at."""
 
-    def send(self, frame: bytearray) -> None: ...
+    def stage(_staging: Staging, _request: object, _events: list[Event]) -> NoReturn:
+        raise KeeperError(code)
 
-    def hold(self) -> None:
-        """Take no more requests until `release`."""
-        ...
-
-    def release(self) -> None: ...
-
-    def close(self) -> None:
-        """Close when everything has been sent."""
-        ...
+    return WriteOperation(OpCode.ERROR, None, stage, lambda _: None)
 
 
-class Limits:
-    """Limits for clients."""
-
-    __slots__ = (
-        "access",
-        "enforce_quota",
-        "global_outstanding",
-        "max_reply_bytes",
-        "max_session_timeout_ms",
-        "min_session_timeout_ms",
-        "ttl_nodes",
-    )
-
-    def __init__(
-        self,
-        *,
-        min_session_timeout_ms: int,
-        max_session_timeout_ms: int,
-        global_outstanding: int = 1000,
-        max_reply_bytes: int = 4 << 20,
-        ttl_nodes: bool = False,
-        enforce_quota: bool = False,
-        access: AccessRules | None = None,
-    ) -> None:
-        self.min_session_timeout_ms = min_session_timeout_ms
-        self.max_session_timeout_ms = max_session_timeout_ms
-        self.global_outstanding = global_outstanding
-        self.max_reply_bytes = max_reply_bytes
-        self.ttl_nodes = ttl_nodes
-        self.enforce_quota = enforce_quota
-        self.access = access or AccessRules()
+_EXPIRED = _refusing(ErrorCode.SESSION_EXPIRED)
+_MOVED = _refusing(ErrorCode.SESSION_MOVED)
 
 
-class ServerConnection:
-    """One connection, with its requests that are not answered yet: ZooKeeper's ServerCnxn."""
-
-    __slots__ = (
-        "address",
-        "ids",
-        "is_closed",
-        "is_held",
-        "old_protocol",
-        "port",
-        "sasl",
-        "session",
-        "since_ms",
-        "statistics",
-        "transport",
-        "waiting",
-    )
-
-    def __init__(self, transport: Transport, address: str, port: int, now_ms: int) -> None:
-        self.transport = transport
-        self.address = address
-        self.port = port
-        self.since_ms = now_ms
-        self.ids: list[Id] = [ip_id(address)]
-        self.sasl: SaslServer | None = None
-        self.session: Session | None = None
-        self.waiting: deque[_Proposal | _WaitingRead] = deque()
-        self.statistics = Statistics()
-        self.old_protocol = False
-        self.is_closed = False
-        self.is_held = False
-
-    @property
-    def session_id(self) -> int:
-        return self.session.id if self.session is not None else 0
-
-    def add_ids(self, identities: list[Id]) -> None:
-        """Add what the client has proven."""
-        self.ids += [each for each in identities if each not in self.ids]
-
-    def notify(self, event: Event) -> None:
-        """Send an event of one of the client's watches, if the client may read the node."""
-        if is_allowed(event.acl, Perms.READ, self.ids):
-            self.statistics.sent += 1
-            self.transport.send(encode_event(WatcherEvent(event.type, KeeperState.SYNC_CONNECTED, event.path)))
+def _decode_write(operation: WriteOperation, data: bytes, offset: int) -> object | None:
+    if operation.opcode is OpCode.MULTI:
+        return decode_parts(data, offset)
+    return decode(operation.request_type, data, offset) if operation.request_type is not None else None
 
 
-@dataclass(slots=True, eq=False)
-class _Proposal:
-    """A write between decision and commit."""
-
-    header: TxnHeader
-    client: ServerConnection | None
-    opcode: int
-    """the request's; the header has the transaction's type"""
-    txn: Transaction
-    outcome: Outcome
-    changes: list[TreeChange]
-    events: list[Event]
-    since_ms: int
+def _take_over(client: ServerConnection, session: Session) -> None:
+    before = session.owner
+    if isinstance(before, ServerConnection):
+        before.transport.close()
+    session.owner = client
+    client.session = session
 
 
-class _WaitingRead:
-    """A read that waits for earlier writes of its session."""
-
-    __slots__ = ("data", "operation", "since_ms", "xid")
-
-    def __init__(self, xid: int, operation: ReadOperation, data: bytes, since_ms: int) -> None:
-        self.xid = xid
-        self.operation = operation
-        self.data = data
-        self.since_ms = since_ms
+def _connect_response(client: ServerConnection, timeout_ms: int, session_id: int, password: bytes) -> bytearray:
+    response = ConnectResponse(0, timeout_ms, session_id, password)
+    return encode_connect_response(response, None if client.old_protocol else False)
 
 
 class Processor:
-    """A standalone server's state and its request path."""
+    """A server's state and its request path; with a ``forwarder`` that of a learner."""
 
-    def __init__(self, database: Database, tracker: SessionTracker, limits: Limits, now_ms: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        tracker: SessionTracker | LearnerSessionTracker,
+        limits: Limits,
+        now_ms: int,
+        forwarder: Forwarder | None = None,
+    ) -> None:
         self.database = database
         self.tracker = tracker
         self.limits = limits
@@ -217,10 +146,15 @@ class Processor:
         self.unlogged: list[bytearray] = []
         """Transactions for the log, in order, that the edge has not taken yet."""
         self._staged = Staged(database.tree)
-        self._proposals: deque[_Proposal] = deque()
-        self._waiting_reads = 0
+        self._proposals: deque[Proposal] = deque()
+        self._waiting_requests = 0
         self._last_zxid = database.last_zxid
         self._required_schemes = limits.access.required_schemes
+        self._forwarder = forwarder
+        self._reads = READS if forwarder is None else _LEARNER_READS
+        self._writes: dict[int, WriteOperation] = WRITES if forwarder is None else {}
+        self._syncs: deque[ServerConnection] = deque()
+        self._revalidating: dict[int, list[tuple[ServerConnection, int]]] = {}
         for session_id, timeout_ms in database.session_timeouts_ms.items():
             tracker.track(session_id, timeout_ms, now_ms)
 
@@ -232,7 +166,7 @@ class Processor:
     @property
     def outstanding_requests(self) -> int:
         """Requests of all clients that are not answered yet."""
-        return len(self._proposals) + self._waiting_reads
+        return len(self._proposals) + self._waiting_requests
 
     @property
     def first_unlogged_zxid(self) -> int:
@@ -260,11 +194,11 @@ class Processor:
         opcode = header.type
         if self._required_schemes and not self._may_request(client, header):
             return
-        if (read := READS.get(opcode)) is not None:
+        if (read := self._reads.get(opcode)) is not None:
             self._receive_read(client, header.xid, read, data, now_ms)
-        elif (write := WRITES.get(opcode)) is not None and opcode not in _INTERNAL:
+        elif (write := self._writes.get(opcode)) is not None and opcode not in _INTERNAL:
             try:
-                request = self._decode_write(write, data, offset)
+                request = _decode_write(write, data, offset)
             except MalformedRecordError as error:
                 logger.info("Refusing a request of type %d of %s: %s", opcode, client.address, error)
                 if opcode == OpCode.MULTI:
@@ -277,6 +211,8 @@ class Processor:
             self._authenticate(client, header.xid, decode(AuthPacket, data, offset))
         elif opcode == OpCode.SASL:
             self._sasl(client, header.xid, decode(GetSASLRequest, data, offset))
+        elif self._forwarder is not None and (opcode == OpCode.SYNC or (opcode in WRITES and opcode not in _INTERNAL)):
+            self._forward(self._forwarder, client, session.id, header.xid, opcode, data[offset:], now_ms)
         else:
             # What is no operation of a client: also a check outside of a multi.
             self._reply(client, encode_reply(header.xid, -1, ErrorCode.UNIMPLEMENTED), now_ms, now_ms)
@@ -294,12 +230,6 @@ class Processor:
         client.transport.send(encode_reply(header.xid, 0, ErrorCode.SESSION_CLOSED_REQUIRE_SASL_AUTH))
         client.transport.close()
         return False
-
-    @staticmethod
-    def _decode_write(operation: WriteOperation, data: bytes, offset: int) -> object | None:
-        if operation.opcode is OpCode.MULTI:
-            return decode_parts(data, offset)
-        return decode(operation.request_type, data, offset) if operation.request_type is not None else None
 
     def _authenticate(self, client: ServerConnection, xid: int, packet: AuthPacket) -> None:
         try:
@@ -344,7 +274,7 @@ class Processor:
     def disconnected(self, client: ServerConnection) -> None:
         """The connection is closed; its session lives until it expires or moves to another connection."""
         client.is_closed = True
-        self._waiting_reads -= sum(isinstance(request, _WaitingRead) for request in client.waiting)
+        self._waiting_requests -= sum(not isinstance(request, Proposal) for request in client.waiting)
         client.waiting.clear()
         self.watches.remove_watcher(client)
         if client.session is not None and client.session.owner is client:
@@ -369,9 +299,14 @@ class Processor:
         limits = self.limits
         timeout_ms = min(max(request.timeout_ms, limits.min_session_timeout_ms), limits.max_session_timeout_ms)
         client.transport.hold()
+        forwarder = self._forwarder
         if request.session_id == 0:
             session = self.tracker.track(self.tracker.new_id(), timeout_ms, now_ms)
-            self._take_over(client, session)
+            _take_over(client, session)
+            if forwarder is not None:
+                body = bytes(encode(CreateSessionTxn(timeout_ms)))
+                self._forward(forwarder, client, session.id, 0, OpCode.CREATE_SESSION, body, now_ms)
+                return
             self._propose(
                 session.id,
                 client,
@@ -383,37 +318,28 @@ class Processor:
                 wall_ms,
             )
             return
+        is_owner = request.password == session_password(request.session_id)
+        if forwarder is not None and is_owner:
+            self._revalidating.setdefault(request.session_id, []).append((client, timeout_ms))
+            forwarder.revalidate(request.session_id, timeout_ms)
+            return
         found = self.tracker.live(request.session_id)
-        if found is None or request.password != session_password(request.session_id):
-            logger.info(
-                "Session 0x%x of %s has expired or is unknown", request.session_id & (1 << 64) - 1, client.address
-            )
-            client.transport.send(self._connect_response(client, 0, 0, bytes(16)))
-            client.transport.close()
+        if found is None or not is_owner:
+            self._refuse_session(client, request.session_id)
             return
         found.timeout_ms = timeout_ms
         self.tracker.touch(found, now_ms)
-        self._take_over(client, found)
+        _take_over(client, found)
         self._established(client, found)
 
-    @staticmethod
-    def _take_over(client: ServerConnection, session: Session) -> None:
-        before = session.owner
-        if isinstance(before, ServerConnection):
-            before.transport.close()
-        session.owner = client
-        client.session = session
-
-    @staticmethod
-    def _connect_response(client: ServerConnection, timeout_ms: int, session_id: int, password: bytes) -> bytearray:
-        response = ConnectResponse(0, timeout_ms, session_id, password)
-        return encode_connect_response(response, None if client.old_protocol else False)
+    def _refuse_session(self, client: ServerConnection, session_id: int) -> None:
+        logger.info("Session 0x%x of %s has expired or is unknown", session_id & (1 << 64) - 1, client.address)
+        client.transport.send(_connect_response(client, 0, 0, bytes(16)))
+        client.transport.close()
 
     def _established(self, client: ServerConnection, session: Session) -> None:
         client.statistics.sent += 1
-        client.transport.send(
-            self._connect_response(client, session.timeout_ms, session.id, session_password(session.id))
-        )
+        client.transport.send(_connect_response(client, session.timeout_ms, session.id, session_password(session.id)))
         client.transport.release()
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
@@ -456,17 +382,19 @@ class Processor:
         request: object | None,
         now_ms: int,
         wall_ms: int,
+        ids: list[Id] | None = None,
     ) -> None:
         """Decide a write and stage what it changes; ``operation`` is None for a request that could not be read."""
         zxid = self._last_zxid = self._last_zxid + 1
         staged = self._staged
         changes = staged.begin()
         events: list[Event] = []
-        ids = client.ids if client is not None else []
+        if client is not None:
+            ids = client.ids
         limits = self.limits
         limited_tree = self.database.tree if limits.enforce_quota else None
         stamp = Stamp(session_id, zxid, wall_ms)
-        staging = Staging(staged, stamp, ids, limits.ttl_nodes, limits.access.schemes, limited_tree)
+        staging = Staging(staged, stamp, ids or [], limits.ttl_nodes, limits.access.schemes, limited_tree)
         txn: Transaction
         try:
             if operation is None:
@@ -481,7 +409,7 @@ class Processor:
             txn_type, txn, outcome = OpCode.ERROR, ErrorTxn(error.code), Outcome(OpCode.ERROR, err=error.code)
         header = TxnHeader(session_id, xid, zxid, wall_ms, txn_type)
         self.unlogged.append(encode_transaction(header, txn, TxnDigest(DIGEST_VERSION, staged.digest)))
-        proposal = _Proposal(header, client, opcode, txn, outcome, changes, events, now_ms)
+        proposal = Proposal(header, client, opcode, txn, outcome, changes, events, now_ms)
         self._proposals.append(proposal)
         if client is not None:
             client.waiting.append(proposal)
@@ -508,11 +436,16 @@ class Processor:
             if txn_type == OpCode.CLOSE_SESSION:
                 self._end_session(header.client_id)
 
-    def _answer(self, client: ServerConnection, proposal: _Proposal, now_ms: int) -> None:
-        outcome, xid, zxid = proposal.outcome, proposal.header.cxid, proposal.header.zxid
+    def _answer(self, client: ServerConnection, proposal: Proposal, now_ms: int) -> None:
+        self._answer_write(client, proposal.opcode, proposal.header, proposal.outcome, proposal.since_ms, now_ms)
+
+    def _answer_write(
+        self, client: ServerConnection, opcode: int, header: TxnHeader, outcome: Outcome, since_ms: int, now_ms: int
+    ) -> None:
+        xid, zxid = header.cxid, header.zxid
         if outcome.type == OpCode.ERROR:
             frame = encode_reply(xid, zxid, outcome.err)
-        elif proposal.opcode == OpCode.CREATE_SESSION:
+        elif opcode == OpCode.CREATE_SESSION:
             assert client.session is not None
             self._established(client, client.session)
             return
@@ -520,13 +453,130 @@ class Processor:
             parts = WRITES[OpCode.MULTI].reply(outcome)
             frame = encode_multi_response(xid, zxid, 0, parts)  # type: ignore[arg-type]  # multi's reply
         else:
-            frame = encode_reply(xid, zxid, 0, WRITES[proposal.opcode].reply(outcome))
-        self._reply(client, frame, now_ms, proposal.since_ms)
+            frame = encode_reply(xid, zxid, 0, WRITES[opcode].reply(outcome))
+        self._reply(client, frame, now_ms, since_ms)
 
     def _end_session(self, session_id: int) -> None:
         session = self.tracker.remove(session_id)
         if session is not None and isinstance(session.owner, ServerConnection):
             session.owner.transport.close()
+
+    # The leader's part for other servers
+
+    def propose_forwarded(
+        self, owner: object, request: ForwardedRequest, ids: list[Id], now_ms: int, wall_ms: int
+    ) -> None:
+        """Decide a write of a client of another server; ``owner`` is this server's connection."""
+        session_id, opcode = request.session_id, request.opcode
+        operation = WRITES.get(opcode)
+        body: object | None = None
+        try:
+            if operation is None:
+                raise MalformedRecordError(f"{opcode} is not the opcode of a write")
+            if opcode == OpCode.CREATE_SESSION:
+                body = decode(CreateSessionTxn, request.body)
+                self.tracker.track(session_id, body.timeout_ms, now_ms).owner = owner
+            elif opcode in _INTERNAL:
+                raise MalformedRecordError(f"{opcode} is not a client's write")
+            else:
+                body = _decode_write(operation, request.body, 0)
+        except MalformedRecordError as error:
+            logger.info("Refusing a forwarded request of type %d: %s", opcode, error)
+            operation = None
+        session = self.tracker.live(session_id)
+        if session is None:
+            operation = _EXPIRED
+        else:
+            self.tracker.touch(session, now_ms)
+            if session.owner is None:
+                session.owner = owner
+            elif session.owner is not owner:
+                operation = _MOVED
+        self._propose(session_id, None, request.xid, opcode, operation, body, now_ms, wall_ms, ids)
+
+    def revalidate(self, owner: object, session_id: int, timeout_ms: int, now_ms: int) -> bool:
+        """Whether a session is alive; then it moves to the other server."""
+        session = self.tracker.live(session_id)
+        if session is None:
+            return False
+        session.timeout_ms = timeout_ms
+        self.tracker.touch(session, now_ms)
+        if isinstance(session.owner, ServerConnection):
+            session.owner.transport.close()
+        session.owner = owner
+        return True
+
+    # The learner's part
+
+    def _forward(
+        self,
+        forwarder: Forwarder,
+        client: ServerConnection,
+        session_id: int,
+        xid: int,
+        opcode: int,
+        body: bytes,
+        now_ms: int,
+    ) -> None:
+        path = ""
+        if opcode == OpCode.SYNC:
+            path = decode(SyncRequest, body).path
+            self._syncs.append(client)
+        client.waiting.append(ForwardedWrite(xid, opcode, now_ms, path))
+        self._waiting_requests += 1
+        forwarder.forward(session_id, xid, opcode, body, client.ids)
+        self._throttle(client)
+
+    def apply(self, header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None, now_ms: int) -> None:
+        """A transaction that the leader has committed: apply it, and answer it if a client here waits for it."""
+        outcome, events = self.database.apply(header, txn, digest)
+        if header.type == OpCode.CREATE_SESSION:
+            self.tracker.track(header.client_id, self.database.session_timeouts_ms[header.client_id], now_ms)
+        if events:
+            self.watches.fire(events)
+        session = self.tracker.sessions.get(header.client_id)
+        client = session.owner if session is not None else None
+        if isinstance(client, ServerConnection) and client.waiting:
+            request = client.waiting[0]
+            if isinstance(request, ForwardedWrite) and request.xid == header.cxid and request.opcode != OpCode.SYNC:
+                client.waiting.popleft()
+                self._waiting_requests -= 1
+                self._answer_write(client, request.opcode, header, outcome, request.since_ms, now_ms)
+                if outcome.type == OpCode.ERROR and outcome.err == ErrorCode.SESSION_MOVED:
+                    client.transport.close()
+                self._read_on(client, now_ms)
+        if header.type == OpCode.CLOSE_SESSION:
+            self._end_session(header.client_id)
+
+    def synced(self, now_ms: int) -> None:
+        """The leader has committed all that it had when the oldest sync reached it: answer the sync."""
+        client = self._syncs.popleft()
+        request = client.waiting[0] if client.waiting else None
+        if client.is_closed or not isinstance(request, ForwardedWrite) or request.opcode != OpCode.SYNC:
+            return
+        client.waiting.popleft()
+        self._waiting_requests -= 1
+        frame = encode_reply(request.xid, self.database.last_zxid, 0, SyncResponse(request.path))
+        self._reply(client, frame, now_ms, request.since_ms)
+        self._read_on(client, now_ms)
+
+    def revalidated(self, session_id: int, is_alive: bool, now_ms: int) -> None:
+        """The leader's answer for a client that wants to go on with its session here."""
+        waiting = self._revalidating.get(session_id)
+        if not waiting:
+            return
+        client, timeout_ms = waiting.pop(0)
+        if not waiting:
+            del self._revalidating[session_id]
+        if client.is_closed:
+            return
+        if not is_alive:
+            self._refuse_session(client, session_id)
+            return
+        session = self.tracker.track(session_id, timeout_ms, now_ms)
+        self.tracker.touch(session, now_ms)
+        _take_over(client, session)
+        self._established(client, session)
 
     # Reads
 
@@ -534,8 +584,8 @@ class Processor:
         self, client: ServerConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int
     ) -> None:
         if client.waiting:
-            client.waiting.append(_WaitingRead(xid, operation, data, now_ms))
-            self._waiting_reads += 1
+            client.waiting.append(WaitingRead(xid, operation, data, now_ms))
+            self._waiting_requests += 1
             self._throttle(client)
         else:
             self._read(client, xid, operation, data, now_ms, now_ms)
@@ -543,10 +593,10 @@ class Processor:
     def _read_on(self, client: ServerConnection, now_ms: int) -> None:
         """Answer the reads that waited for the write before them, and take more from the client."""
         waiting = client.waiting
-        while waiting and isinstance(waiting[0], _WaitingRead):
+        while waiting and isinstance(waiting[0], WaitingRead):
             read = waiting.popleft()
-            assert isinstance(read, _WaitingRead)
-            self._waiting_reads -= 1
+            assert isinstance(read, WaitingRead)
+            self._waiting_requests -= 1
             self._read(client, read.xid, read.operation, read.data, now_ms, read.since_ms)
         if client.is_held and not (waiting and self._is_overloaded()):
             client.is_held = False
@@ -578,7 +628,7 @@ class Processor:
         client.transport.send(frame)
 
     def _is_overloaded(self) -> bool:
-        return len(self._proposals) + self._waiting_reads > self.limits.global_outstanding
+        return len(self._proposals) + self._waiting_requests > self.limits.global_outstanding
 
     def _throttle(self, client: ServerConnection) -> None:
         """Above the global limit take no more from this client until it has no request outstanding, or the load ends.

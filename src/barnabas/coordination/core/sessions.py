@@ -10,7 +10,7 @@ so do Apache's server and ours on the same data.
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["Session", "SessionTracker", "first_session_id", "session_password"]
+__all__ = ["LearnerSessionTracker", "Session", "SessionTracker", "first_session_id", "session_password"]
 
 _SECRET = 0xB3415C00
 _LCG_MASK = (1 << 48) - 1
@@ -121,3 +121,54 @@ class SessionTracker:
                 if not bucket:
                     del self._buckets[session.expires_ms]
         return session
+
+
+class LearnerSessionTracker:
+    """All sessions, as a learner knows them: it reports which of them were heard, and its leader decides which expire.
+
+    In ZooKeeper: LearnerSessionTracker and UpgradeableSessionTracker.
+    """
+
+    __slots__ = ("_next_id", "_touched", "sessions")
+
+    def __init__(self, first_id: int) -> None:
+        self._next_id = first_id
+        self._touched: dict[int, int] = {}
+        self.sessions: dict[int, Session] = {}
+
+    def new_id(self) -> int:
+        """An id that no session has had before."""
+        self._next_id += 1
+        while self._next_id in self.sessions:
+            self._next_id += 1
+        return self._next_id
+
+    def track(self, session_id: int, timeout_ms: int, now_ms: int) -> Session:  # noqa: ARG002  # as SessionTracker.track
+        """Know a session; one that is known already gets the time-out."""
+        session = self.sessions.get(session_id)
+        if session is None:
+            session = self.sessions[session_id] = Session(session_id, timeout_ms)
+        session.timeout_ms = timeout_ms
+        return session
+
+    def touch(self, session: Session, now_ms: int) -> None:  # noqa: ARG002  # as SessionTracker.touch
+        """The session's client has sent something: the leader learns it with the next ping."""
+        self._touched[session.id] = session.timeout_ms
+
+    def take_touched(self) -> dict[int, int]:
+        """The sessions that were heard since the last call, with their time-outs in ms."""
+        touched, self._touched = self._touched, {}
+        return touched
+
+    def live(self, session_id: int) -> Session | None:
+        """The session, if it is known."""
+        return self.sessions.get(session_id)
+
+    def expire(self, now_ms: int) -> list[Session]:  # noqa: ARG002  # as SessionTracker.expire
+        """None: the leader expires sessions."""
+        return []
+
+    def remove(self, session_id: int) -> Session | None:
+        """Remove a session that has ended."""
+        self._touched.pop(session_id, None)
+        return self.sessions.pop(session_id, None)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from barnabas import __version__
 from barnabas.base.settings import Values
-from barnabas.coordination.core.processor import Processor, ServerConnection
+from barnabas.coordination.core.connections import ServerConnection
+from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.server.settings import session_timeouts_ms
 
 __all__ = ["VERSION_TEXT", "ServerState", "answer"]

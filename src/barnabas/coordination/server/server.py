@@ -10,8 +10,9 @@ In ZooKeeper: ZooKeeperServer, NIOServerCnxnFactory and SyncRequestProcessor.
 import asyncio
 import contextlib
 import logging
+import posixpath
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from barnabas.base.clock import Clock, SystemClock
@@ -20,17 +21,22 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, FrameHandler, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
-from barnabas.coordination.core.processor import Limits, Processor, ServerConnection
+from barnabas.coordination.core.connections import Limits, ServerConnection
+from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.coordination.server.authentication import access_rules
 from barnabas.coordination.server.four_letter_words import ServerState, answer
-from barnabas.coordination.server.settings import ensemble_of, session_timeouts_ms
+from barnabas.coordination.server.settings import client_endpoint, ensemble_of, parse_my_id, session_timeouts_ms
 from barnabas.coordination.storage.storage import Storage
+from barnabas.coordination.zab.leader import Timing
+from barnabas.coordination.zab.service import Elector, MemberLog, QuorumPeer
 
 __all__ = ["CoordinationServer"]
 
 logger = logging.getLogger(__name__)
 _SERVER_ID = 0  # a server alone has no myid
+_WORDS_WITHOUT_SERVICE = frozenset((b"ruok", b"conf", b"envi"))
+_MIN_PACKET_BYTES = 16 << 20  # a ping may carry a million sessions
 _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKeeper's standalone server too
 _CONTAINER_CHECK_MS = 60_000
 _CONTAINERS_A_CHECK = 10_000
@@ -118,6 +124,12 @@ class _Peer:
         self._connection.close(after_sending=True)
         self._server._later(_CLOSE_PATIENCE_S, self.abort)
 
+    def abandon(self) -> None:
+        """Close without the replies that are not sent yet: the processor is gone."""
+        self._outgoing = []
+        self._gathered_bytes = 0
+        self._connection.close()
+
     def abort(self) -> None:
         if not self.client.is_closed:
             self._connection.close()
@@ -138,8 +150,10 @@ class CoordinationServer:
         rng: Random | None = None,
         network: Network | None = None,
         executor: Executor | None = None,
+        elector: Elector | None = None,
     ) -> None:
-        if ensemble_of(settings) is not None:
+        self._ensemble = ensemble_of(settings)
+        if self._ensemble is not None and elector is None:
             raise ConfigError("ensembles are not supported yet: remove the server.N lines to run one server alone")
         self._settings = settings
         self._files = files or OsFiles()
@@ -159,6 +173,12 @@ class CoordinationServer:
             preallocate_bytes=settings["preAllocSize"] * 1024,
             sync=settings["forceSync"] == "yes",
         )
+        self._member: QuorumPeer | None = None
+        self._elector = elector
+        self._mode = "standalone"
+        self._server_id = _SERVER_ID
+        self._is_serving = True
+        self._log_source: Processor | MemberLog
         self._listener: Listener | None = None
         self._peers: dict[_Peer, None] = {}  # a dict, because the order of a set depends on memory addresses
         self._by_address: Counter[str] = Counter()
@@ -200,22 +220,16 @@ class CoordinationServer:
             self._shut_executor()
             raise ConfigError(f"the data directory {settings['dataDir']} cannot be used: {error}") from error
         try:
-            database, replayed = await self._loop.run_in_executor(self._executor, self._storage.load)
+            member = self._member = self._make_member() if self._ensemble is not None else None
+            load = self._storage.load if member is None else member.load
+            database, replayed = await self._loop.run_in_executor(self._executor, load)
             if not self._storage.any_snapshot():
                 await self._loop.run_in_executor(self._executor, self._storage.save_snapshot, database)
             now_ms, wall_ms = clock.monotonic_ms(), clock.wall_ms()
             tracker = SessionTracker(settings["tickTime"], first_session_id(_SESSION_SERVER_ID, wall_ms), now_ms)
-            low, high = session_timeouts_ms(settings)
-            limits = Limits(
-                min_session_timeout_ms=low,
-                max_session_timeout_ms=high,
-                global_outstanding=settings["globalOutstandingLimit"],
-                max_reply_bytes=4 * settings["jute.maxbuffer"],
-                ttl_nodes=settings["extendedTypesEnabled"],
-                enforce_quota=settings["enforceQuota"],
-                access=access_rules(settings, self._read_text, self._rng.randbytes),
-            )
-            self._processor = Processor(database, tracker, limits, now_ms)
+            self._processor = Processor(database, tracker, self._limits(), now_ms)
+            self._log_source = self._processor if member is None else member.log
+            self._is_serving = member is None
             self._listener = await self._listen()
         except OSError as error:
             self._storage.close()
@@ -229,6 +243,9 @@ class CoordinationServer:
         self._since_snapshot = replayed
         self._plan_snapshot()
         self._tick()
+        if member is not None:
+            assert self._elector is not None
+            member.start(self._elector)
         logger.info(
             "Serving on port %d from %s: zxid 0x%x, %d nodes, %d sessions",
             self.port,
@@ -238,11 +255,81 @@ class CoordinationServer:
             len(database.session_timeouts_ms),
         )
 
+    def _limits(self) -> Limits:
+        settings = self._settings
+        low, high = session_timeouts_ms(settings)
+        return Limits(
+            min_session_timeout_ms=low,
+            max_session_timeout_ms=high,
+            global_outstanding=settings["globalOutstandingLimit"],
+            max_reply_bytes=4 * settings["jute.maxbuffer"],
+            ttl_nodes=settings["extendedTypesEnabled"],
+            enforce_quota=settings["enforceQuota"],
+            access=access_rules(settings, self._read_text, self._rng.randbytes),
+        )
+
+    def _make_member(self) -> QuorumPeer:
+        settings = self._settings
+        assert self._ensemble is not None
+        path = posixpath.join(settings["dataDir"], "myid")
+        try:
+            my_id = parse_my_id(self._files.read(path).decode("utf-8", "replace"))
+        except FileNotFoundError:
+            raise ConfigError(
+                f"{path} is missing: write this server's number, as in its server.N line, to it"
+            ) from None
+        if my_id not in self._ensemble.servers:
+            raise ConfigError(f"{path} has the id {my_id}, and there is no line server.{my_id}")
+        self._server_id = my_id
+        return QuorumPeer(
+            my_id,
+            self._ensemble,
+            Timing(settings["tickTime"], settings["initLimit"], settings["syncLimit"]),
+            self._limits(),
+            self._storage,
+            self,
+            network=self._network,
+            clock=self._clock,
+            executor=self._executor,
+            max_packet_bytes=max(4 * settings["jute.maxbuffer"], _MIN_PACKET_BYTES),
+        )
+
+    # The role of a member
+
+    def serve(self, processor: Processor, mode: str) -> None:
+        """Serve clients with the processor: the server has a role."""
+        self._processor = processor
+        self._mode = mode
+        self._is_serving = True
+        logger.info("Serving as %s from zxid 0x%x", mode, processor.database.last_zxid)
+
+    def stop_serving(self) -> None:
+        """Close the clients' connections: the role has ended."""
+        self._is_serving = False
+        for peer in list(self._peers):
+            self._processor.disconnected(peer.client)
+            peer.abandon()
+
+    def wake_log(self) -> None:
+        """There are transactions for the log, or proposals for the members."""
+        if not self._logging_scheduled:
+            self._logging_scheduled = True
+            self._loop.call_soon(self._log)
+
+    def member_failed(self, error: BaseException) -> None:
+        """The member cannot go on."""
+        self._fail(error)
+
     def _read_text(self, path: str) -> str:
         return self._files.read(path).decode()
 
     async def _listen(self) -> Listener:
         host, port = self._settings["clientPortAddress"], self._settings["clientPort"]
+        if self._member is not None:
+            endpoint = client_endpoint(self._settings, self._server_id)
+            if endpoint is None:
+                raise ConfigError(f"neither clientPort nor the line server.{self._server_id} names a port for clients")
+            host, port = endpoint.host, endpoint.port
         try:
             return await self._network.listen(host, port, self._accept, max_frame_bytes=_MAX_CONNECT_BYTES)
         except OSError as error:
@@ -264,6 +351,8 @@ class CoordinationServer:
         for timer in self._timers:
             timer.cancel()
         await listener.close()
+        if self._member is not None:
+            await self._member.close()
         while self._is_logging:
             self._logged.clear()
             await self._logged.wait()
@@ -314,21 +403,28 @@ class CoordinationServer:
             self._by_address[address] -= 1
             if not self._by_address[address]:
                 del self._by_address[address]
-        self._processor.disconnected(peer.client)
+        if not peer.client.is_closed:
+            self._processor.disconnected(peer.client)
 
     def _received(self, client: ServerConnection, data: memoryview) -> None:
         if self._is_closing:
             return
+        if not self._is_serving:
+            client.transport.close()
+            return
         processor, clock = self._processor, self._clock
         processor.receive(client, bytes(data), clock.monotonic_ms(), clock.wall_ms())
-        if processor.unlogged and not self._is_logging and not self._logging_scheduled:
+        if processor.unlogged and not self._logging_scheduled and (not self._is_logging or self._member is not None):
             self._logging_scheduled = True
             self._loop.call_soon(self._log)
 
     def _word(self, prefix: bytes) -> bytes | None:
         clients = [peer.client for peer in self._peers]
-        state = ServerState(mode="standalone", server_id=_SERVER_ID, client_port=self.port)
-        return answer(prefix, self._processor, clients, self._settings, state)
+        state = ServerState(mode=self._mode, server_id=self._server_id, client_port=self.port)
+        text = answer(prefix, self._processor, clients, self._settings, state)
+        if text is not None and not self._is_serving and prefix not in _WORDS_WITHOUT_SERVICE:
+            return b"This ZooKeeper instance is not currently serving requests\n"
+        return text
 
     def _to_flush(self, peer: _Peer) -> None:
         if not self._flushing:
@@ -346,19 +442,21 @@ class CoordinationServer:
     # The log
 
     def _log(self) -> None:
-        """Give all unlogged transactions to the thread."""
+        """Give all unlogged transactions to the thread; a leader proposes them first."""
         self._logging_scheduled = False
-        processor = self._processor
-        if self._is_logging or not processor.unlogged:
+        if self._member is not None:
+            self._member.propose()
+        source = self._log_source
+        if self._is_logging or not source.unlogged:
             return
         self._is_logging = True
-        first_zxid = processor.first_unlogged_zxid
-        entries, processor.unlogged = processor.unlogged, []
+        first_zxid = source.first_unlogged_zxid
+        entries, source.unlogged = source.unlogged, []
         logging_done = self._loop.run_in_executor(self._executor, self._append, first_zxid, entries, self._roll_wanted)
         self._roll_wanted = False
         logging_done.add_done_callback(lambda done: self._synced(len(entries), done))
 
-    def _append(self, first_zxid: int, entries: list[bytearray], roll: bool) -> None:
+    def _append(self, first_zxid: int, entries: Sequence[bytes | bytearray], roll: bool) -> None:
         if roll:
             self._storage.log.roll()
         self._storage.log.append(first_zxid, entries)
@@ -369,13 +467,14 @@ class CoordinationServer:
         if error is not None:
             self._fail(error)
             return
-        self._processor.commit(count, self._clock.monotonic_ms())
-        if self._processor.unlogged:
+        self._log_source.commit(count, self._clock.monotonic_ms())
+        if self._log_source.unlogged:
             self._log()
         else:
             self._logged.set()
         self._since_snapshot += count
-        if self._since_snapshot > self._next_snapshot_after and self._snapshotting is None and not self._is_closing:
+        is_due = self._since_snapshot > self._next_snapshot_after and self._snapshotting is None
+        if is_due and self._is_serving and not self._is_closing:
             self._roll_wanted = True
             self._snapshotting = self._loop.create_task(self._take_snapshot())
 
@@ -419,8 +518,10 @@ class CoordinationServer:
     def _tick(self) -> None:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         processor, settings = self._processor, self._settings
-        processor.tick(now_ms, wall_ms)
-        if now_ms - self._last_sweep_ms >= _CONTAINER_CHECK_MS:
+        if self._is_serving:
+            processor.tick(now_ms, wall_ms)
+        decides = self._is_serving and self._mode in ("standalone", "leader")
+        if decides and now_ms - self._last_sweep_ms >= _CONTAINER_CHECK_MS:
             self._last_sweep_ms = now_ms
             processor.sweep_containers(now_ms, wall_ms, _CONTAINERS_A_CHECK)
         patience_ms = settings["nio.sessionlessCnxnTimeout"]

@@ -29,11 +29,18 @@ from itertools import islice
 from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.znode import DIGEST_VERSION, DataNode
-from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode_from, encode_into
+from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode, decode_from, encode_into
 from barnabas.wire.jute.records import ACL, OPEN_ACL
 from barnabas.wire.jute.transactions import FileHeader
 
-__all__ = ["SNAPSHOT_MAGIC", "encode_snapshot", "read_snapshot", "snapshot_name"]
+__all__ = [
+    "SNAPSHOT_MAGIC",
+    "encode_snapshot",
+    "encode_snapshot_for_learner",
+    "read_snapshot",
+    "read_snapshot_of_leader",
+    "snapshot_name",
+]
 
 SNAPSHOT_MAGIC = int.from_bytes(b"ZKSN", "big")
 _VERSION = 2
@@ -45,6 +52,7 @@ _DIGEST = struct.Struct(">qiq")
 _NODE_TAIL = struct.Struct(">qqqqqiiiqq")
 _MARK = b"\0\0\0\x01/"
 _SEAL_BYTES = 8 + len(_MARK)
+_FILE_HEADER_BYTES = 16
 
 
 @dataclass(slots=True)
@@ -60,10 +68,9 @@ class _SessionEntry:
 
 
 @dataclass(slots=True)
-class _Contents:
-    """All before the nodes."""
+class _Indexes:
+    """All between the file's header and the nodes."""
 
-    header: FileHeader
     sessions: list[_SessionEntry]
     acls: list[_AclEntry]
 
@@ -87,10 +94,10 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
     numbers = {acl: number for number, acl in enumerate(tree.known_acls(), 1)}
     zxid, digest = database.last_zxid, tree.digest
     out = bytearray()
+    encode_into(out, FileHeader(SNAPSHOT_MAGIC, _VERSION, -1))
     encode_into(
         out,
-        _Contents(
-            FileHeader(SNAPSHOT_MAGIC, _VERSION, -1),
+        _Indexes(
             [_SessionEntry(*session) for session in database.session_timeouts_ms.items()],
             [_AclEntry(number, list(acl)) for acl, number in numbers.items()],
         ),
@@ -109,6 +116,16 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
     end += _DIGEST.pack(zxid, DIGEST_VERSION, digest)
     end += _seal(zlib.adler32(end, checksum))
     yield bytes(end)
+
+
+def encode_snapshot_for_learner(database: Database) -> Iterator[bytes]:
+    """The state in slices as a leader sends it: without the file's header and checksums. It is that of the first slice."""
+    parts = encode_snapshot(database)
+    part = next(parts)[_FILE_HEADER_BYTES:]
+    for following in parts:
+        yield part
+        part = following
+    yield _MARK
 
 
 def _seal(checksum: int) -> bytes:
@@ -142,21 +159,39 @@ def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
     """The state in a snapshot; ``zxid`` is the one in its name. Raises `CorruptDataError` for any damage."""
     database = Database()
     try:
-        contents, offset = decode_from(_Contents, data)
-        if contents.header.magic != SNAPSHOT_MAGIC or contents.header.version != _VERSION:
+        header = decode(FileHeader, data)
+        if header.magic != SNAPSHOT_MAGIC or header.version != _VERSION:
             raise CorruptDataError(f"{name} is not a snapshot of version {_VERSION}")
-        acls = {entry.number: tuple(entry.acl) for entry in contents.acls}
-        acls[-1] = OPEN_ACL
-        nodes, offset = _read_nodes(data, offset, acls)
+        offset = _read_state(database, data, _FILE_HEADER_BYTES)
         offset = _check_seal(data, offset, name)
-        database.tree.replace_all(nodes)
-        database.session_timeouts_ms.update((session.id, session.timeout_ms) for session in contents.sessions)
         database.last_zxid = zxid
         if offset < len(data):
             _check_digest(database, data, offset, name)
     except (MalformedRecordError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise CorruptDataError(f"snapshot {name} is damaged: {error}") from None
     return database
+
+
+def read_snapshot_of_leader(data: bytes, zxid: int) -> Database:
+    """The state that a leader has sent, which ends with ``zxid``. Raises `CorruptDataError`."""
+    database = Database()
+    try:
+        _read_state(database, data, 0)
+    except (MalformedRecordError, KeyError, struct.error, UnicodeDecodeError) as error:
+        raise CorruptDataError(f"the snapshot 0x{zxid:x} of the leader cannot be read: {error}") from None
+    database.last_zxid = zxid
+    return database
+
+
+def _read_state(database: Database, data: bytes, offset: int) -> int:
+    """Read the sessions and the nodes into an empty database; the offset behind them."""
+    indexes, offset = decode_from(_Indexes, data, offset)
+    acls = {entry.number: tuple(entry.acl) for entry in indexes.acls}
+    acls[-1] = OPEN_ACL
+    nodes, offset = _read_nodes(data, offset, acls)
+    database.tree.replace_all(nodes)
+    database.session_timeouts_ms.update((session.id, session.timeout_ms) for session in indexes.sessions)
+    return offset
 
 
 def _read_nodes(data: bytes, offset: int, acls: dict[int, tuple[ACL, ...]]) -> tuple[list[tuple[str, DataNode]], int]:

@@ -9,13 +9,19 @@ In ZooKeeper: FileTxnSnapLog, and PurgeTxnLog for `Storage.purge`.
 import contextlib
 import logging
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File, Files, make_dirs_durably
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot, snapshot_name
-from barnabas.coordination.storage.transaction_log import TransactionLog, logs_from, read_transaction_log, zxid_of_name
+from barnabas.coordination.storage.transaction_log import (
+    TransactionLog,
+    cut_transaction_log,
+    logs_from,
+    read_transaction_log,
+    zxid_of_name,
+)
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.transactions import decode_transaction
 
@@ -33,7 +39,7 @@ class Storage:
     def __init__(
         self, files: Files, data_dir: str, data_log_dir: str, *, preallocate_bytes: int, sync: bool = True
     ) -> None:
-        self._files = files
+        self._files = self.files = files
         self._data_dir = data_dir
         self.snapshots_dir = posixpath.join(data_dir, _VERSION_DIR)
         self.logs_dir = posixpath.join(data_log_dir, _VERSION_DIR)
@@ -53,8 +59,11 @@ class Storage:
 
     # Loading
 
-    def load(self) -> tuple[Database, int]:
-        """The state, and how many transactions were replayed for it. Raises `CorruptDataError`."""
+    def load(self, on_replayed: Callable[[int, bytes], None] | None = None) -> tuple[Database, int]:
+        """The state, and how many transactions were replayed for it. Raises `CorruptDataError`.
+
+        ``on_replayed`` gets the zxid and the bytes of each transaction that is replayed.
+        """
         for name in self._files.list(self.snapshots_dir):
             if name.endswith(_TEMPORARY):
                 self._files.remove(posixpath.join(self.snapshots_dir, name))
@@ -64,7 +73,7 @@ class Storage:
             database = Database()
             if damaged and not any(first == 1 for first, _ in logs_from(names, 0)):
                 raise CorruptDataError(f"no snapshot in {self.snapshots_dir} can be read: {'; '.join(damaged)}")
-        replayed = self._replay(database, logs_from(names, database.last_zxid))
+        replayed = self._replay(database, logs_from(names, database.last_zxid), on_replayed)
         if database.digest_mismatches:
             logger.error(
                 "The digests of %d replayed transactions do not match the tree: it differs from the tree that they were made on",
@@ -97,7 +106,12 @@ class Storage:
                 damaged.append(str(error))
         return None, damaged
 
-    def _replay(self, database: Database, logs: list[tuple[int, str]]) -> int:
+    def _replay(
+        self,
+        database: Database,
+        logs: list[tuple[int, str]],
+        on_replayed: Callable[[int, bytes], None] | None,
+    ) -> int:
         replayed = 0
         previous: int | None = None
         for first, name in logs:
@@ -118,6 +132,8 @@ class Storage:
                 if header.zxid > database.last_zxid:
                     database.replay(header, txn, digest)
                     replayed += 1
+                    if on_replayed is not None:
+                        on_replayed(header.zxid, payload)
         return replayed
 
     def _payloads(self, path: str, first_zxid: int) -> Iterable[bytes]:
@@ -140,6 +156,43 @@ class Storage:
             return True
         finally:
             file.close()
+
+    # What a leader makes a learner do
+
+    def truncate(self, zxid: int) -> None:
+        """Remove all transactions behind ``zxid``, and the snapshots that hold some of them. `load` comes next.
+
+        Raises `CorruptDataError` if only such snapshots hold the beginning.
+        """
+        self.log.roll()
+        names = self._files.list(self.logs_dir)
+        above = [name for newer, name in self._snapshots() if newer > zxid]
+        if above and len(above) == len(self._snapshots()) and not any(first == 1 for first, _ in logs_from(names, 0)):
+            raise CorruptDataError(
+                f"the leader's history ends at 0x{zxid:x}, and every snapshot in {self.snapshots_dir} is newer: move "
+                "this server's data directory away and let it copy the state from the other servers"
+            )
+        for name in above:
+            logger.warning("Removing %s/%s: the leader's history ends at 0x%x", self.snapshots_dir, name, zxid)
+            self._files.remove(posixpath.join(self.snapshots_dir, name))
+        self._files.sync_dir(self.snapshots_dir)
+        for first, name in reversed([each for each in logs_from(names, 0) if each[0] > zxid]):
+            logger.info("Removing %s/%s: it begins behind 0x%x", self.logs_dir, name, zxid)
+            del first
+            self._files.remove(posixpath.join(self.logs_dir, name))
+        self._files.sync_dir(self.logs_dir)
+        for _, name in logs_from(self._files.list(self.logs_dir), zxid)[:1]:
+            cut_transaction_log(self._files, posixpath.join(self.logs_dir, name), zxid)
+
+    def replace(self, database: Database) -> None:
+        """Make the state that a leader has sent the one that a restart finds. Durable at return."""
+        self.log.roll()
+        for newer, name in self._snapshots():
+            if newer > database.last_zxid:
+                self._files.remove(posixpath.join(self.snapshots_dir, name))
+        self.save_snapshot(database)
+        if self._files.list(self.logs_dir):
+            self.truncate(database.last_zxid)
 
     # Snapshots
 

@@ -23,10 +23,11 @@ from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File, Files
 from barnabas.coordination.storage.log_tail import ENTRY_HEAD, check_tail, encode_entry, payload_at
 from barnabas.wire.jute.codec import MalformedRecordError, decode, encode_into
-from barnabas.wire.jute.transactions import FileHeader
+from barnabas.wire.jute.transactions import FileHeader, TxnHeader
 
 __all__ = [
     "TransactionLog",
+    "cut_transaction_log",
     "log_name",
     "logs_from",
     "read_transaction_log",
@@ -97,6 +98,23 @@ def read_transaction_log(files: Files, path: str, *, repair: bool) -> Iterator[b
                     excess_bytes,
                 )
             file.truncate(position)
+            file.sync()
+    finally:
+        file.close()
+
+
+def cut_transaction_log(files: Files, path: str, zxid: int) -> None:
+    """Cut off all transactions of a file behind ``zxid``. Durable at return."""
+    end = _HEADER_BYTES
+    for payload in read_transaction_log(files, path, repair=True):
+        if decode(TxnHeader, payload).zxid > zxid:
+            break
+        end += ENTRY_HEAD.size + len(payload) + 1
+    file = files.open(path)
+    try:
+        if file.size() > end:
+            logger.warning("Cutting %s at byte %d: the leader's history ends at 0x%x", path, end, zxid)
+            file.truncate(end)
             file.sync()
     finally:
         file.close()

@@ -103,19 +103,22 @@ def _stage(staging: Staging, parts: list[MultiPart], events: list[Event]) -> tup
 
 def _apply(view: View, stamp: Stamp, txn: MultiTxn, events: list[Event]) -> Outcome:
     if any(part.type == OpCode.ERROR for part in txn.txns):
-        codes = [decode(ErrorTxn, part.data or b"").err for part in txn.txns if part.type == OpCode.ERROR]
-        return Outcome(OpCode.MULTI, err=codes[0])
+        codes = [decode(ErrorTxn, part.data or b"").err if part.type == OpCode.ERROR else 0 for part in txn.txns]
+        failures = [Outcome(OpCode.ERROR, err=code) for code in codes]
+        return Outcome(OpCode.MULTI, err=next(filter(None, codes), 0), parts=failures)
     err = 0
+    outcomes: list[Outcome] = []
     for part in txn.txns:
         if part.type not in _APPLY_PARTS:
             raise CorruptDataError(f"transaction 0x{stamp.zxid:x} has a part of type {part.type}")
         record: Any = decode(TRANSACTION_TYPES[part.type], part.data or b"")
         try:
-            _APPLY_PARTS[part.type](view, stamp, record, events)
+            outcomes.append(_APPLY_PARTS[part.type](view, stamp, record, events))
         except KeeperError as error:
             # Only in a replay over a fuzzy snapshot, which contains some of the parts already: apply the others.
             err = err or error.code
-    return Outcome(OpCode.MULTI, err=err)
+            outcomes.append(Outcome(OpCode.ERROR, err=error.code))
+    return Outcome(OpCode.MULTI, err=err, parts=outcomes)
 
 
 def _reply(outcome: Outcome) -> list[tuple[int, object | None]]:

@@ -1,0 +1,167 @@
+"""A server's connections with clients, and the requests on them that are not answered yet.
+
+In ZooKeeper: ServerCnxn, and Request.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from barnabas.coordination.core.access import AccessRules, SaslServer, ip_id, is_allowed
+from barnabas.coordination.core.operations.base import Outcome, ReadOperation
+from barnabas.coordination.core.sessions import Session
+from barnabas.coordination.core.statistics import Statistics
+from barnabas.coordination.core.tree import Event, TreeChange
+from barnabas.wire.jute.frames import encode_event
+from barnabas.wire.jute.opcodes import KeeperState, Perms
+from barnabas.wire.jute.records import Id, WatcherEvent
+from barnabas.wire.jute.transactions import Transaction, TxnHeader
+
+__all__ = ["ForwardedWrite", "Forwarder", "Limits", "Proposal", "ServerConnection", "Transport", "WaitingRead"]
+
+
+class Transport(Protocol):
+    """The way back to a client."""
+
+    def send(self, frame: bytearray) -> None: ...
+
+    def hold(self) -> None:
+        """Take no more requests until `release`."""
+        ...
+
+    def release(self) -> None: ...
+
+    def close(self) -> None:
+        """Close when everything has been sent."""
+        ...
+
+
+class Forwarder(Protocol):
+    """A learner's way to its leader."""
+
+    def forward(self, session_id: int, xid: int, opcode: int, body: bytes, ids: list[Id]) -> None:
+        """Send a write or a sync; `Processor.apply` or `Processor.synced` answers it."""
+        ...
+
+    def revalidate(self, session_id: int, timeout_ms: int) -> None:
+        """Ask whether a session is alive; `Processor.revalidated` continues."""
+        ...
+
+
+class Limits:
+    """Limits for clients."""
+
+    __slots__ = (
+        "access",
+        "enforce_quota",
+        "global_outstanding",
+        "max_reply_bytes",
+        "max_session_timeout_ms",
+        "min_session_timeout_ms",
+        "ttl_nodes",
+    )
+
+    def __init__(
+        self,
+        *,
+        min_session_timeout_ms: int,
+        max_session_timeout_ms: int,
+        global_outstanding: int = 1000,
+        max_reply_bytes: int = 4 << 20,
+        ttl_nodes: bool = False,
+        enforce_quota: bool = False,
+        access: AccessRules | None = None,
+    ) -> None:
+        self.min_session_timeout_ms = min_session_timeout_ms
+        self.max_session_timeout_ms = max_session_timeout_ms
+        self.global_outstanding = global_outstanding
+        self.max_reply_bytes = max_reply_bytes
+        self.ttl_nodes = ttl_nodes
+        self.enforce_quota = enforce_quota
+        self.access = access or AccessRules()
+
+
+class ServerConnection:
+    """One connection, with its requests that are not answered yet: ZooKeeper's ServerCnxn."""
+
+    __slots__ = (
+        "address",
+        "ids",
+        "is_closed",
+        "is_held",
+        "old_protocol",
+        "port",
+        "sasl",
+        "session",
+        "since_ms",
+        "statistics",
+        "transport",
+        "waiting",
+    )
+
+    def __init__(self, transport: Transport, address: str, port: int, now_ms: int) -> None:
+        self.transport = transport
+        self.address = address
+        self.port = port
+        self.since_ms = now_ms
+        self.ids: list[Id] = [ip_id(address)]
+        self.sasl: SaslServer | None = None
+        self.session: Session | None = None
+        self.waiting: deque[Proposal | WaitingRead | ForwardedWrite] = deque()
+        self.statistics = Statistics()
+        self.old_protocol = False
+        self.is_closed = False
+        self.is_held = False
+
+    @property
+    def session_id(self) -> int:
+        return self.session.id if self.session is not None else 0
+
+    def add_ids(self, identities: list[Id]) -> None:
+        """Add what the client has proven."""
+        self.ids += [each for each in identities if each not in self.ids]
+
+    def notify(self, event: Event) -> None:
+        """Send an event of one of the client's watches, if the client may read the node."""
+        if is_allowed(event.acl, Perms.READ, self.ids):
+            self.statistics.sent += 1
+            self.transport.send(encode_event(WatcherEvent(event.type, KeeperState.SYNC_CONNECTED, event.path)))
+
+
+@dataclass(slots=True, eq=False)
+class Proposal:
+    """A write between decision and commit."""
+
+    header: TxnHeader
+    client: ServerConnection | None
+    opcode: int
+    """the request's; the header has the transaction's type"""
+    txn: Transaction
+    outcome: Outcome
+    changes: list[TreeChange]
+    events: list[Event]
+    since_ms: int
+
+
+class WaitingRead:
+    """A read that waits for earlier writes of its session."""
+
+    __slots__ = ("data", "operation", "since_ms", "xid")
+
+    def __init__(self, xid: int, operation: ReadOperation, data: bytes, since_ms: int) -> None:
+        self.xid = xid
+        self.operation = operation
+        self.data = data
+        self.since_ms = since_ms
+
+
+class ForwardedWrite:
+    """A request that the leader decides."""
+
+    __slots__ = ("opcode", "path", "since_ms", "xid")
+
+    def __init__(self, xid: int, opcode: int, since_ms: int, path: str = "") -> None:
+        self.xid = xid
+        self.opcode = opcode
+        self.since_ms = since_ms
+        self.path = path

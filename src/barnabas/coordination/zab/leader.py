@@ -1,0 +1,506 @@
+"""The leader of an ensemble: discovery of the epoch, synchronisation of the learners, broadcast of proposals.
+
+    DISCOVERY        collects accepted epochs until a quorum is there; the new epoch is above all of them
+       | a quorum has acknowledged the epoch, and no member of it has a more recent history
+    SYNCHRONISATION  gives each learner the leader's history, and NEWLEADER behind it
+       | a quorum has acknowledged NEWLEADER: the history is on the disks of a majority
+    BROADCAST        proposes transactions, and commits each when a quorum has it on disk
+
+Invariants:
+
+- The epoch is in ``acceptedEpoch`` before LEADERINFO leaves, and in ``currentEpoch`` before NEWLEADER leaves.
+- Transactions are committed in the order of their zxids, without gaps. An acknowledgement counts for all earlier ones
+  too, because a learner logs in order; it counts only once the learner has acknowledged NEWLEADER.
+- The leader counts as one of the quorum only for what is synced in its own log.
+- A learner gets all that is committed, then all that is proposed, in order, each once.
+- Without a quorum of learners that were heard within syncLimit the leader resigns.
+
+It is synchronous: events and the time go in; packets, commits and the end go out through its `LeaderEnvironment`.
+
+In ZooKeeper: Leader and LearnerHandler.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from barnabas.coordination.quorum.configuration import QuorumConfiguration
+from barnabas.coordination.zab.epochs import Epochs
+from barnabas.coordination.zab.history import CommittedLog, SyncPlan, plan_sync
+from barnabas.wire.jute.codec import MalformedRecordError
+from barnabas.wire.jute.quorum import (
+    PROTOCOL_VERSION,
+    PacketType,
+    QuorumPacket,
+    decode_learner_info,
+    encode_packet,
+    encode_signal,
+    epoch_of,
+    first_zxid_of,
+)
+
+__all__ = ["Leader", "LeaderEnvironment", "LeaderPhase", "LearnerHandler", "LearnerLink", "Timing"]
+
+logger = logging.getLogger(__name__)
+_MAX_COUNTER = 0xFFFFFFFF
+_VERSION = PROTOCOL_VERSION.to_bytes(4, "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The unit of time, and how many of them a learner may take to connect and to be silent."""
+
+    tick_ms: int
+    init_limit: int
+    sync_limit: int
+
+    @property
+    def init_ms(self) -> int:
+        return self.tick_ms * self.init_limit
+
+    @property
+    def sync_ms(self) -> int:
+        return self.tick_ms * self.sync_limit
+
+
+class LearnerLink(Protocol):
+    """The connection of a learner."""
+
+    def send(self, data: bytes) -> None: ...
+
+    def send_snapshot(self) -> None:
+        """Send the committed state as it is now, and the signature; what is sent later follows it."""
+        ...
+
+    def close(self, reason: str) -> None: ...
+
+
+class LeaderEnvironment(Protocol):
+    """What happens around the leader."""
+
+    def serve(self, first_zxid: int) -> None:
+        """The epoch is established: serve clients; transactions follow ``first_zxid``."""
+        ...
+
+    def commit(self, count: int) -> None:
+        """The next ``count`` proposals are committed."""
+        ...
+
+    def received(self, handler: "LearnerHandler", packet: QuorumPacket) -> None:
+        """A learner's REQUEST, REVALIDATE or PING."""
+        ...
+
+    def resign(self, reason: str) -> None:
+        """Stop leading, and elect."""
+        ...
+
+
+class LeaderPhase(Enum):
+    """See the module."""
+
+    DISCOVERY = "discovery"
+    SYNCHRONISATION = "synchronisation"
+    BROADCAST = "broadcast"
+    ENDED = "ended"
+
+
+class _HandlerState(Enum):
+    CONNECTED = 1
+    INFORMED = 2
+    """it has LEADERINFO"""
+    ACCEPTED = 3
+    """it has acknowledged the epoch"""
+    SYNCHRONISING = 4
+    """it has NEWLEADER"""
+    SYNCED = 5
+    """it has acknowledged NEWLEADER"""
+
+
+@dataclass(slots=True, eq=False)
+class LearnerHandler:
+    """One learner, as its leader sees it."""
+
+    link: LearnerLink
+    deadline_ms: int
+    """when it must have been heard"""
+    server_id: int = -1
+    is_participant: bool = False
+    state: _HandlerState = _HandlerState.CONNECTED
+    last_zxid: int = 0
+    """of its log, when it connected"""
+    accepted_epoch: int = 0
+    acked_zxid: int = -1
+    is_up_to_date: bool = False
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether it has acknowledged NEWLEADER."""
+        return self.state is _HandlerState.SYNCED
+
+
+class Leader:
+    """See the module."""
+
+    def __init__(
+        self,
+        my_id: int,
+        configuration: QuorumConfiguration,
+        epochs: Epochs,
+        log: CommittedLog,
+        last_zxid: int,
+        timing: Timing,
+        environment: LeaderEnvironment,
+        now_ms: int,
+    ) -> None:
+        self.my_id = my_id
+        self.phase = LeaderPhase.DISCOVERY
+        self.epoch = -1
+        """The new epoch; -1 while it is not known."""
+        self.handlers: dict[LearnerHandler, None] = {}
+        self._configuration = configuration
+        self._epochs = epochs
+        self._log = log
+        self._last_zxid = last_zxid
+        self._timing = timing
+        self._environment = environment
+        self._deadline_ms = now_ms + timing.init_ms
+        self._next_check_ms = 0
+        self._accepted_epochs: dict[int, int] = {my_id: epochs.accepted}
+        self._epoch_acks: set[int] = {my_id}
+        self._synced: set[int] = {my_id}
+        self._proposals: deque[tuple[int, bytes | bytearray]] = deque()
+        self._own_acked_zxid = -1
+        self._committed_zxid = last_zxid
+        self._waiting_syncs: deque[tuple[int, Callable[[], None]]] = deque()
+
+    # Learners
+
+    def connected(self, link: LearnerLink, now_ms: int) -> LearnerHandler:
+        """A server has connected to the quorum port."""
+        handler = LearnerHandler(link, now_ms + self._timing.init_ms)
+        self.handlers[handler] = None
+        return handler
+
+    def disconnected(self, handler: LearnerHandler, now_ms: int) -> None:
+        """The connection is gone. Without a quorum the leader resigns at once."""
+        self.handlers.pop(handler, None)
+        if self.phase is LeaderPhase.BROADCAST and handler.is_synced and handler.is_participant:
+            self._check_quorum(now_ms)
+
+    def packets(self, handler: LearnerHandler, packets: Iterable[QuorumPacket], now_ms: int) -> None:
+        """Handle what a learner has sent. A packet out of place closes its connection."""
+        for packet in packets:
+            if self.phase is LeaderPhase.ENDED or handler not in self.handlers:
+                return
+            try:
+                self._packet(handler, packet, now_ms)
+            except MalformedRecordError as error:
+                self._drop(handler, f"it sent a packet that cannot be read: {error}")
+        if self.phase is LeaderPhase.BROADCAST:
+            self._commit()
+
+    def _drop(self, handler: LearnerHandler, reason: str) -> None:
+        self.handlers.pop(handler, None)
+        handler.link.close(reason)
+
+    def _packet(self, handler: LearnerHandler, packet: QuorumPacket, now_ms: int) -> None:
+        kind = packet.type
+        state = handler.state
+        if state is _HandlerState.CONNECTED:
+            self._introduced(handler, packet)
+        elif state is _HandlerState.INFORMED:
+            self._acked_epoch(handler, packet)
+        elif kind == PacketType.ACK:
+            self._acked(handler, packet.zxid)
+        elif state is _HandlerState.SYNCED and kind in (PacketType.REQUEST, PacketType.PING, PacketType.REVALIDATE):
+            self._environment.received(handler, packet)
+        else:
+            self._drop(handler, f"it sent a packet of type {kind} in the state {state.name}")
+            return
+        limit_ms = self._timing.sync_ms if handler.is_synced else self._timing.init_ms + self._timing.sync_ms
+        handler.deadline_ms = now_ms + limit_ms
+
+    def _introduced(self, handler: LearnerHandler, packet: QuorumPacket) -> None:
+        if packet.type not in (PacketType.FOLLOWERINFO, PacketType.OBSERVERINFO):
+            self._drop(handler, f"its first packet has the type {packet.type}, not FOLLOWERINFO or OBSERVERINFO")
+            return
+        info = decode_learner_info(packet)
+        server_id = info.server_id
+        is_known = server_id in self._configuration.servers
+        is_voter = server_id in self._configuration.voters
+        if info.protocol_version < PROTOCOL_VERSION:
+            self._drop(handler, f"server {server_id} speaks the protocol of ZooKeeper before 3.4")
+        elif server_id == self.my_id or (packet.type == PacketType.FOLLOWERINFO and not is_voter):
+            self._drop(handler, f"it says that it is the follower {server_id}, which it cannot be")
+        elif not is_known and server_id >= 0:
+            self._drop(handler, f"server {server_id} is not in the configuration of the ensemble")
+        elif info.config_version > self._configuration.version:
+            self._drop(handler, f"server {server_id} has a newer configuration, 0x{info.config_version:x}")
+        else:
+            handler.server_id = server_id
+            handler.is_participant = is_voter and packet.type == PacketType.FOLLOWERINFO
+            handler.accepted_epoch = epoch_of(packet.zxid)
+            self._replace(handler)
+            self._discover(handler)
+
+    def _replace(self, handler: LearnerHandler) -> None:
+        """A server has one connection: the newest."""
+        for other in [each for each in self.handlers if each.server_id == handler.server_id and each is not handler]:
+            self._drop(other, f"server {handler.server_id} has connected again")
+
+    def _discover(self, handler: LearnerHandler) -> None:
+        if self.epoch >= 0:
+            self._inform(handler)
+            return
+        if handler.is_participant:
+            self._accepted_epochs[handler.server_id] = handler.accepted_epoch
+        self.discover()
+
+    def discover(self) -> None:
+        """Choose the epoch if a quorum is there; a leader whose vote is a quorum needs no learner."""
+        accepted = self._accepted_epochs
+        if self.epoch >= 0 or not self._configuration.verifier.contains_quorum(accepted):
+            return
+        known = [handler.accepted_epoch for handler in self.handlers if handler.server_id != -1]
+        self.epoch = max([*accepted.values(), *known]) + 1
+        self._epochs.accept(self.epoch)
+        logger.info("The new epoch is %d", self.epoch)
+        for handler in list(self.handlers):
+            if handler.server_id != -1:
+                self._inform(handler)
+        self._accept()
+
+    def _inform(self, handler: LearnerHandler) -> None:
+        handler.state = _HandlerState.INFORMED
+        handler.link.send(encode_packet(PacketType.LEADERINFO, first_zxid_of(self.epoch), _VERSION))
+
+    def _acked_epoch(self, handler: LearnerHandler, packet: QuorumPacket) -> None:
+        if packet.type != PacketType.ACKEPOCH or len(packet.data or b"") != 4:
+            self._drop(handler, f"it sent a packet of type {packet.type} instead of ACKEPOCH")
+            return
+        current_epoch = int.from_bytes(packet.data or b"", "big", signed=True)
+        handler.last_zxid = packet.zxid
+        handler.state = _HandlerState.ACCEPTED
+        if self.phase is LeaderPhase.DISCOVERY:
+            mine = self._epochs.current, self._last_zxid
+            if current_epoch != -1 and handler.is_participant and (current_epoch, packet.zxid) > mine:
+                self._end(
+                    f"server {handler.server_id} has a more recent history (epoch {current_epoch}, zxid "
+                    f"0x{packet.zxid:x}) than this server (epoch {mine[0]}, zxid 0x{mine[1]:x})"
+                )
+                return
+            if handler.is_participant:
+                self._epoch_acks.add(handler.server_id)
+            self._accept()
+        else:
+            self._synchronise(handler)
+
+    def _accept(self) -> None:
+        """Synchronise the learners once a quorum has acknowledged the epoch."""
+        if self.phase is not LeaderPhase.DISCOVERY or not self._contains_quorum(self._epoch_acks):
+            return
+        self._epochs.enter(self.epoch)
+        self._own_acked_zxid = first_zxid_of(self.epoch)
+        self.phase = LeaderPhase.SYNCHRONISATION
+        for handler in list(self.handlers):
+            if handler.state is _HandlerState.ACCEPTED:
+                self._synchronise(handler)
+        self._establish()
+
+    def _synchronise(self, handler: LearnerHandler) -> None:
+        """Give a learner the committed history, then the proposals that wait for a quorum, and NEWLEADER."""
+        plan = plan_sync(handler.last_zxid, self._log, self._committed_zxid)
+        logger.info(
+            "Synchronizing with server %d: its last zxid is 0x%x, it gets %s 0x%x and %d transactions",
+            handler.server_id,
+            handler.last_zxid,
+            plan.type.name,
+            plan.zxid,
+            len(plan.transactions),
+        )
+        link = handler.link
+        link.send(encode_signal(plan.type, plan.zxid))
+        if plan.type is PacketType.SNAP:
+            link.send_snapshot()
+        link.send(b"".join(self._catch_up(handler, plan)))
+        handler.state = _HandlerState.SYNCHRONISING
+        configuration = self._configuration.text().encode()
+        link.send(encode_packet(PacketType.NEWLEADER, first_zxid_of(self.epoch), configuration))
+
+    def _catch_up(self, handler: LearnerHandler, plan: SyncPlan) -> Iterable[bytes]:
+        for zxid, payload in plan.transactions:
+            yield encode_packet(PacketType.PROPOSAL, zxid, payload)
+            yield encode_signal(PacketType.COMMIT, zxid)
+        if handler.is_participant:
+            for zxid, payload in self._proposals:
+                yield encode_packet(PacketType.PROPOSAL, zxid, payload)
+
+    # Acknowledgements
+
+    def _acked(self, handler: LearnerHandler, zxid: int) -> None:
+        if handler.state is _HandlerState.SYNCHRONISING:
+            if zxid != first_zxid_of(self.epoch):
+                self._drop(handler, f"it acknowledged 0x{zxid:x} instead of NEWLEADER")
+                return
+            handler.state = _HandlerState.SYNCED
+            handler.acked_zxid = zxid
+            if handler.is_participant:
+                self._synced.add(handler.server_id)
+            if self.phase is LeaderPhase.BROADCAST:
+                self._release(handler)
+            else:
+                self._establish()
+        elif handler.is_synced:
+            if epoch_of(zxid) == self.epoch and zxid > handler.acked_zxid:
+                handler.acked_zxid = zxid
+        else:
+            self._drop(handler, f"it acknowledged 0x{zxid:x} in the state {handler.state.name}")
+
+    def _establish(self) -> None:
+        if self.phase is not LeaderPhase.SYNCHRONISATION or not self._contains_quorum(self._synced):
+            return
+        self.phase = LeaderPhase.BROADCAST
+        self._committed_zxid = first_zxid_of(self.epoch)
+        logger.info(
+            "Have quorum of supporters, sids: %s; starting up and setting last processed zxid: 0x%x",
+            sorted(self._synced),
+            self._committed_zxid,
+        )
+        self._environment.serve(self._committed_zxid)
+        for handler in list(self.handlers):
+            if handler.is_synced:
+                self._release(handler)
+
+    def _release(self, handler: LearnerHandler) -> None:
+        """The learner may serve clients."""
+        handler.link.send(encode_signal(PacketType.UPTODATE, -1))
+        handler.is_up_to_date = True
+
+    def _contains_quorum(self, servers: set[int]) -> bool:
+        return self._configuration.verifier.contains_quorum(servers)
+
+    # Broadcast
+
+    @property
+    def last_proposed_zxid(self) -> int:
+        """The last zxid that was proposed, or committed if none waits."""
+        return self._proposals[-1][0] if self._proposals else self._committed_zxid
+
+    def propose(self, first_zxid: int, payloads: Iterable[bytes | bytearray]) -> None:
+        """Send transactions to the followers; the caller logs them, and calls `logged`."""
+        packets: list[bytes] = []
+        zxid = first_zxid - 1
+        for zxid, payload in enumerate(payloads, first_zxid):
+            self._proposals.append((zxid, payload))
+            packets.append(encode_packet(PacketType.PROPOSAL, zxid, payload))
+        data = b"".join(packets)
+        for handler in self.handlers:
+            if handler.is_participant and handler.state in (_HandlerState.SYNCHRONISING, _HandlerState.SYNCED):
+                handler.link.send(data)
+        if zxid & _MAX_COUNTER >= _MAX_COUNTER - 1_000_000:
+            self._end("the counter in the zxid is nearly used up: a new epoch begins")
+
+    def logged(self, zxid: int) -> None:
+        """All proposals up to ``zxid`` are on stable storage here."""
+        if zxid > self._own_acked_zxid:
+            self._own_acked_zxid = zxid
+            if self.phase is LeaderPhase.BROADCAST:
+                self._commit()
+
+    def _commit(self) -> None:
+        """Commit what a quorum has on disk: the highest zxid that enough servers have acknowledged."""
+        proposals = self._proposals
+        if not proposals:
+            return
+        acks = [(handler.acked_zxid, handler.server_id) for handler in self.handlers if handler.is_participant]
+        if self.my_id in self._configuration.voters:
+            acks.append((self._own_acked_zxid, self.my_id))
+        acks.sort(reverse=True)
+        servers: list[int] = []
+        for zxid, server_id in acks:
+            if zxid < proposals[0][0]:
+                return
+            servers.append(server_id)
+            if self._configuration.verifier.contains_quorum(servers):
+                self._commit_to(zxid)
+                return
+
+    def _commit_to(self, zxid: int) -> None:
+        commits: list[bytes] = []
+        informs: list[bytes] = []
+        proposals = self._proposals
+        has_observers = any(not handler.is_participant for handler in self.handlers)
+        while proposals and proposals[0][0] <= zxid:
+            committed, payload = proposals.popleft()
+            self._log.add(committed, payload)
+            commits.append(encode_signal(PacketType.COMMIT, committed))
+            if has_observers:
+                informs.append(encode_packet(PacketType.INFORM, committed, payload))
+            self._committed_zxid = committed
+        commit_bytes, inform_bytes = b"".join(commits), b"".join(informs)
+        for handler in self.handlers:
+            if handler.state in (_HandlerState.SYNCHRONISING, _HandlerState.SYNCED):
+                handler.link.send(commit_bytes if handler.is_participant else inform_bytes)
+        self._environment.commit(len(commits))
+        while self._waiting_syncs and self._waiting_syncs[0][0] <= self._committed_zxid:
+            self._waiting_syncs.popleft()[1]()
+
+    def sync(self, done: Callable[[], None]) -> None:
+        """Call ``done`` when all that is proposed now is committed."""
+        if self._proposals:
+            self._waiting_syncs.append((self.last_proposed_zxid, done))
+        else:
+            done()
+
+    # Time
+
+    def tick(self, now_ms: int) -> None:
+        """To be called every half a tick: pings, and the checks of the limits."""
+        if self.phase is LeaderPhase.ENDED:
+            return
+        for handler in [each for each in self.handlers if now_ms > each.deadline_ms]:
+            self._drop(handler, f"server {handler.server_id} was not heard for its limit")
+        if self.phase is not LeaderPhase.BROADCAST:
+            if now_ms > self._deadline_ms:
+                self._end(
+                    f"no quorum has followed within initLimit ({self._timing.init_ms} ms); connected: "
+                    f"{sorted(handler.server_id for handler in self.handlers)}"
+                )
+            return
+        ping = encode_signal(PacketType.PING, self.last_proposed_zxid)
+        for handler in self.handlers:
+            if handler.is_synced:
+                handler.link.send(ping)
+        self._check_quorum(now_ms)
+
+    def _check_quorum(self, now_ms: int) -> None:
+        """Resign without a quorum of learners that were heard in time."""
+        alive = {
+            handler.server_id
+            for handler in self.handlers
+            if handler.is_participant and handler.is_synced and now_ms <= handler.deadline_ms
+        }
+        alive.add(self.my_id)
+        if not self._contains_quorum(alive):
+            self._end(f"Not sufficient followers synced, only synced with sids: {sorted(alive)}")
+
+    def _end(self, reason: str) -> None:
+        if self.phase is LeaderPhase.ENDED:
+            return
+        self.phase = LeaderPhase.ENDED
+        logger.warning("Shutting down as leader: %s", reason)
+        self._environment.resign(reason)
+
+    def close(self) -> None:
+        """End without a reason of its own: the server stops."""
+        self.phase = LeaderPhase.ENDED
+        for handler in list(self.handlers):
+            self._drop(handler, "the leader ends")
+
+    @property
+    def uncommitted(self) -> list[tuple[int, bytes | bytearray]]:
+        """Proposals that are not committed; they are, or will be, in the own log."""
+        return list(self._proposals)

@@ -1,0 +1,285 @@
+"""A learner: a follower or an observer, from its first message to a leader to the broadcast.
+
+    DISCOVERY        sends its accepted epoch, gets the new one, acknowledges it with its last zxid
+    SYNCHRONISATION  gets DIFF, TRUNC or SNAP, then transactions; brings its log and its tree to the leader's history
+       | NEWLEADER, and all before it is on disk: acknowledge
+       | UPTODATE
+    BROADCAST        logs proposals, acknowledges them when they are synced, applies them when they are committed
+
+Invariants:
+
+- An epoch below the accepted one is refused. ``acceptedEpoch`` is durable before ACKEPOCH leaves, ``currentEpoch``
+  and the whole history before the acknowledgement of NEWLEADER leaves.
+- A proposal is acknowledged only when it and all before it are synced.
+- Commits are applied in the order of the proposals; another order ends the connection.
+- TRUNC and SNAP replace the state; nothing is logged or applied until the environment reports that they are done.
+
+It is synchronous: events go in; packets, log entries and transactions go out through its `LearnerEnvironment`.
+
+In ZooKeeper: Learner, Follower and Observer.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from enum import Enum
+from typing import Protocol
+
+from barnabas.coordination.zab.epochs import Epochs
+from barnabas.wire.jute.codec import MalformedRecordError, decode, encode
+from barnabas.wire.jute.quorum import (
+    PROTOCOL_VERSION,
+    LearnerInfo,
+    PacketType,
+    QuorumPacket,
+    encode_packet,
+    encode_signal,
+    epoch_of,
+    first_zxid_of,
+)
+from barnabas.wire.jute.transactions import TxnHeader
+
+__all__ = ["Learner", "LearnerEnvironment", "LearnerPhase"]
+
+logger = logging.getLogger(__name__)
+
+
+class LearnerEnvironment(Protocol):
+    """What happens around the learner."""
+
+    def send(self, data: bytes) -> None:
+        """Send to the leader."""
+        ...
+
+    def truncate(self, zxid: int) -> None:
+        """Remove all transactions behind ``zxid`` from the log and the state; then call `Learner.replaced`."""
+        ...
+
+    def log(self, zxid: int, payload: bytes) -> None:
+        """Add to the transaction log; then call `Learner.logged`."""
+        ...
+
+    def apply(self, zxid: int, payload: bytes) -> None:
+        """The transaction is committed."""
+        ...
+
+    def serve(self, first_zxid: int) -> None:
+        """The state is the leader's: serve clients."""
+        ...
+
+    def received(self, packet: QuorumPacket) -> None:
+        """The leader's PING, SYNC or REVALIDATE."""
+        ...
+
+    def fail(self, reason: str) -> None:
+        """Leave the leader, and elect."""
+        ...
+
+
+class LearnerPhase(Enum):
+    """See the module."""
+
+    DISCOVERY = "discovery"
+    SYNCHRONISATION = "synchronisation"
+    BROADCAST = "broadcast"
+    ENDED = "ended"
+
+
+class Learner:
+    """See the module."""
+
+    def __init__(
+        self,
+        my_id: int,
+        config_version: int,
+        epochs: Epochs,
+        last_zxid: int,
+        environment: LearnerEnvironment,
+        *,
+        is_observer: bool,
+    ) -> None:
+        self.phase = LearnerPhase.DISCOVERY
+        self.epoch = -1
+        self._my_id = my_id
+        self._config_version = config_version
+        self._epochs = epochs
+        self._last_zxid = last_zxid
+        self._environment = environment
+        self._is_observer = is_observer
+        self._is_synchronised = False
+        """Whether DIFF, TRUNC or SNAP has come."""
+        self._replacing = False
+        self._held: deque[QuorumPacket] = deque()
+        self._pending: deque[tuple[int, bytes]] = deque()
+        self._unsynced: deque[int] = deque()
+        self._new_leader = False
+        """Whether NEWLEADER waits for the disk."""
+        self._has_acked = False
+
+    def start(self) -> None:
+        """The connection to the leader is open."""
+        info = encode(LearnerInfo(self._my_id, PROTOCOL_VERSION, self._config_version))
+        kind = PacketType.OBSERVERINFO if self._is_observer else PacketType.FOLLOWERINFO
+        self._environment.send(encode_packet(kind, first_zxid_of(self._epochs.accepted), info))
+
+    def packets(self, packets: Iterable[QuorumPacket]) -> None:
+        """Handle what the leader has sent."""
+        for packet in packets:
+            if self.phase is LearnerPhase.ENDED:
+                return
+            if self._replacing:
+                self._held.append(packet)
+                continue
+            try:
+                self._packet(packet)
+            except MalformedRecordError as error:
+                self._fail(f"the leader sent a packet of type {packet.type} that cannot be read: {error}")
+
+    def _packet(self, packet: QuorumPacket) -> None:
+        kind = packet.type
+        if self.phase is LearnerPhase.DISCOVERY:
+            self._discover(packet)
+        elif not self._is_synchronised:
+            self._synchronise(packet)
+        elif kind == PacketType.PROPOSAL:
+            self._proposed(packet)
+        elif kind == PacketType.COMMIT:
+            self._committed(packet.zxid)
+        elif kind == PacketType.INFORM:
+            self._proposed(packet)
+            self._committed(packet.zxid)
+        elif kind == PacketType.NEWLEADER and self.phase is LearnerPhase.SYNCHRONISATION and not self._new_leader:
+            self._new_leader = True
+            self._acknowledge_leader()
+        elif kind == PacketType.UPTODATE and self._has_acked:
+            self._begin()
+        elif self.phase is LearnerPhase.BROADCAST and kind in (
+            PacketType.PING,
+            PacketType.SYNC,
+            PacketType.REVALIDATE,
+        ):
+            self._environment.received(packet)
+        elif kind == PacketType.PING:
+            self._environment.send(encode_packet(PacketType.PING, packet.zxid, b""))
+        elif kind in (PacketType.COMMIT_AND_ACTIVATE, PacketType.INFORM_AND_ACTIVATE):
+            self._fail("the ensemble is reconfigured, which this server does not support: restart it with the new one")
+        else:
+            self._fail(f"the leader sent a packet of type {kind} in the phase {self.phase.value}")
+
+    def _discover(self, packet: QuorumPacket) -> None:
+        if packet.type != PacketType.LEADERINFO:
+            self._fail(f"the leader sent a packet of type {packet.type} instead of LEADERINFO")
+            return
+        epoch = epoch_of(packet.zxid)
+        if epoch < self._epochs.accepted:
+            self._fail(f"the leader's epoch {epoch} is less than the accepted epoch {self._epochs.accepted}")
+            return
+        if epoch == self._epochs.accepted:
+            current = -1  # acknowledged before: it does not count again
+        else:
+            current = self._epochs.current
+            self._epochs.accept(epoch)
+        self.epoch = epoch
+        self.phase = LearnerPhase.SYNCHRONISATION
+        data = current.to_bytes(4, "big", signed=True)
+        self._environment.send(encode_packet(PacketType.ACKEPOCH, self._last_zxid, data))
+
+    def _synchronise(self, packet: QuorumPacket) -> None:
+        kind = packet.type
+        if kind == PacketType.DIFF:
+            logger.info("Getting a diff from the leader 0x%x", packet.zxid)
+        elif kind == PacketType.TRUNC:
+            logger.info("Truncating log to get in sync with the leader 0x%x", packet.zxid)
+            self._replacing = True
+            self._environment.truncate(packet.zxid)
+        else:
+            self._fail(f"the leader sent a packet of type {kind} instead of DIFF, TRUNC or SNAP")
+            return
+        self._is_synchronised = True
+
+    def expects_snapshot(self, packet: QuorumPacket) -> bool:
+        """Whether the packet announces a snapshot: what follows on the connection is its bytes, then `replaced`."""
+        is_snapshot = (
+            packet.type == PacketType.SNAP
+            and self.phase is LearnerPhase.SYNCHRONISATION
+            and not self._is_synchronised
+            and not self._replacing
+        )
+        if is_snapshot:
+            logger.info("Getting a snapshot from the leader 0x%x", packet.zxid)
+            self._replacing = self._is_synchronised = True
+        return is_snapshot
+
+    def replaced(self) -> None:
+        """The state is the one of TRUNC or SNAP, on disk and in memory."""
+        self._replacing = False
+        held, self._held = self._held, deque()
+        self.packets(held)
+
+    # Transactions
+
+    def _proposed(self, packet: QuorumPacket) -> None:
+        payload = packet.data or b""
+        header = decode(TxnHeader, payload)
+        if header.zxid != packet.zxid and packet.type != PacketType.INFORM:
+            raise MalformedRecordError(f"the transaction 0x{header.zxid:x} in the proposal 0x{packet.zxid:x}")
+        last = self._pending[-1][0] if self._pending else 0
+        if header.zxid <= last:
+            raise MalformedRecordError(f"the proposal 0x{header.zxid:x} behind 0x{last:x}")
+        self._pending.append((header.zxid, payload))
+        self._unsynced.append(header.zxid)
+        self._environment.log(header.zxid, payload)
+
+    def _committed(self, zxid: int) -> None:
+        if not self._pending or self._pending[0][0] != zxid:
+            expected = f"0x{self._pending[0][0]:x}" if self._pending else "none"
+            self._fail(f"the leader committed 0x{zxid:x}, and the next proposal is {expected}")
+            return
+        self._environment.apply(*self._pending.popleft())
+
+    def logged(self, zxid: int) -> None:
+        """All up to ``zxid`` is on stable storage."""
+        if self.phase is LearnerPhase.ENDED:
+            return
+        acks = []
+        while self._unsynced and self._unsynced[0] <= zxid:
+            acks.append(self._unsynced.popleft())
+        if self._new_leader and not self._has_acked:
+            self._acknowledge_leader()
+        elif self._has_acked and not self._is_observer and acks:
+            self._acknowledge(acks)
+
+    def _acknowledge(self, zxids: Iterable[int]) -> None:
+        self._environment.send(b"".join(encode_signal(PacketType.ACK, zxid) for zxid in zxids))
+
+    def _acknowledge_leader(self) -> None:
+        """Acknowledge NEWLEADER once all before it is on disk."""
+        if self._unsynced or self.phase is LearnerPhase.ENDED:
+            return
+        self._epochs.enter(self.epoch)
+        self._has_acked = True
+        self._acknowledge([first_zxid_of(self.epoch)])
+        if not self._is_observer:
+            # Proposals that came before NEWLEADER and still wait for a quorum.
+            self._acknowledge([zxid for zxid, _ in self._pending])
+
+    def _begin(self) -> None:
+        self.phase = LearnerPhase.BROADCAST
+        self._acknowledge([first_zxid_of(self.epoch)])
+        self._environment.serve(first_zxid_of(self.epoch))
+
+    # The end
+
+    def _fail(self, reason: str) -> None:
+        if self.phase is not LearnerPhase.ENDED:
+            self.phase = LearnerPhase.ENDED
+            self._environment.fail(reason)
+
+    def close(self) -> None:
+        """The connection is gone, or the server stops."""
+        self.phase = LearnerPhase.ENDED
+
+    @property
+    def uncommitted(self) -> list[tuple[int, bytes]]:
+        """Proposals that are in the log, or will be, and are not committed."""
+        return list(self._pending)

@@ -1,0 +1,663 @@
+"""The edge of an ensemble's member: its connections to the other members, and its way from election to a role and back.
+
+    LOOKING --elected--> LEADING: listen on the quorum port, run a `Leader`
+       ^  \\--elected--> FOLLOWING or OBSERVING: connect to the leader, run a `Learner`
+       |                                   |
+       +------ the role has ended ---------+   close the clients, finish the log, apply what is logged
+
+The server for clients (`barnabas.coordination.server`) gets a `Processor` when a role is established, and loses it when
+the role ends. Its log writer takes transactions from `MemberLog`.
+
+At the end of a role the state is that of the log again: what is logged and not committed is applied. The next leader
+keeps it or truncates it.
+
+In ZooKeeper: QuorumPeer.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Protocol
+
+from barnabas.base.clock import Clock
+from barnabas.base.errors import BarnabasError, ConfigError, CorruptDataError
+from barnabas.base.network import Connection, Network
+from barnabas.coordination.core.connections import Limits
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.processor import Processor
+from barnabas.coordination.core.sessions import LearnerSessionTracker, SessionTracker, first_session_id
+from barnabas.coordination.quorum.configuration import QuorumConfiguration
+from barnabas.coordination.quorum.members import HostAndPort
+from barnabas.coordination.storage.snapshot import encode_snapshot_for_learner, read_snapshot_of_leader
+from barnabas.coordination.storage.storage import Storage
+from barnabas.coordination.zab.epochs import Epochs
+from barnabas.coordination.zab.history import CommittedLog
+from barnabas.coordination.zab.leader import Leader, LearnerHandler, Timing
+from barnabas.coordination.zab.learner import Learner, LearnerPhase
+from barnabas.wire.jute.codec import MalformedRecordError
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.quorum import (
+    SNAPSHOT_SIGNATURE,
+    PacketReader,
+    PacketType,
+    QuorumPacket,
+    SnapshotScanner,
+    decode_forwarded_request,
+    decode_revalidation,
+    decode_session_answer,
+    decode_touched_sessions,
+    encode_forwarded_request,
+    encode_revalidation,
+    encode_session_answer,
+    encode_signal,
+    encode_touched_sessions,
+)
+from barnabas.wire.jute.records import Id
+from barnabas.wire.jute.transactions import decode_transaction
+
+__all__ = ["ClientService", "Elector", "MemberLog", "QuorumPeer"]
+
+logger = logging.getLogger(__name__)
+_MAX_UNSENT_BYTES = 256 << 20
+_SNAPSHOT_UNSENT_BYTES = 4 << 20
+_SNAPSHOT_PAUSE_S = 0.005
+_CONNECT_PAUSE_S = 0.05
+_ROLE_PAUSE_S = 0.05
+_FRAMES_HAVE_NO_LENGTH = 4
+
+
+class Elector(Protocol):
+    """Leader election."""
+
+    async def elect(self, last_zxid: int, current_epoch: int) -> int:
+        """The id of the leader that a quorum votes for."""
+        ...
+
+
+class ClientService(Protocol):
+    """The server for clients."""
+
+    def serve(self, processor: Processor, mode: str) -> None:
+        """Serve clients with the processor from now on."""
+        ...
+
+    def stop_serving(self) -> None:
+        """Close the connections of all clients."""
+        ...
+
+    def wake_log(self) -> None:
+        """There are transactions for the log."""
+        ...
+
+    def member_failed(self, error: BaseException) -> None:
+        """The server cannot go on."""
+        ...
+
+
+class MemberLog:
+    """What is to be logged, in order, whichever role it comes from."""
+
+    def __init__(self) -> None:
+        self.unlogged: list[bytes | bytearray] = []
+        """Transactions that the log writer has not taken yet."""
+        self.on_logged: Callable[[int], None] = lambda _: None
+        self._zxids: deque[int] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def first_unlogged_zxid(self) -> int:
+        """The zxid of the first of `unlogged`."""
+        return self._zxids[len(self._zxids) - len(self.unlogged)]
+
+    def add(self, zxid: int, payload: bytes | bytearray) -> None:
+        """Log a transaction after all earlier ones."""
+        self.unlogged.append(payload)
+        self._zxids.append(zxid)
+        self._idle.clear()
+
+    def commit(self, count: int, now_ms: int) -> None:  # noqa: ARG002  # as Processor.commit
+        """The next ``count`` transactions are on stable storage."""
+        zxid = 0
+        for _ in range(count):
+            zxid = self._zxids.popleft()
+        if not self._zxids:
+            self._idle.set()
+        self.on_logged(zxid)
+
+    async def idle(self) -> None:
+        """Wait until everything is on stable storage."""
+        await self._idle.wait()
+
+
+class _Outbox:
+    """Sends what one turn of the event loop produces in one piece."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._parts: list[bytes] = []
+
+    def send(self, data: bytes) -> None:
+        if not self._parts:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._parts.append(data)
+
+    def flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts:
+            self._connection.send([b"".join(parts)] if len(parts) > 1 else parts)
+            if self._connection.unsent_bytes > _MAX_UNSENT_BYTES:
+                logger.warning("Closing the connection to %s: it does not read", self._connection.peer)
+                self._connection.close()
+
+
+class _LearnerConnection:
+    """The leader's side of a connection with a learner."""
+
+    def __init__(self, role: "_Leading", connection: Connection) -> None:
+        connection.is_stream = True
+        self._role = role
+        self._connection = connection
+        self._outbox = _Outbox(connection)
+        self._reader = PacketReader(role.peer.max_packet_bytes)
+        self._snapshot: Iterator[bytes] | None = None
+        self._behind: list[bytes] = []
+        self._is_closed = False
+        self.handler: LearnerHandler = role.leader.connected(self, role.peer.now_ms())
+        self.sessions: object = self  # the owner of the sessions of its clients
+
+    # From the network
+
+    def frame(self, data: memoryview) -> None:
+        self._reader.feed(data)
+        try:
+            packets = self._reader.packets()
+        except MalformedRecordError as error:
+            self.close(f"it does not speak the protocol of the quorum port: {error}")
+            return
+        self._role.leader.packets(self.handler, packets, self._role.peer.now_ms())
+
+    def bad_length(self, prefix: bytes) -> None:
+        raise AssertionError(prefix)  # a stream has none
+
+    def closed(self, error: Exception | None) -> None:
+        self._is_closed = True
+        logger.info("The connection of server %d is closed (%s)", self.handler.server_id, error or "by it or by us")
+        self._role.leader.disconnected(self.handler, self._role.peer.now_ms())
+
+    # From the leader
+
+    def send(self, data: bytes) -> None:
+        if self._snapshot is not None:
+            self._behind.append(data)
+        elif data and not self._is_closed:
+            self._outbox.send(data)
+
+    def send_snapshot(self) -> None:
+        parts = encode_snapshot_for_learner(self._role.peer.database)
+        self._outbox.send(next(parts))
+        self._snapshot = parts
+        self._send_slices()
+
+    def _send_slices(self) -> None:
+        assert self._snapshot is not None
+        if self._is_closed:
+            return
+        self._outbox.flush()
+        while self._connection.unsent_bytes < _SNAPSHOT_UNSENT_BYTES:
+            part = next(self._snapshot, None)
+            if part is None:
+                self._snapshot = None
+                self._outbox.send(SNAPSHOT_SIGNATURE + b"".join(self._behind))
+                self._behind.clear()
+                return
+            self._connection.send([part])
+        asyncio.get_running_loop().call_later(_SNAPSHOT_PAUSE_S, self._send_slices)
+
+    def close(self, reason: str) -> None:
+        logger.warning("Closing the connection of %s: %s", self._connection.peer, reason)
+        self._connection.close()
+
+
+class _Role:
+    """What leading and following have in common."""
+
+    def __init__(self, peer: "QuorumPeer") -> None:
+        self.peer = peer
+        self.processor: Processor | None = None
+        self.ended = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def tick(self) -> None:
+        """To be called every half tick."""
+        raise NotImplementedError
+
+    def _tick(self) -> None:
+        self.tick()
+        if not self.ended.is_set():
+            self.start_timer()
+
+    def start_timer(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self.peer.timing.tick_ms / 2000, self._tick)
+
+    def stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class _Leading(_Role):
+    """The leader's environment."""
+
+    def __init__(self, peer: "QuorumPeer") -> None:
+        super().__init__(peer)
+        self.leader = Leader(
+            peer.my_id,
+            peer.configuration,
+            peer.epochs,
+            peer.history,
+            peer.database.last_zxid,
+            peer.timing,
+            self,
+            peer.now_ms(),
+        )
+
+    async def run(self) -> None:
+        """Lead until it ends."""
+        peer = self.peer
+        address = peer.configuration.servers[peer.my_id].quorum_address
+        host = "" if peer.listen_on_all else address.host
+        try:
+            listener = await peer.network.listen(
+                host, address.port, lambda each: _LearnerConnection(self, each), max_frame_bytes=_FRAMES_HAVE_NO_LENGTH
+            )
+        except OSError as error:
+            raise ConfigError(f"cannot listen on the quorum port {address}: {error.strerror or error}") from error
+        try:
+            peer.log.on_logged = self.leader.logged
+            self.leader.discover()
+            self.start_timer()
+            await self.ended.wait()
+        finally:
+            self.stop_timer()
+            await listener.close()
+            self.propose()
+            self.leader.close()
+
+    def tick(self) -> None:
+        self.leader.tick(self.peer.now_ms())
+
+    def serve(self, first_zxid: int) -> None:
+        peer = self.peer
+        peer.database.last_zxid = first_zxid
+        now_ms = peer.now_ms()
+        tracker = SessionTracker(peer.timing.tick_ms, peer.first_session_id(), now_ms)
+        self.processor = Processor(peer.database, tracker, peer.limits, now_ms)
+        peer.service.serve(self.processor, "leader")
+
+    def propose(self) -> None:
+        """Broadcast and log what the processor has decided."""
+        processor = self.processor
+        if processor is None or not processor.unlogged:
+            return
+        first_zxid = processor.first_unlogged_zxid
+        payloads, processor.unlogged = processor.unlogged, []
+        log = self.peer.log
+        for zxid, payload in enumerate(payloads, first_zxid):
+            log.add(zxid, payload)
+        self.leader.propose(first_zxid, payloads)
+
+    def commit(self, count: int) -> None:
+        assert self.processor is not None
+        self.processor.commit(count, self.peer.now_ms())
+
+    def received(self, handler: LearnerHandler, packet: QuorumPacket) -> None:
+        processor, peer = self.processor, self.peer
+        assert processor is not None
+        now_ms = peer.now_ms()
+        if packet.type == PacketType.PING:
+            tracker = processor.tracker
+            for session_id, _ in decode_touched_sessions(packet):
+                if (session := tracker.live(session_id)) is not None:
+                    tracker.touch(session, now_ms)
+        elif packet.type == PacketType.REVALIDATE:
+            session_id, timeout_ms = decode_revalidation(packet)
+            is_alive = processor.revalidate(handler, session_id, timeout_ms, now_ms)
+            handler.link.send(encode_session_answer(session_id, is_alive))
+        else:
+            request = decode_forwarded_request(packet)
+            if request.opcode == OpCode.SYNC:
+                self.propose()
+                self.leader.sync(lambda: handler.link.send(encode_signal(PacketType.SYNC, 0)))
+            else:
+                processor.propose_forwarded(handler, request, packet.authinfo or [], now_ms, peer.clock.wall_ms())
+                peer.service.wake_log()
+
+    def resign(self, reason: str) -> None:  # noqa: ARG002  # the leader has logged it
+        self.ended.set()
+
+    def fast_forward(self) -> None:
+        """Apply what is logged and not committed."""
+        for zxid, payload in self.leader.uncommitted:
+            self.peer.history.add(zxid, payload)
+        if self.processor is not None:
+            self.processor.commit(self.processor.outstanding, self.peer.now_ms())
+
+
+class _Following(_Role):
+    """The learner's environment, its connection, and the forwarder of its processor."""
+
+    def __init__(self, peer: "QuorumPeer", leader_id: int) -> None:
+        super().__init__(peer)
+        self._leader_id = leader_id
+        self._connection: Connection | None = None
+        self._outbox: _Outbox | None = None
+        self._reader = PacketReader(peer.max_packet_bytes)
+        self._scanner: SnapshotScanner | None = None
+        self._snapshot_zxid = 0
+        self._heard_ms = peer.now_ms()
+        self._tracker: LearnerSessionTracker | None = None
+        self._replacing: asyncio.Task[None] | None = None
+        self.is_observer = peer.my_id not in peer.configuration.voters
+        self.learner = Learner(
+            peer.my_id,
+            peer.configuration.version,
+            peer.epochs,
+            peer.database.last_zxid,
+            self,
+            is_observer=self.is_observer,
+        )
+
+    async def run(self) -> None:
+        """Follow until it ends."""
+        peer = self.peer
+        address = peer.configuration.servers[self._leader_id].quorum_address
+        connection = await self._connect(address)
+        if connection is None:
+            return
+        try:
+            peer.log.on_logged = self.learner.logged
+            self.learner.start()
+            self.start_timer()
+            await self.ended.wait()
+        finally:
+            self.stop_timer()
+            self.learner.close()
+            connection.close()
+            if self._replacing is not None:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._replacing
+
+    async def _connect(self, address: HostAndPort) -> Connection | None:
+        """Connect to the leader, which may not listen yet."""
+        peer = self.peer
+        deadline_ms = peer.now_ms() + peer.timing.init_ms
+        while True:
+            left_ms = deadline_ms - peer.now_ms()
+            try:
+                return await peer.network.connect(
+                    address.host,
+                    address.port,
+                    self._connected,
+                    max_frame_bytes=_FRAMES_HAVE_NO_LENGTH,
+                    timeout_ms=max(1, min(left_ms, peer.timing.sync_ms)),
+                )
+            except OSError as error:
+                if peer.now_ms() + _CONNECT_PAUSE_S * 1000 >= min(deadline_ms, self._heard_ms + peer.patience_ms):
+                    logger.warning("Cannot connect to the leader, server %d at %s: %s", self._leader_id, address, error)
+                    return None
+            await asyncio.sleep(_CONNECT_PAUSE_S)
+
+    def _connected(self, connection: Connection) -> "_Following":
+        connection.is_stream = True
+        self._connection = connection
+        self._outbox = _Outbox(connection)
+        return self
+
+    def tick(self) -> None:
+        timing = self.peer.timing
+        is_broadcast = self.learner.phase is LearnerPhase.BROADCAST
+        limit_ms = timing.sync_ms if is_broadcast else timing.init_ms
+        if self._replacing is None and self.peer.now_ms() - self._heard_ms > limit_ms:
+            self.fail(f"the leader was not heard for {limit_ms} ms")
+
+    # From the network
+
+    def frame(self, data: memoryview) -> None:
+        self._heard_ms = self.peer.now_ms()
+        try:
+            if self._scanner is not None:
+                self._scan(data)
+            else:
+                self._reader.feed(data)
+                self._read()
+        except (MalformedRecordError, CorruptDataError) as error:
+            self.fail(f"the leader sent what cannot be read: {error}")
+
+    def _read(self) -> None:
+        packets = self._reader.packets()
+        if packets and packets[-1].type == PacketType.SNAP:
+            snapshot = packets.pop()
+            self.learner.packets(packets)
+            if not self.learner.expects_snapshot(snapshot):
+                self.fail("the leader sent a snapshot in the middle")
+                return
+            self._snapshot_zxid = snapshot.zxid
+            self._scanner = SnapshotScanner()
+            self._scan(self._reader.take_all())
+        else:
+            self.learner.packets(packets)
+
+    def _scan(self, data: memoryview | bytearray) -> None:
+        scanner = self._scanner
+        assert scanner is not None
+        end = scanner.feed(data)
+        if end is not None:
+            self._scanner = None
+            self._reader.feed(memoryview(scanner.data)[end:])
+            state = bytes(memoryview(scanner.data)[: end - len(SNAPSHOT_SIGNATURE)])
+            zxid = self._snapshot_zxid
+            self._replace(lambda: self.peer.install(state, zxid))
+
+    def bad_length(self, prefix: bytes) -> None:
+        raise AssertionError(prefix)  # a stream has none
+
+    def closed(self, error: Exception | None) -> None:
+        self.fail(f"the connection to the leader is closed ({error or 'by it or by us'})")
+
+    # From the learner
+
+    def send(self, data: bytes) -> None:
+        if self._outbox is not None and data:
+            self._outbox.send(data)
+
+    def truncate(self, zxid: int) -> None:
+        self._replace(lambda: self.peer.truncate(zxid))
+
+    def _replace(self, work: Callable[[], tuple[Database, CommittedLog]]) -> None:
+        self._replacing = asyncio.get_running_loop().create_task(self._replace_state(work))
+
+    async def _replace_state(self, work: Callable[[], tuple[Database, CommittedLog]]) -> None:
+        peer = self.peer
+        try:
+            await peer.log.idle()
+            database, history = await asyncio.get_running_loop().run_in_executor(peer.executor, work)
+        except (OSError, BarnabasError) as error:
+            self.fail(f"the state of the leader cannot be taken over: {error}")
+            peer.service.member_failed(error)
+            return
+        peer.database, peer.history = database, history
+        self._replacing = None
+        self._heard_ms = peer.now_ms()
+        self.learner.replaced()
+        try:
+            self._read()
+        except MalformedRecordError as error:
+            self.fail(f"the leader sent what cannot be read: {error}")
+
+    def log(self, zxid: int, payload: bytes) -> None:
+        self.peer.log.add(zxid, payload)
+        self.peer.service.wake_log()
+
+    def apply(self, zxid: int, payload: bytes) -> None:
+        peer = self.peer
+        header, txn, digest = decode_transaction(payload)
+        before = peer.database.digest_mismatches
+        if self.processor is not None:
+            self.processor.apply(header, txn, digest, peer.now_ms())
+        else:
+            peer.database.apply(header, txn, digest)
+        peer.history.add(zxid, payload)
+        if peer.database.digest_mismatches == 1 and not before:
+            logger.error("The digest of transaction 0x%x does not match the tree: it differs from the leader's", zxid)
+
+    def serve(self, first_zxid: int) -> None:
+        peer = self.peer
+        peer.database.last_zxid = max(peer.database.last_zxid, first_zxid)
+        self._tracker = LearnerSessionTracker(peer.first_session_id())
+        self.processor = Processor(peer.database, self._tracker, peer.limits, peer.now_ms(), self)
+        peer.service.serve(self.processor, "observer" if self.is_observer else "follower")
+
+    def received(self, packet: QuorumPacket) -> None:
+        assert self.processor is not None
+        assert self._tracker is not None
+        if packet.type == PacketType.PING:
+            self.send(encode_touched_sessions(packet.zxid, self._tracker.take_touched()))
+        elif packet.type == PacketType.SYNC:
+            self.processor.synced(self.peer.now_ms())
+        else:
+            self.processor.revalidated(*decode_session_answer(packet), self.peer.now_ms())
+
+    def fail(self, reason: str) -> None:
+        if not self.ended.is_set():
+            logger.warning("Shutting down as follower of server %d: %s", self._leader_id, reason)
+            self.learner.close()
+            self.ended.set()
+
+    # From the processor
+
+    def forward(self, session_id: int, xid: int, opcode: int, body: bytes, ids: list[Id]) -> None:
+        self.send(encode_forwarded_request(session_id, xid, opcode, body, ids))
+
+    def revalidate(self, session_id: int, timeout_ms: int) -> None:
+        self.send(encode_revalidation(session_id, timeout_ms))
+
+    def fast_forward(self) -> None:
+        """Apply what is logged and not committed."""
+        self.processor = None
+        for zxid, payload in self.learner.uncommitted:
+            self.apply(zxid, payload)
+
+
+class QuorumPeer:
+    """A member of an ensemble."""
+
+    def __init__(
+        self,
+        my_id: int,
+        configuration: QuorumConfiguration,
+        timing: Timing,
+        limits: Limits,
+        storage: Storage,
+        service: ClientService,
+        *,
+        network: Network,
+        clock: Clock,
+        executor: Executor | None,
+        max_packet_bytes: int,
+    ) -> None:
+        self.my_id = my_id
+        self.configuration = configuration
+        self.timing = timing
+        self.limits = limits
+        self.service = service
+        self.network = network
+        self.clock = clock
+        self.executor = executor
+        self.max_packet_bytes = max_packet_bytes
+        self.listen_on_all = False
+        self.patience_ms = min(timing.init_ms, 3000)
+        """How long to try to reach an elected leader."""
+        self.log = MemberLog()
+        self.history = CommittedLog()
+        self.database: Database
+        self.epochs: Epochs
+        self._storage = storage
+        self._role: _Leading | _Following | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def now_ms(self) -> int:
+        return self.clock.monotonic_ms()
+
+    def first_session_id(self) -> int:
+        """Where the sessions that are created here begin."""
+        return first_session_id(self.my_id, self.clock.wall_ms())
+
+    def load(self) -> tuple[Database, int]:
+        """Read the state; the number of transactions replayed. Raises `BarnabasError` and OSError."""
+        self.database, replayed = self._storage.load(self.history.add)
+        self.epochs = Epochs(self._storage.files, self._storage.snapshots_dir, self.database.last_zxid)
+        return self.database, replayed
+
+    def start(self, elector: Elector) -> None:
+        """Begin to elect; the state is loaded."""
+        self._task = asyncio.get_running_loop().create_task(self._run(elector))
+
+    async def close(self) -> None:
+        """Leave the role and stop."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def propose(self) -> None:
+        """Take what the leader's processor has decided; a learner's decides nothing."""
+        if isinstance(self._role, _Leading):
+            self._role.propose()
+
+    async def _run(self, elector: Elector) -> None:
+        try:
+            while True:
+                logger.info("LOOKING")
+                leader_id = await elector.elect(self.database.last_zxid, self.epochs.current)
+                await self._take_role(leader_id)
+                await asyncio.sleep(_ROLE_PAUSE_S)
+        except (OSError, BarnabasError) as error:
+            self.service.member_failed(error)
+
+    async def _take_role(self, leader_id: int) -> None:
+        role: _Leading | _Following
+        if leader_id == self.my_id:
+            logger.info("LEADING")
+            role = _Leading(self)
+        else:
+            logger.info("FOLLOWING" if self.my_id in self.configuration.voters else "OBSERVING")
+            role = _Following(self, leader_id)
+        self._role = role
+        try:
+            await role.run()
+        finally:
+            self._role = None
+            self.service.stop_serving()
+            self.service.wake_log()
+        await self.log.idle()
+        self.log.on_logged = lambda _: None
+        role.fast_forward()
+
+    # For a learner, in a thread
+
+    def truncate(self, zxid: int) -> tuple[Database, CommittedLog]:
+        """Cut the log, and read the state again."""
+        self._storage.truncate(zxid)
+        history = CommittedLog()
+        database, _ = self._storage.load(history.add)
+        return database, history
+
+    def install(self, state: bytes, zxid: int) -> tuple[Database, CommittedLog]:
+        """Replace the state by the leader's, on disk first."""
+        database = read_snapshot_of_leader(state, zxid)
+        self._storage.replace(database)
+        return database, CommittedLog()

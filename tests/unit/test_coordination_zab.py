@@ -1,0 +1,553 @@
+"""Zab's leader and learners without sockets: what each sends, when it may, and what survives."""
+
+from collections import deque
+
+import pytest
+
+from barnabas.coordination.quorum.configuration import QuorumConfiguration
+from barnabas.coordination.zab.epochs import Epochs
+from barnabas.coordination.zab.history import CommittedLog, plan_sync
+from barnabas.coordination.zab.leader import Leader, LeaderPhase, LearnerHandler, Timing
+from barnabas.coordination.zab.learner import Learner, LearnerPhase
+from barnabas.wire.jute.codec import encode
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.quorum import PacketReader, PacketType, QuorumPacket, encode_packet
+from barnabas.wire.jute.transactions import ErrorTxn, TxnHeader, encode_transaction
+
+TIMING = Timing(2000, 5, 2)
+
+
+def ensemble(count: int = 3, observers: tuple[int, ...] = ()) -> QuorumConfiguration:
+    """Servers 1 to ``count``."""
+    return QuorumConfiguration.parse(
+        {
+            f"server.{each}": f"127.0.0.1:{2000 + each}:{3000 + each}" + (":observer" if each in observers else "")
+            for each in range(1, count + 1)
+        }
+    )
+
+
+class MemoryFiles:
+    """What `Epochs` needs of a file system."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+
+    def exists(self, path: str) -> bool:
+        return path in self.content
+
+    def read(self, path: str) -> bytes:
+        return self.content[path]
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        self.content[path] = data
+
+
+def epochs(accepted: int = 0, current: int = 0) -> Epochs:
+    """Epochs of a server that has taken part before."""
+    files = MemoryFiles()
+    files.content = {"/acceptedEpoch": b"%d" % accepted, "/currentEpoch": b"%d" % current}
+    return Epochs(files, "/", 0)  # type: ignore[arg-type]  # what it needs of Files
+
+
+def transaction(zxid: int) -> bytes:
+    """A transaction that changes nothing."""
+    return bytes(encode_transaction(TxnHeader(1, 1, zxid, 0, OpCode.ERROR), ErrorTxn(-101), None))
+
+
+def zxid(epoch: int, counter: int) -> int:
+    return epoch << 32 | counter
+
+
+def history(*zxids: int) -> CommittedLog:
+    """Committed transactions."""
+    log = CommittedLog()
+    for each in zxids:
+        log.add(each, transaction(each))
+    return log
+
+
+class Pipe:
+    """The connection of one learner with the leader: packets wait until the test delivers them."""
+
+    def __init__(self) -> None:
+        self.reader = PacketReader(1 << 20)
+        self.packets: deque[QuorumPacket] = deque()
+        self.closed: str | None = None
+        self.snapshots = 0
+
+    def send(self, data: bytes) -> None:
+        self.reader.feed(data)
+        self.packets += self.reader.packets()
+
+    def send_snapshot(self) -> None:
+        self.snapshots += 1
+
+    def close(self, reason: str) -> None:
+        self.closed = reason
+
+
+class LeaderSide:
+    """A leader with an environment that records."""
+
+    def __init__(
+        self,
+        configuration: QuorumConfiguration,
+        log: CommittedLog | None = None,
+        *,
+        accepted: int = 0,
+        current: int = 0,
+    ) -> None:
+        self.log = log or CommittedLog()
+        self.epochs = epochs(accepted, current)
+        self.served: list[int] = []
+        self.committed = 0
+        self.resigned: str | None = None
+        self.got: list[QuorumPacket] = []
+        self.now_ms = 0
+        last = self.log.last_zxid or 0
+        self.leader = Leader(1, configuration, self.epochs, self.log, last, TIMING, self, 0)
+        self.pipes: dict[LearnerHandler, Pipe] = {}
+        self.leader.discover()
+
+    def serve(self, first_zxid: int) -> None:
+        self.served.append(first_zxid)
+
+    def commit(self, count: int) -> None:
+        self.committed += count
+
+    def received(self, handler: LearnerHandler, packet: QuorumPacket) -> None:
+        del handler
+        self.got.append(packet)
+
+    def resign(self, reason: str) -> None:
+        self.resigned = reason
+
+    def connect(self) -> LearnerHandler:
+        pipe = Pipe()
+        handler = self.leader.connected(pipe, self.now_ms)
+        self.pipes[handler] = pipe
+        return handler
+
+    def sent(self, handler: LearnerHandler) -> list[QuorumPacket]:
+        """What the learner has got since the last call."""
+        pipe = self.pipes[handler]
+        packets = list(pipe.packets)
+        pipe.packets.clear()
+        return packets
+
+    def receive(self, handler: LearnerHandler, kind: PacketType, zxid: int, data: bytes | None = None) -> None:
+        self.leader.packets(handler, [QuorumPacket(kind, zxid, data)], self.now_ms)
+
+    def introduce(
+        self, server_id: int, accepted: int = 0, kind: PacketType = PacketType.FOLLOWERINFO
+    ) -> LearnerHandler:
+        handler = self.connect()
+        self.receive(handler, kind, accepted << 32, server_id.to_bytes(8, "big") + b"\0\1\0\0" + bytes(8))
+        return handler
+
+    def join(self, server_id: int, last: int = 0, kind: PacketType = PacketType.FOLLOWERINFO) -> LearnerHandler:
+        """A learner that goes through all steps."""
+        handler = self.introduce(server_id, kind=kind)
+        self.receive(handler, PacketType.ACKEPOCH, last, bytes(4))
+        self.receive(handler, PacketType.ACK, self.leader.epoch << 32)
+        return handler
+
+    def propose(self, *zxids: int) -> None:
+        for each in zxids:
+            self.leader.propose(each, [transaction(each)])
+
+
+def kinds(packets: list[QuorumPacket]) -> list[int]:
+    return [packet.type for packet in packets]
+
+
+class TestLeader:
+    """The leader of three servers, with the id 1."""
+
+    def test_the_epoch_is_above_all_that_a_quorum_has_accepted(self) -> None:
+        """It is chosen when a quorum is there, and durable before the learners hear of it."""
+        side = LeaderSide(ensemble(), accepted=4)
+        assert side.leader.epoch == -1
+        handler = side.introduce(2, accepted=7)
+        assert side.leader.epoch == side.epochs.accepted == 8
+        (info,) = side.sent(handler)
+        assert (info.type, info.zxid, info.data) == (PacketType.LEADERINFO, 8 << 32, b"\0\1\0\0")
+
+    def test_without_a_quorum_there_is_no_epoch(self) -> None:
+        """Observers do not count, nor does a learner that has connected twice."""
+        side = LeaderSide(ensemble(5, observers=(4, 5)))
+        side.introduce(4, kind=PacketType.OBSERVERINFO)
+        side.introduce(5, kind=PacketType.OBSERVERINFO)
+        assert side.leader.epoch == -1
+
+    def test_a_follower_with_a_more_recent_history_ends_the_leader(self) -> None:
+        """It must be elected itself: this leader lacks committed transactions."""
+        side = LeaderSide(ensemble(), history(zxid(1, 5)), accepted=1, current=1)
+        handler = side.introduce(2, accepted=1)
+        side.receive(handler, PacketType.ACKEPOCH, zxid(1, 6), b"\0\0\0\1")
+        assert side.resigned is not None
+        assert side.leader.phase is LeaderPhase.ENDED
+
+    def test_it_serves_when_a_quorum_has_its_history(self) -> None:
+        """The acknowledgement of NEWLEADER by one of two followers is enough; UPTODATE follows."""
+        side = LeaderSide(ensemble())
+        handler = side.introduce(2)
+        side.receive(handler, PacketType.ACKEPOCH, 0, bytes(4))
+        assert kinds(side.sent(handler)) == [PacketType.LEADERINFO, PacketType.DIFF, PacketType.NEWLEADER]
+        assert side.epochs.current == 1
+        assert not side.served
+        side.receive(handler, PacketType.ACK, 1 << 32)
+        assert side.served == [1 << 32]
+        assert kinds(side.sent(handler)) == [PacketType.UPTODATE]
+
+    def test_a_proposal_is_committed_by_a_majority_with_the_leader(self) -> None:
+        """Its own log counts only when it is synced."""
+        side = LeaderSide(ensemble())
+        handler = side.join(2)
+        side.sent(handler)
+        side.propose(zxid(1, 1))
+        assert kinds(side.sent(handler)) == [PacketType.PROPOSAL]
+        side.receive(handler, PacketType.ACK, zxid(1, 1))
+        assert side.committed == 0
+        side.leader.logged(zxid(1, 1))
+        assert side.committed == 1
+        assert kinds(side.sent(handler)) == [PacketType.COMMIT]
+
+    def test_two_followers_commit_without_the_leaders_disk(self) -> None:
+        """Any majority will do."""
+        side = LeaderSide(ensemble())
+        first, second = side.join(2), side.join(3)
+        side.propose(zxid(1, 1))
+        side.receive(first, PacketType.ACK, zxid(1, 1))
+        side.receive(second, PacketType.ACK, zxid(1, 1))
+        assert side.committed == 1
+
+    def test_an_observer_does_not_count_and_is_informed(self) -> None:
+        """It gets the transaction when it is committed, not before."""
+        side = LeaderSide(ensemble(4, observers=(4,)))
+        follower = side.join(2)
+        observer = side.join(4, kind=PacketType.OBSERVERINFO)
+        side.sent(observer)
+        side.propose(zxid(1, 1))
+        side.leader.logged(zxid(1, 1))
+        side.receive(observer, PacketType.ACK, zxid(1, 1))
+        assert side.committed == 0
+        assert side.sent(observer) == []
+        side.receive(follower, PacketType.ACK, zxid(1, 1))
+        assert side.committed == 1
+        assert kinds(side.sent(observer)) == [PacketType.INFORM]
+
+    def test_an_acknowledgement_before_newleader_is_no_vote(self) -> None:
+        """A learner that is not synchronised cannot help to commit."""
+        side = LeaderSide(ensemble())
+        side.join(2)
+        late = side.introduce(3)
+        side.receive(late, PacketType.ACKEPOCH, 0, bytes(4))
+        side.propose(zxid(1, 1))
+        side.receive(late, PacketType.ACK, zxid(1, 1))
+        side.leader.logged(zxid(1, 1))
+        assert side.committed == 0
+        assert side.pipes[late].closed is not None
+
+    def test_a_late_follower_gets_what_is_committed_and_what_is_proposed(self) -> None:
+        """Each transaction once, in order, before NEWLEADER; later ones behind it."""
+        side = LeaderSide(ensemble())
+        follower = side.join(2)
+        side.propose(zxid(1, 1))
+        side.leader.logged(zxid(1, 1))
+        side.receive(follower, PacketType.ACK, zxid(1, 1))
+        side.propose(zxid(1, 2))
+        late = side.introduce(3)
+        side.receive(late, PacketType.ACKEPOCH, zxid(1, 0), bytes(4))
+        side.propose(zxid(1, 3))
+        packets = side.sent(late)[1:]
+        assert [(packet.type, packet.zxid & 0xFF) for packet in packets if packet.type != PacketType.NEWLEADER] == [
+            (PacketType.SNAP, 1),
+            (PacketType.PROPOSAL, 2),
+            (PacketType.PROPOSAL, 3),
+        ]
+
+    def test_it_resigns_without_a_quorum_of_followers(self) -> None:
+        """A closed connection is known at once; silence is known after syncLimit."""
+        side = LeaderSide(ensemble())
+        first, second = side.join(2), side.join(3)
+        side.leader.disconnected(first, 0)
+        assert side.resigned is None
+        side.now_ms = TIMING.sync_ms
+        side.leader.tick(side.now_ms)
+        assert side.resigned is None
+        side.leader.tick(side.now_ms + 1)
+        assert side.pipes[second].closed is not None
+        assert side.resigned is not None
+
+    def test_it_resigns_when_no_quorum_comes_within_init_limit(self) -> None:
+        """Nothing was served."""
+        side = LeaderSide(ensemble())
+        side.introduce(2)
+        side.leader.tick(TIMING.init_ms)
+        assert side.resigned is None
+        side.leader.tick(TIMING.init_ms + 1)
+        assert side.resigned is not None
+
+    def test_a_sync_waits_for_all_that_is_proposed(self) -> None:
+        """Without proposals it is answered at once."""
+        side = LeaderSide(ensemble())
+        follower = side.join(2)
+        done: list[int] = []
+        side.leader.sync(lambda: done.append(1))
+        side.propose(zxid(1, 1))
+        side.leader.sync(lambda: done.append(2))
+        assert done == [1]
+        side.leader.logged(zxid(1, 1))
+        side.receive(follower, PacketType.ACK, zxid(1, 1))
+        assert done == [1, 2]
+
+    @pytest.mark.parametrize("server_id", [1, 9])
+    def test_an_uninvited_server_is_dropped(self, server_id: int) -> None:
+        """Ids that no member has, and the leader's own."""
+        side = LeaderSide(ensemble())
+        handler = side.introduce(server_id)
+        assert side.pipes[handler].closed is not None
+        assert side.leader.epoch == -1
+
+    def test_the_second_connection_of_a_server_replaces_the_first(self) -> None:
+        """The older one is closed; the acknowledgements of one server count once."""
+        side = LeaderSide(ensemble())
+        first = side.join(2)
+        side.join(2)
+        assert side.pipes[first].closed is not None
+        side.propose(zxid(1, 1))
+        side.receive(first, PacketType.ACK, zxid(1, 1))
+        side.leader.logged(zxid(1, 1))
+        assert side.committed == 0
+
+
+class TestPlan:
+    """How a learner gets the leader's history."""
+
+    LOG = history(zxid(1, 2), zxid(1, 3), zxid(1, 4), zxid(2, 1), zxid(2, 2))
+
+    @pytest.mark.parametrize(
+        ("last", "kind", "target", "behind"),
+        [
+            (zxid(2, 2), PacketType.DIFF, zxid(2, 2), []),
+            (zxid(1, 3), PacketType.DIFF, zxid(2, 2), [zxid(1, 4), zxid(2, 1), zxid(2, 2)]),
+            (zxid(1, 9), PacketType.TRUNC, zxid(1, 4), [zxid(2, 1), zxid(2, 2)]),
+            (zxid(2, 5), PacketType.TRUNC, zxid(2, 2), []),
+            (zxid(1, 1), PacketType.SNAP, zxid(2, 2), []),
+            (0, PacketType.SNAP, zxid(2, 2), []),
+            (zxid(2, 0), PacketType.DIFF, zxid(2, 2), [zxid(2, 1), zxid(2, 2)]),
+        ],
+    )
+    def test_a_plan_leads_to_the_leaders_history(
+        self, last: int, kind: PacketType, target: int, behind: list[int]
+    ) -> None:
+        """DIFF, TRUNC or SNAP, and the transactions behind."""
+        plan = plan_sync(last, self.LOG, zxid(2, 2))
+        assert (plan.type, plan.zxid, [each for each, _ in plan.transactions]) == (kind, target, behind)
+
+    def test_a_fresh_ensemble_needs_nothing(self) -> None:
+        """All logs are empty."""
+        assert plan_sync(0, CommittedLog(), 0).type is PacketType.DIFF
+
+    def test_the_log_is_bounded(self) -> None:
+        """By count and by bytes; the newest stay."""
+        log = CommittedLog(max_count=3, max_bytes=1000)
+        for each in range(1, 10):
+            log.add(each, bytes(10))
+        assert log.zxids() == [7, 8, 9]
+        log.add(10, bytes(2000))
+        assert log.zxids() == [10]
+
+
+class LearnerSide:
+    """A learner with an environment that records; its disk syncs when the test says so."""
+
+    def __init__(self, *, accepted: int = 0, current: int = 0, last: int = 0, is_observer: bool = False) -> None:
+        self.epochs = epochs(accepted, current)
+        self.pipe = Pipe()
+        self.truncated: list[int] = []
+        self.unsynced: list[int] = []
+        self.applied: list[int] = []
+        self.served: list[int] = []
+        self.got: list[QuorumPacket] = []
+        self.failed: str | None = None
+        self.learner = Learner(2, 0, self.epochs, last, self, is_observer=is_observer)
+        self.learner.start()
+
+    def send(self, data: bytes) -> None:
+        self.pipe.send(data)
+
+    def truncate(self, zxid: int) -> None:
+        self.truncated.append(zxid)
+
+    def log(self, zxid: int, payload: bytes) -> None:
+        del payload
+        self.unsynced.append(zxid)
+
+    def apply(self, zxid: int, payload: bytes) -> None:
+        del payload
+        self.applied.append(zxid)
+
+    def serve(self, first_zxid: int) -> None:
+        self.served.append(first_zxid)
+
+    def received(self, packet: QuorumPacket) -> None:
+        self.got.append(packet)
+
+    def fail(self, reason: str) -> None:
+        self.failed = reason
+
+    def sent(self) -> list[QuorumPacket]:
+        packets = list(self.pipe.packets)
+        self.pipe.packets.clear()
+        return packets
+
+    def receive(self, kind: PacketType, zxid: int = -1, data: bytes | None = None) -> None:
+        self.learner.packets([QuorumPacket(kind, zxid, data)])
+
+    def propose(self, *zxids: int) -> None:
+        for each in zxids:
+            self.receive(PacketType.PROPOSAL, each, transaction(each))
+
+    def sync(self) -> None:
+        """The disk has everything."""
+        last, self.unsynced = self.unsynced[-1], []
+        self.learner.logged(last)
+
+    def synchronise(self, epoch: int = 1) -> None:
+        """Follow a leader without news."""
+        self.receive(PacketType.LEADERINFO, epoch << 32, b"\0\1\0\0")
+        self.receive(PacketType.DIFF, 0)
+        self.receive(PacketType.NEWLEADER, epoch << 32)
+        self.receive(PacketType.UPTODATE)
+        self.sent()
+
+
+class TestLearner:
+    """A follower with the id 2."""
+
+    def test_it_says_who_it_is_and_what_it_has(self) -> None:
+        """FOLLOWERINFO with the accepted epoch; ACKEPOCH with the current epoch and the last zxid."""
+        side = LearnerSide(accepted=3, current=2, last=zxid(2, 9))
+        (info,) = side.sent()
+        assert (info.type, info.zxid, (info.data or b"")[:12]) == (11, 3 << 32, (2).to_bytes(8, "big") + b"\0\1\0\0")
+        side.receive(PacketType.LEADERINFO, 4 << 32, b"\0\1\0\0")
+        (ack,) = side.sent()
+        assert (ack.type, ack.zxid, ack.data) == (PacketType.ACKEPOCH, zxid(2, 9), b"\0\0\0\2")
+        assert (side.epochs.accepted, side.epochs.current) == (4, 2)
+
+    def test_an_epoch_that_it_has_accepted_before_does_not_count_again(self) -> None:
+        """ACKEPOCH has -1 instead of the current epoch."""
+        side = LearnerSide(accepted=4, current=2)
+        side.sent()
+        side.receive(PacketType.LEADERINFO, 4 << 32, b"\0\1\0\0")
+        assert side.sent()[0].data == b"\xff\xff\xff\xff"
+
+    def test_an_older_epoch_is_refused(self) -> None:
+        """The leader of an older epoch has lost its quorum."""
+        side = LearnerSide(accepted=4, current=2)
+        side.sent()
+        side.receive(PacketType.LEADERINFO, 3 << 32, b"\0\1\0\0")
+        assert side.failed is not None
+        assert side.sent() == []
+
+    def test_newleader_is_acknowledged_only_when_all_before_it_is_on_disk(self) -> None:
+        """Then the epoch is the current one, and the proposals without a commit are acknowledged too."""
+        side = LearnerSide()
+        side.receive(PacketType.LEADERINFO, 1 << 32, b"\0\1\0\0")
+        side.receive(PacketType.DIFF, 2)
+        side.propose(1, 2)
+        side.receive(PacketType.COMMIT, 1)
+        side.sent()
+        side.receive(PacketType.NEWLEADER, 1 << 32)
+        assert side.sent() == []
+        assert side.epochs.current == 0
+        side.sync()
+        assert [(packet.type, packet.zxid) for packet in side.sent()] == [
+            (PacketType.ACK, 1 << 32),
+            (PacketType.ACK, 2),
+        ]
+        assert side.epochs.current == 1
+        assert side.applied == [1]
+        assert not side.served
+        side.receive(PacketType.UPTODATE)
+        assert side.served == [1 << 32]
+
+    def test_a_proposal_is_acknowledged_after_the_sync_and_applied_after_the_commit(self) -> None:
+        """Many proposals share one sync, and each gets its acknowledgement."""
+        side = LearnerSide()
+        side.synchronise()
+        side.propose(zxid(1, 1), zxid(1, 2))
+        assert side.sent() == []
+        side.sync()
+        assert [packet.zxid for packet in side.sent()] == [zxid(1, 1), zxid(1, 2)]
+        assert side.applied == []
+        side.receive(PacketType.COMMIT, zxid(1, 1))
+        assert side.applied == [zxid(1, 1)]
+
+    def test_a_commit_out_of_order_ends_the_connection(self) -> None:
+        """Nothing is applied."""
+        side = LearnerSide()
+        side.synchronise()
+        side.propose(zxid(1, 1), zxid(1, 2))
+        side.receive(PacketType.COMMIT, zxid(1, 2))
+        assert side.failed is not None
+        assert side.applied == []
+        assert side.learner.phase is LearnerPhase.ENDED
+
+    def test_what_follows_trunc_waits_until_the_log_is_cut(self) -> None:
+        """Then it is handled in order."""
+        side = LearnerSide(accepted=1, current=1, last=zxid(1, 9))
+        side.receive(PacketType.LEADERINFO, 2 << 32, b"\0\1\0\0")
+        side.sent()
+        side.receive(PacketType.TRUNC, zxid(1, 4))
+        side.propose(zxid(1, 5))
+        side.receive(PacketType.COMMIT, zxid(1, 5))
+        side.receive(PacketType.NEWLEADER, 2 << 32)
+        assert side.truncated == [zxid(1, 4)]
+        assert side.unsynced == []
+        side.learner.replaced()
+        assert side.unsynced == [zxid(1, 5)]
+        assert side.sent() == []
+        side.sync()
+        assert kinds(side.sent()) == [PacketType.ACK]
+
+    def test_an_observer_logs_and_applies_what_it_is_informed_of(self) -> None:
+        """It acknowledges NEWLEADER and nothing else."""
+        side = LearnerSide(is_observer=True)
+        assert side.sent()[0].type == PacketType.OBSERVERINFO
+        side.synchronise()
+        side.receive(PacketType.INFORM, zxid(1, 1), transaction(zxid(1, 1)))
+        side.sync()
+        assert side.applied == [zxid(1, 1)]
+        assert side.sent() == []
+
+    @pytest.mark.parametrize(
+        ("kind", "data"),
+        [
+            (PacketType.PROPOSAL, b"short"),
+            (PacketType.PROPOSAL, None),
+            (PacketType.LEADERINFO, b"\0\1\0\0"),
+            (PacketType.SNAP, None),
+            (99, b""),
+        ],
+    )
+    def test_a_packet_that_makes_no_sense_ends_the_connection(self, kind: PacketType, data: bytes | None) -> None:
+        """A leader that lies gets no acknowledgement."""
+        side = LearnerSide()
+        side.synchronise()
+        side.receive(kind, zxid(1, 1), data)
+        assert side.failed is not None
+        assert side.sent() == []
+
+    def test_it_tells_a_ping_before_it_serves_that_it_is_alive(self) -> None:
+        """The answer has no sessions."""
+        side = LearnerSide()
+        side.receive(PacketType.LEADERINFO, 1 << 32, b"\0\1\0\0")
+        side.receive(PacketType.DIFF, 0)
+        side.sent()
+        side.receive(PacketType.PING, 5)
+        (pong,) = side.sent()
+        assert encode(pong) == encode_packet(PacketType.PING, 5, b"")
