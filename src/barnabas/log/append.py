@@ -15,7 +15,7 @@ from barnabas.log.append_checks import (
     check_replicated,
     unpack_header,
 )
-from barnabas.log.conversion import convert_batch, must_look_inside
+from barnabas.log.conversion import check_plain, convert_batch, must_look_inside
 from barnabas.log.parts import LogParts, roll
 from barnabas.log.producer_state import Origin
 from barnabas.log.segment.segment import Segment
@@ -24,6 +24,7 @@ from barnabas.log.settings import LogConfig
 from barnabas.log.truncation import truncate_fully
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import (
+    COMPRESSION_MASK,
     CONTROL,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -90,6 +91,8 @@ class Appender:
         check_produced(records, header, config, origin, now_ms)
         if must_look_inside(header, config, origin, now_ms):
             records, header = self._convert(records, header, config, now_ms)
+        elif origin == Origin.CLIENT and not header[5] & COMPRESSION_MASK:
+            check_plain(records, header)
         _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = header
         if producer_id >= 0 and origin == Origin.CLIENT:
             duplicate = self._duplicate(header, config, leader_epoch)

@@ -1,7 +1,7 @@
-"""Produced batches whose records a leader must read, and those that it builds again. Kafka: LogValidator.
+"""Produced batches whose records a leader must read, and those that it compresses again. Kafka: LogValidator.
 
-Records are read where the topic has another codec than the producer (the batch is built again with the topic's), where
-a compacted topic needs keys, and where timestamps are limited.
+A plain batch is always read, for a consumer could not go on behind damaged records. A compressed one is unpacked and read
+where the topic has another codec than the producer, where a compacted topic needs keys, and where timestamps are limited.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,25 @@ from barnabas.log.append_checks import timestamp_error, unpacked_limit_bytes
 from barnabas.log.producer_state import Origin
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
-from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, BatchHeader, HeaderFields
-from barnabas.wire.kafka.records.compression import CompressionType
-from barnabas.wire.kafka.records.records import Record, build_batch, check_records, read_records
+from barnabas.wire.kafka.records.batch_header import (
+    COMPRESSION_MASK,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    TRANSACTIONAL,
+    BatchHeader,
+    HeaderFields,
+    seal,
+)
+from barnabas.wire.kafka.records.compression import CompressionType, compress
+from barnabas.wire.kafka.records.contents import Contents, TooManyObjectsError, check_contents
+from barnabas.wire.kafka.records.records import Record, read_records, unpack_records
 
-__all__ = ["RejectedRecordsError", "convert_batch", "must_look_inside"]
+__all__ = ["RejectedRecordsError", "check_plain", "convert_batch", "must_look_inside"]
 
 _NO_LIMIT = (1 << 63) - 1
+_MOST_RECORDS_NAMED = 10_000
 
 
 class RejectedRecordsError(KafkaError):
@@ -61,38 +73,91 @@ def must_look_inside(fields: HeaderFields, config: LogConfig, origin: int, now_m
 def convert_batch(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
     """Check every record of a batch; returns it, or its records in a new batch with the topic's codec.
 
+    Records are not taken apart for another codec: they are the same bytes in each.
     Raises `RejectedRecordsError` with INVALID_RECORD (no key on a compacted topic) or INVALID_TIMESTAMP; `KafkaError`
-    with CORRUPT_MESSAGE, and MESSAGE_TOO_LARGE for what grew past max.message.bytes.
+    with CORRUPT_MESSAGE or INVALID_RECORD for damaged records, and MESSAGE_TOO_LARGE for too many, or for what grew past
+    max.message.bytes.
     """
     header = BatchHeader._make(fields)
-    limit_bytes = unpacked_limit_bytes(config)
-    check_records(batch, 0, header, limit_bytes)
     try:
-        records = list(read_records(batch, limit_bytes=limit_bytes))
+        body = unpack_records(batch, header, limit_bytes=unpacked_limit_bytes(config))
     except CorruptDataError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    found = ((n, _record_error(record, config, now_ms)) for n, record in enumerate(records))
-    errors = [(n, error) for n, error in found if error is not None]
-    if errors:
-        raise RejectedRecordsError(errors)
+    contents = _checked_contents(body, header.record_count)
+    if not _may_be_taken(header, contents, config, now_ms):
+        _reject_records(batch, config, now_ms)
     if config.codec is None or config.codec == header.compression:
         return batch
-    converted = build_batch(
-        records,
-        compression=CompressionType(config.codec),
-        level=config.compression_level,
-        log_append_time=header.is_log_append_time,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        is_transactional=header.is_transactional,
+    return _recompressed(body, header, contents, config)
+
+
+def check_plain(batch: Buffer, fields: HeaderFields) -> None:
+    """Check the records of a batch without compression. Raises `KafkaError` INVALID_RECORD or MESSAGE_TOO_LARGE."""
+    with memoryview(batch) as view:
+        _checked_contents(view[HEADER_BYTES : fields[1] + LOG_OVERHEAD_BYTES], fields[12])
+
+
+def _checked_contents(body: Buffer, count: int) -> Contents:
+    """See `check_contents`. Raises `KafkaError`; for MESSAGE_TOO_LARGE, producers divide the batch and send it again."""
+    try:
+        return check_contents(body, count)
+    except TooManyObjectsError as error:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+    except CorruptDataError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def _may_be_taken(header: BatchHeader, contents: Contents, config: LogConfig, now_ms: int) -> bool:
+    """Whether every record has the key that it needs, and a timestamp within the range."""
+    if config.cleanup_compact and contents.has_keyless:
+        return False
+    if config.log_append_time:
+        return True
+    earliest, latest = _timestamps(header, contents)
+    return now_ms - earliest <= config.timestamp_before_max_ms and latest - now_ms <= config.timestamp_after_max_ms
+
+
+def _timestamps(header: BatchHeader, contents: Contents) -> tuple[int, int]:
+    """Of the earliest record and of the latest."""
+    if header.is_log_append_time:
+        return header.max_timestamp, header.max_timestamp
+    base_timestamp = header.base_timestamp
+    return base_timestamp + contents.least_timestamp_delta, base_timestamp + contents.largest_timestamp_delta
+
+
+def _reject_records(batch: Buffer, config: LogConfig, now_ms: int) -> None:
+    """Raise `RejectedRecordsError` if there are records to reject.
+
+    It names those among the first records of the batch, or the first to reject.
+    """
+    errors: list[tuple[int, KafkaError]] = []
+    for number, record in enumerate(read_records(batch)):
+        error = _record_error(record, config, now_ms)
+        if error is not None:
+            errors.append((number, error))
+        if errors and number >= _MOST_RECORDS_NAMED:
+            break
+    if errors:
+        raise RejectedRecordsError(errors)
+
+
+def _recompressed(body: Buffer, header: BatchHeader, contents: Contents, config: LogConfig) -> bytearray:
+    assert config.codec is not None
+    packed = compress(CompressionType(config.codec), body, level=config.compression_level)
+    header = header._replace(
+        length=HEADER_BYTES - LOG_OVERHEAD_BYTES + len(packed),
+        attributes=config.codec | header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL),
+        max_timestamp=_timestamps(header, contents)[1],
     )
-    if len(converted) > config.max_message_bytes:
+    if header.size_bytes > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch has {len(converted)} bytes in the topic's codec, max.message.bytes allows "
+            f"The record batch has {header.size_bytes} bytes in the topic's codec, max.message.bytes allows "
             f"{config.max_message_bytes}",
         )
+    converted = bytearray(HEADER.pack(*header))
+    converted += packed
+    seal(converted)
     return converted
 
 

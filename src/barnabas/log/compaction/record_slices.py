@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.wire.kafka.records.records import SMALLEST_RECORD_BYTES
-from barnabas.wire.kafka.records.varints import put_varint, read_varint
+from barnabas.wire.kafka.records.varints import put_varint, read_varint, read_varlong
 
 __all__ = ["RecordSlice", "scan_records", "with_timestamp_delta"]
 
@@ -56,7 +56,7 @@ def scan_records(data: memoryview, count: int) -> Iterator[RecordSlice]:
                 timestamp_delta = (byte >> 1) ^ -(byte & 1)
                 after_timestamp = position + 1
             else:
-                timestamp_delta, after_timestamp = read_varint(data, position)
+                timestamp_delta, after_timestamp = read_varlong(data, position)
             byte = data[after_timestamp]
             if byte < 0x80:
                 offset_delta = (byte >> 1) ^ -(byte & 1)

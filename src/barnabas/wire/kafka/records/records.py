@@ -1,4 +1,4 @@
-"""The records of a batch: read one by one, checked, and built into a batch.
+"""The records of a batch: read one by one, and built into a batch.
 
 Kafka: DefaultRecord, MemoryRecordsBuilder. A record: length, attributes (a byte, unused), timestamp delta, offset delta,
 key, value, headers; all lengths, counts and deltas are zigzag varints.
@@ -13,7 +13,6 @@ from typing import NamedTuple
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.base.ids import NO_LEADER_EPOCH
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.batch_header import (
     CONTROL,
     HEADER,
@@ -31,9 +30,9 @@ from barnabas.wire.kafka.records.batch_header import (
     seal,
 )
 from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress
-from barnabas.wire.kafka.records.varints import put_varint, read_varint
+from barnabas.wire.kafka.records.varints import put_varint, read_varint, read_varlong
 
-__all__ = ["SMALLEST_RECORD_BYTES", "Record", "build_batch", "check_records", "read_records"]
+__all__ = ["SMALLEST_RECORD_BYTES", "Record", "build_batch", "read_records", "unpack_records"]
 
 SMALLEST_RECORD_BYTES = 7
 _MAX_UNPACKED_BYTES = 256 * 1024 * 1024
@@ -49,14 +48,21 @@ class Record(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
 
 
+def unpack_records(
+    buffer: Buffer, header: BatchHeader, offset: int = 0, *, limit_bytes: int = _MAX_UNPACKED_BYTES
+) -> Buffer:
+    """The records of the batch at ``offset``, decompressed. Raises `CorruptDataError`, and `KafkaError` for an unknown codec."""
+    body = memoryview(buffer)[offset + HEADER_BYTES : offset + header.size_bytes]
+    return decompress(header.compression, body, limit_bytes)
+
+
 def read_records(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNPACKED_BYTES) -> Iterator[Record]:
     """The records of the batch at ``offset``, unpacked to at most ``limit_bytes``.
 
     Raises `CorruptDataError` for records that do not fill the batch as it says. The CRC is not checked.
     """
     header = read_header(buffer, offset)
-    body = memoryview(buffer)[offset + HEADER_BYTES : offset + header.size_bytes]
-    data = memoryview(decompress(header.compression, body, limit_bytes))
+    data = memoryview(unpack_records(buffer, header, offset, limit_bytes=limit_bytes))
     if not 0 <= header.record_count <= len(data) // SMALLEST_RECORD_BYTES:
         raise CorruptDataError(f"{header.record_count} records in {len(data)} bytes")
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
@@ -68,7 +74,7 @@ def read_records(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNP
             stop = position + size
             if size < SMALLEST_RECORD_BYTES - 1 or stop > len(data):
                 raise CorruptDataError(f"a record of {size} bytes, {len(data) - position} are left")
-            timestamp_delta, position = read_varint(data, position + 1)
+            timestamp_delta, position = read_varlong(data, position + 1)
             offset_delta, position = read_varint(data, position)
             key, position = _nullable_bytes(data, position, stop)
             value, position = _nullable_bytes(data, position, stop)
@@ -84,30 +90,6 @@ def read_records(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNP
         raise CorruptDataError("a record is cut off") from None
     if position != len(data):
         raise CorruptDataError(f"{len(data) - position} bytes after the last record")
-
-
-def check_records(buffer: Buffer, offset: int, header: BatchHeader, limit_bytes: int) -> int:
-    """What Apache's broker checks when it looks inside a produced batch; returns the size of the records unpacked.
-
-    Offset deltas count up from 0 to the last offset delta, and the number of records agrees.
-    Raises KafkaError INVALID_RECORD or CORRUPT_MESSAGE.
-    """
-    if header.record_count != header.last_offset_delta + 1:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"{header.record_count} records do not agree with the last offset delta {header.last_offset_delta}",
-        )
-    size = 0
-    try:
-        for expected, record in enumerate(read_records(buffer, offset, limit_bytes=limit_bytes)):
-            if record.offset - header.base_offset != expected:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD, f"record {expected} has offset delta {record.offset - header.base_offset}"
-                )
-            size += len(record.key or b"") + len(record.value or b"")
-    except CorruptDataError as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    return size
 
 
 def _nullable_bytes(data: memoryview, position: int, stop: int) -> tuple[bytes | None, int]:

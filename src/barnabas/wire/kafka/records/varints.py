@@ -1,22 +1,50 @@
-"""Zigzag varints of up to 64 bits, as records carry them. Kafka: ByteUtils."""
+"""Zigzag varints as records carry them: lengths, counts and offset deltas of 32 bits, timestamp deltas of 64. Kafka: ByteUtils."""
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Buffer
 
-__all__ = ["put_varint", "read_varint"]
+__all__ = ["MOST_VARINT_BYTES", "MOST_VARLONG_BYTES", "put_varint", "read_varint", "read_varlong", "read_zigzag"]
+
+MOST_VARINT_BYTES = 5
+MOST_VARLONG_BYTES = 10
 
 
-def read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    """A zigzag varint of at most ten bytes, and the position after it; raises IndexError when it is cut off."""
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """A zigzag varint of 32 bits, and the position after it; raises IndexError when it is cut off."""
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value, position = read_zigzag(data, position)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_zigzag(data: Buffer, position: int) -> tuple[int, int]:
+    """A varint of 32 bits as it stands: 2n for a number n, 2|n| - 1 for a negative one. Raises IndexError when it is cut off."""
+    value = 0
+    for shift in range(0, 7 * MOST_VARINT_BYTES, 7):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+    raise CorruptDataError("a varint of more than 32 bits")
+
+
+def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
+    """A zigzag varint of 64 bits, and the position after it; raises IndexError when it is cut off."""
     byte = data[position]
     position += 1
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position
     value = byte & 0x7F
-    for shift in range(7, 70, 7):
+    for shift in range(7, 7 * MOST_VARLONG_BYTES, 7):
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            value &= 0xFFFFFFFFFFFFFFFF  # bits past the 64th are dropped, as Java does
             return (value >> 1) ^ -(value & 1), position
     raise CorruptDataError("a varint of more than ten bytes")
 

@@ -1,0 +1,168 @@
+"""What a leader checks of the records in a produced batch, without an object for each. Kafka: LogValidator, DefaultRecord.
+
+Records fill the batch exactly, and so do fields and headers their record. Offset deltas count up from 0. `check_contents`
+walks a batch record by record, about 0.6 us each; of hundreds of records it reads columns instead if numpy is loaded (see
+`columns`), about 0.2 us each. Nothing is kept but a few numbers, so memory does not grow with what a client sends,
+and the number of records and headers that one batch may have bounds the time.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Buffer
+from barnabas.wire.kafka.records.headers import skip_headers
+from barnabas.wire.kafka.records.varints import read_varint, read_varlong, read_zigzag
+
+if TYPE_CHECKING:
+    from barnabas.wire.kafka.records.columns import RecordColumns
+
+__all__ = ["MOST_OBJECTS", "Contents", "TooManyObjectsError", "check_contents", "load_columns"]
+
+MOST_OBJECTS = 200_000
+"""So many records and headers may be in one batch, compressed or not. A plain batch of 1 MB cannot hold more records."""
+
+_MANY_RECORDS = 300
+_IMPORTING_PAYS = 50_000
+"""To walk so many takes about as long as the import."""
+_PIECE_RECORDS = 4_096
+_LARGEST = 1 << 63
+_has_columns = False
+
+
+class TooManyObjectsError(CorruptDataError):
+    """A batch has more records and headers than `MOST_OBJECTS`."""
+
+
+class Contents(NamedTuple):
+    """What was found in a batch of at least one record."""
+
+    least_timestamp_delta: int
+    largest_timestamp_delta: int
+    has_keyless: bool
+    """Whether some record has no key."""
+
+
+def load_columns() -> None:
+    """Let checks of large batches use columns from now on. The first call imports numpy: make it beside the event loop."""
+    global _has_columns
+    import barnabas.wire.kafka.records.columns  # noqa: F401
+
+    _has_columns = True
+
+
+def check_contents(data: Buffer, count: int) -> Contents:
+    """Check the ``count`` records that ``data``, a batch without its header and not compressed, holds.
+
+    Raises `CorruptDataError`, and `TooManyObjectsError` before much time is spent.
+    """
+    if count > MOST_OBJECTS:
+        raise TooManyObjectsError(f"{count} records in one batch; at most {MOST_OBJECTS} records and headers are taken")
+    if count >= _IMPORTING_PAYS and not _has_columns:
+        load_columns()
+    if count >= _MANY_RECORDS and _has_columns:
+        return _check_columns(data, count)
+    return _check_one_by_one(data, count)
+
+
+def _check_one_by_one(data: Buffer, count: int) -> Contents:
+    """Varints of one and two bytes, most of them, are read in place; sizes and deltas are compared as they stand, in zigzag.
+    A call for each would double the time."""
+    position = stop = 0
+    least, largest, has_keyless = _LARGEST, -_LARGEST, False
+    headers_left = MOST_OBJECTS - count
+    try:
+        for zigzag_offset_delta in range(0, 2 * count, 2):
+            # Behind the length stand attributes, which mean nothing.
+            size = data[position]
+            if size < 0x80:
+                stop = position + 1 + (size >> 1)
+                position += 2
+            elif (byte := data[position + 1]) < 0x80:
+                size = size & 0x7F | byte << 7
+                stop = position + 2 + (size >> 1)
+                position += 3
+            else:
+                size, position = read_zigzag(data, position)
+                stop = position + (size >> 1)
+                position += 1
+            damage = size & 1
+            delta, position = read_varlong(data, position) if data[position] else (0, position + 1)
+            if delta > largest:
+                largest = delta
+            if delta < least:
+                least = delta
+            delta, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read_zigzag(data, position)
+            damage |= delta ^ zigzag_offset_delta
+            size, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read_zigzag(data, position)
+            if size & 1:
+                damage |= size ^ 1
+                has_keyless = True
+            else:
+                position += size >> 1
+            size = data[position]  # of the value
+            if size < 0x80:
+                position += 1
+            elif (byte := data[position + 1]) < 0x80:
+                size = size & 0x7F | byte << 7
+                position += 2
+            else:
+                size, position = read_zigzag(data, position)
+            if size & 1:
+                damage |= size ^ 1
+            else:
+                position += size >> 1
+            if data[position]:
+                header_count, position = read_varint(data, position)
+                headers_left = _headers_left(headers_left, header_count)
+                position = skip_headers(data, position, stop, header_count)
+            else:
+                position += 1
+            if damage or position != stop:
+                raise CorruptDataError(
+                    f"record {zigzag_offset_delta >> 1} has other sizes or offsets than it must have"
+                )
+    except IndexError:
+        raise CorruptDataError(f"a record ends {stop - len(data)} bytes after its batch") from None
+    if position != len(data):
+        raise CorruptDataError(f"{len(data) - position} bytes after the last record")
+    return Contents(least, largest, has_keyless)
+
+
+def _headers_left(headers_left: int, header_count: int) -> int:
+    if header_count > headers_left:
+        raise TooManyObjectsError(f"more than {MOST_OBJECTS} records and headers in one batch")
+    return headers_left - header_count
+
+
+def _check_columns(data: Buffer, count: int) -> Contents:
+    from barnabas.wire.kafka.records.columns import Body, damaged_headers, find_records, read_columns
+
+    rows = find_records(data, [Body(0, len(data), count)])
+    for _, problem in rows.damaged:
+        raise CorruptDataError(problem)
+    least, largest = _LARGEST, -_LARGEST
+    has_keyless = False
+    headers_left = MOST_OBJECTS - count
+    for first in range(0, count, _PIECE_RECORDS):
+        stop = rows.stop[first : first + _PIECE_RECORDS]
+        columns, damaged = read_columns(data, rows.start[first : first + _PIECE_RECORDS], stop)
+        if damaged:
+            raise CorruptDataError(f"record {first + damaged[0]} does not fill its length as it says")
+        _check_offsets(columns, first)
+        least = min(least, int(columns.timestamp_delta.min()))
+        largest = max(largest, int(columns.timestamp_delta.max()))
+        has_keyless = has_keyless or bool((columns.key_size < 0).any())
+        header_count = int(columns.header_count.sum())
+        if header_count:
+            headers_left = _headers_left(headers_left, header_count)
+            if damaged := damaged_headers(data, stop, columns):
+                raise CorruptDataError(f"the headers of record {first + damaged[0]} do not fill it")
+    return Contents(least, largest, has_keyless)
+
+
+def _check_offsets(columns: "RecordColumns", first: int) -> None:
+    deltas = columns.offset_delta
+    for number in (deltas[1:] - deltas[:-1] != 1).nonzero()[0][:1].tolist():
+        raise CorruptDataError(f"record {first + number + 1} has another offset delta")
+    if deltas[0] != first:
+        raise CorruptDataError(f"record {first} has another offset delta")

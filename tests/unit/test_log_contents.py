@@ -1,0 +1,120 @@
+"""What a leader finds inside produced batches: damaged records, lying counts, too many objects."""
+
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.files import FileSlice, OsFiles
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.records.batch_header import HEADER, HEADER_BYTES, read_header, seal
+from barnabas.wire.kafka.records.compression import CompressionType, compress
+from barnabas.wire.kafka.records.contents import MOST_OBJECTS
+from barnabas.wire.kafka.records.records import Record, build_batch, read_records
+from barnabas.wire.kafka.records.varints import put_varint
+
+NOW = 1_700_000_000_000
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+def new_log(directory: Path, **settings: str) -> PartitionLog:
+    config = LogConfig(settings)
+    dirs = LogDirs(OsFiles(), [str(directory)], config, broker_id=1, cluster_id="cluster", rng=random.Random(7))
+    dirs.load(NOW, {})
+    return dirs.get_or_create(TopicPartition("orders", 0), Uuid(bytes(16)), config, NOW)
+
+
+def refusal(log: PartitionLog, batch: bytearray) -> ErrorCode:
+    with pytest.raises(KafkaError) as error:
+        log.append_as_leader(batch, leader_epoch=0, now_ms=NOW)
+    assert log.log_end_offset == 0
+    return error.value.code
+
+
+def batch_of(body: bytes, count: int, codec: CompressionType) -> bytearray:
+    """A batch with a header that agrees with itself, whatever the records are."""
+    packed = bytes(compress(codec, body))
+    fields = (0, HEADER_BYTES - 12 + len(packed), -1, 2, 0, int(codec), count - 1, NOW, NOW, -1, -1, -1, count)
+    batch = bytearray(HEADER.pack(*fields)) + packed
+    seal(batch)
+    return batch
+
+
+def plain() -> bytearray:
+    return build_batch([Record(number, NOW, b"key", b"value", (("h", b"x"),)) for number in range(3)])
+
+
+@pytest.mark.parametrize("settings", [{}, COMPACTED, {"compression.type": "zstd"}], ids=["plain", "compacted", "codec"])
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [(0, 0x40), (3, 0x02), (4, 0x01), (4, 0x7E), (8, 0x7E), (14, 0x04), (14, 0x01), (15, 0x01), (15, 0x7E)],
+)
+def test_records_that_do_not_fill_their_batch_are_refused(
+    tmp_path: Path, settings: dict[str, str], position: int, value: int
+) -> None:
+    """A wrong record length, offset delta, key size, value size, number of headers or header size is INVALID_RECORD."""
+    batch = plain()
+    batch[HEADER_BYTES + position] = value
+    seal(batch)
+    assert refusal(new_log(tmp_path, **settings), batch) == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_record_count_that_only_the_records_disagree_with_is_refused(tmp_path: Path, count: int) -> None:
+    """Offsets would be given by the header alone."""
+    batch = plain()
+    struct.pack_into(">i", batch, 23, count - 1)
+    struct.pack_into(">i", batch, 57, count)
+    seal(batch)
+    assert refusal(new_log(tmp_path), batch) == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [CompressionType.GZIP, CompressionType.ZSTD])
+def test_a_few_kilobytes_that_hold_millions_of_headers_are_refused(tmp_path: Path, codec: CompressionType) -> None:
+    """Producers divide a batch at MESSAGE_TOO_LARGE; there is nothing to divide in a forged one."""
+    fields = bytearray(b"\0\0\0\1\1")
+    put_varint(fields, 2_000_000)
+    body = bytearray()
+    put_varint(body, len(fields) + 4_000_000)
+    batch = batch_of(bytes(body + fields) + bytes(4_000_000), 1, codec)
+    assert len(batch) < 5_000
+    assert refusal(new_log(tmp_path, **COMPACTED), batch) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_more_records_than_a_batch_may_have_are_refused(tmp_path: Path) -> None:
+    """The header's count is enough to refuse them."""
+    batch = batch_of(bytes(7 * (MOST_OBJECTS + 1)), MOST_OBJECTS + 1, CompressionType.GZIP)
+    assert refusal(new_log(tmp_path, **COMPACTED), batch) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", list(CompressionType))
+def test_another_codec_leaves_the_records_and_corrects_the_largest_timestamp(
+    tmp_path: Path, codec: CompressionType
+) -> None:
+    """Records are the same bytes in each codec. The header's largest timestamp is what the records say."""
+    log = new_log(tmp_path, **{"compression.type": "gzip" if codec is not CompressionType.GZIP else "lz4"})
+    records = [Record(n, NOW + (7 * n) % 5, b"%d" % n, bytes(n), (("h", None),)) for n in range(400)]
+    batch = build_batch(records, compression=codec)
+    struct.pack_into(">q", batch, 35, NOW - 5)
+    seal(batch)
+    log.append_as_leader(batch, leader_epoch=0, now_ms=NOW)
+    part = log.read(0, 1 << 20, upper_bound=400, min_one_batch=True)
+    assert isinstance(part.records, FileSlice)
+    stored = part.records.read()
+    assert read_header(stored).max_timestamp == NOW + 4
+    assert read_header(stored).compression != codec
+    assert [record._replace(headers=tuple(record.headers)) for record in read_records(stored)] == records
+
+
+def test_records_without_keys_are_named_when_a_compacted_topic_refuses_them(tmp_path: Path) -> None:
+    """Their indexes in the batch are in the response."""
+    batch = build_batch([Record(number, NOW, None if number % 3 == 1 else b"k", b"v") for number in range(7)])
+    with pytest.raises(KafkaError) as error:
+        new_log(tmp_path, **COMPACTED).append_as_leader(batch, leader_epoch=0, now_ms=NOW)
+    assert error.value.code == ErrorCode.INVALID_RECORD
+    assert [index for index, _ in error.value.record_errors] == [1, 4]  # type: ignore[attr-defined]

@@ -1,0 +1,227 @@
+"""Records as columns and the check of a batch's contents, against a reader that takes one field after the other."""
+
+import random
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.wire.kafka.records import contents
+from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, read_header
+from barnabas.wire.kafka.records.columns import Body, damaged_headers, find_records, read_columns
+from barnabas.wire.kafka.records.contents import MOST_OBJECTS, Contents, TooManyObjectsError, check_contents
+from barnabas.wire.kafka.records.records import Record, build_batch, read_records
+from barnabas.wire.kafka.records.varints import put_varint
+
+NOW_MS = 1_700_000_000_000
+optional = st.none() | st.binary(max_size=200)
+headers = st.lists(st.tuples(st.text(max_size=5), optional), max_size=3)
+rows = st.lists(st.tuples(st.integers(-5000, 1 << 42), optional, optional, headers), min_size=1, max_size=20)
+
+
+def varint(value: int, *, padding: int = 0) -> bytes:
+    """A zigzag varint; padded ones are longer than they must be."""
+    out = bytearray()
+    put_varint(out, value)
+    for _ in range(padding):
+        out[-1] |= 0x80
+        out.append(0)
+    return bytes(out)
+
+
+class Reader:
+    """The model: no position, size or number is believed."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, size: int) -> bytes:
+        if not 0 <= size <= len(self.data) - self.at:
+            raise ValueError("cut off")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def varint(self, bits: int = 32) -> int:
+        value = 0
+        for number in range(5 if bits == 32 else 10):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << 7 * number
+            if byte < 0x80:
+                if bits == 32 and value >= 1 << 32:
+                    raise ValueError("too large")
+                value %= 1 << bits
+                return (value >> 1) ^ -(value & 1)
+        raise ValueError("too long")
+
+    def field(self) -> bytes | None:
+        size = self.varint()
+        return None if size == -1 else self.take(size)
+
+
+def model(data: bytes, count: int) -> Contents:
+    """Raises `ValueError` for what must be refused."""
+    whole = Reader(data)
+    deltas, keyless = [], False
+    for number in range(count):
+        record = Reader(whole.take(whole.varint()))
+        record.take(1)
+        deltas.append(record.varint(64))
+        if record.varint() != number:
+            raise ValueError("another offset delta")
+        keyless |= record.field() is None
+        record.field()
+        header_count = record.varint()
+        if header_count < 0:
+            raise ValueError("a negative number of headers")
+        for _ in range(header_count):
+            if record.field() is None:
+                raise ValueError("a header without a key")
+            record.field()
+        if record.at != len(record.data):
+            raise ValueError("bytes left in a record")
+    if whole.at != len(data):
+        raise ValueError("bytes left")
+    return Contents(min(deltas), max(deltas), keyless)
+
+
+def verdicts(data: bytes, count: int) -> tuple[Contents | None, Contents | None, Contents | None]:
+    """What the model says, the walk, and the columns; None for a refusal."""
+
+    def of(check, *refusals) -> Contents | None:
+        try:
+            return check(data, count)
+        except refusals:
+            return None
+
+    return (
+        of(model, ValueError),
+        of(contents._check_one_by_one, CorruptDataError),
+        of(contents._check_columns, CorruptDataError),
+    )
+
+
+def body_of(found: list) -> bytes:
+    return bytes(build_batch([Record(n, NOW_MS + row[0], *row[1:]) for n, row in enumerate(found)])[HEADER_BYTES:])
+
+
+@given(rows)
+def test_sound_contents_are_accepted_with_their_timestamps_and_keys(found: list) -> None:
+    """The walk and the columns agree with the model."""
+    expected, walked, columns = verdicts(body_of(found), len(found))
+    assert expected is not None
+    assert walked == columns == expected
+
+
+@settings(max_examples=500)
+@given(rows, st.data())
+def test_damaged_contents_are_refused_where_the_model_refuses_them(found: list, draw: st.DataObject) -> None:
+    """Bytes may be any others, the end may be anywhere, the count may lie."""
+    data = bytearray(body_of(found))
+    for _ in range(draw.draw(st.integers(0, 3))):
+        data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    del data[draw.draw(st.integers(1, len(data))) :]
+    data += draw.draw(st.binary(max_size=4))
+    count = max(1, len(found) + draw.draw(st.sampled_from((0, 0, 0, -1, 1))))
+    expected, walked, columns = verdicts(bytes(data), count)
+    assert walked == expected
+    assert columns == expected
+
+
+sizes = st.integers(-3, 6) | st.sampled_from((63, 64, 8191, 8192, 1 << 20, (1 << 31) - 1, -(1 << 31), 1 << 31, 1 << 34))
+padded = st.tuples(sizes, st.integers(0, 6))
+
+
+@settings(max_examples=1000)
+@given(
+    st.lists(
+        st.tuples(st.none() | padded, padded, st.integers(0, 9), padded, padded, st.binary(max_size=9)),
+        min_size=1,
+        max_size=4,
+    ),
+    st.binary(max_size=12),
+)
+def test_lying_and_overlong_varints_are_refused_where_the_model_refuses_them(forged: list, tail: bytes) -> None:
+    """Lengths, deltas and counts of any size and written with needless bytes, in records made field by field."""
+    data = bytearray()
+    for number, (length, key_size, padding, value_size, header_count, rest) in enumerate(forged):
+        inner = b"\0" + varint(NOW_MS, padding=max(0, padding - 5)) + varint(number, padding=padding % 5)
+        for value, more in (key_size, value_size, header_count):
+            inner += varint(value, padding=more) + rest[: max(value, 0)]
+        size, more = length or (len(inner), 0)
+        data += varint(size, padding=more) + inner
+    expected, walked, columns = verdicts(bytes(data + tail), len(forged))
+    assert walked == expected
+    assert columns == expected
+
+
+@given(st.lists(rows, min_size=1, max_size=4), st.binary(max_size=10))
+def test_columns_of_several_batches_say_where_the_fields_of_each_record_are(batches: list, gap: bytes) -> None:
+    """Keys, values, timestamps and offsets are those that the reader of objects finds, in the order of the batches."""
+    data, bodies, records = bytearray(), [], []
+    for found in batches:
+        batch = build_batch([Record(3 * n, NOW_MS + row[0], *row[1:]) for n, row in enumerate(found)])
+        data += gap
+        bodies.append(Body(len(data), len(data) + len(batch) - HEADER_BYTES, len(found)))
+        data += batch[HEADER_BYTES:]
+        base_timestamp = read_header(batch).base_timestamp
+        records += [record._replace(timestamp=record.timestamp - base_timestamp) for record in read_records(batch)]
+    located = find_records(data, bodies)
+    columns, damaged = read_columns(data, located.start, located.stop)
+    assert not located.damaged
+    assert not damaged
+    assert not damaged_headers(data, located.stop, columns)
+    assert located.ends == np.cumsum([len(found) for found in batches]).tolist()
+
+    def field(starts: np.ndarray, sizes: np.ndarray) -> list[bytes | None]:
+        pairs = zip(starts.tolist(), sizes.tolist(), strict=True)
+        return [None if size < 0 else bytes(data[start : start + size]) for start, size in pairs]
+
+    assert columns.timestamp_delta.tolist() == [record.timestamp for record in records]
+    assert columns.offset_delta.tolist() == [record.offset for record in records]
+    assert field(columns.key_start, columns.key_size) == [record.key for record in records]
+    assert field(columns.value_start, columns.value_size) == [record.value for record in records]
+    assert columns.header_count.tolist() == [len(record.headers) for record in records]
+
+
+def test_a_damaged_batch_has_no_rows_and_the_others_have_theirs() -> None:
+    """One batch that ends early does not hide its neighbours."""
+    sound = body_of([(0, b"k", b"v", [])])
+    data = sound + sound[:-1] + sound
+    bodies = [Body(0, len(sound), 1), Body(len(sound), 2 * len(sound) - 1, 1), Body(2 * len(sound) - 1, len(data), 1)]
+    located = find_records(data, bodies)
+    assert [number for number, _ in located.damaged] == [1]
+    assert located.ends == [1, 1, 2]
+    assert located.start.tolist() == [0, 2 * len(sound) - 1]
+
+
+@pytest.mark.parametrize("check", [contents._check_one_by_one, contents._check_columns])
+def test_many_records_of_all_shapes_are_accepted(check) -> None:
+    """Offsets of one, two and three bytes, headers in some records, more records than a piece has."""
+    draw = random.Random(1)
+    found = [
+        (draw.choice((0, 1, 70, 9000)), draw.choice((None, b"k" * draw.randrange(90))), draw.randbytes(draw.randrange(90)),
+         [("h", b"x")] * draw.choice((0, 0, 2, 200 if number < 3 else 0)))
+        for number in range(20_000)
+    ]  # fmt: skip
+    data = body_of(found)
+    assert check(data, len(found)) == model(data, len(found))
+
+
+@pytest.mark.parametrize(
+    ("data", "count"),
+    [
+        (b"\x0c\0\0\0\0\0\0", MOST_OBJECTS + 1),
+        (varint(4_000_009) + b"\0\0\0\0\0" + varint(2_000_000) + bytes(4_000_000), 1),
+    ],
+    ids=["records", "headers"],
+)
+def test_more_objects_than_a_batch_may_have_are_refused_at_once(data: bytes, count: int) -> None:
+    """Megabytes of empty headers, which a few kilobytes of gzip hold, cost no time in proportion to their number."""
+    for check in (check_contents, contents._check_columns) if count == 1 else (check_contents,):
+        started = time.thread_time()
+        with pytest.raises(TooManyObjectsError):
+            check(data, count)
+        assert time.thread_time() - started < 0.2
