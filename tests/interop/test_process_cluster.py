@@ -8,7 +8,10 @@ import pytest
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client import Producer
+from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.topics import create_topic
 from barnabas.testing import ProcessCluster
+from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.fault]
 
@@ -39,6 +42,22 @@ def test_a_broker_that_is_killed_and_started_again_has_its_data(tmp_path: Path) 
             os.kill(pid, 0)
     assert (cluster.log_dir(0) / "t-0").is_dir()
     assert "started" in cluster.broker_log(0).read_text()
+
+
+def test_an_ensembles_servers_are_killed_in_turn_and_no_topic_is_lost(tmp_path: Path) -> None:
+    """A broker goes on with the two that are left, whichever they are, and each comes back."""
+    with ProcessCluster(1, zk_servers=3, data_dir=tmp_path) as cluster:
+        for server_id in (3, 1, 2):
+            pid = cluster.pids[f"zookeeper{server_id}"]
+            cluster.kill_zookeeper(server_id)
+            with AdminConnection(cluster.bootstrap_servers) as admin:
+                create_topic(admin, f"without-{server_id}", partitions=1, replication_factor=1)
+            cluster.start_zookeeper(server_id)
+            assert cluster.pids[f"zookeeper{server_id}"] != pid
+            log = cluster.zookeeper_log(server_id)
+            eventually(
+                lambda log=log: log.read_text().count("Serving as") >= 2, what=f"server {server_id} serves again"
+            )
 
 
 def test_a_cluster_that_cannot_start_says_why(tmp_path: Path) -> None:

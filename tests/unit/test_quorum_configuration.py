@@ -1,6 +1,8 @@
 """The configuration of an ensemble: server lines, quorums, dynamic files, and what zoo.cfg says of them."""
 
+import asyncio
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -222,7 +224,14 @@ def test_my_id_is_a_number_of_one_byte() -> None:
             parse_my_id(text)
 
 
-def test_a_server_that_runs_alone_refuses_the_configuration_of_an_ensemble() -> None:
-    """It would otherwise answer clients without its peers."""
-    with pytest.raises(ConfigError, match="ensembles are not supported yet"):
-        CoordinationServer(parse_settings({**BASE, **THREE}))
+@pytest.mark.parametrize(
+    ("my_id", "what"),
+    [(None, "myid is missing"), ("x", "the file myid has 'x'"), ("7", "there is no line server.7")],
+)
+def test_a_member_without_a_usable_id_does_not_start(tmp_path: Path, my_id: str | None, what: str) -> None:
+    """The file myid in the data directory must have the number of one of the server lines."""
+    if my_id is not None:
+        (tmp_path / "myid").write_text(my_id)
+    server = CoordinationServer(parse_settings({**BASE, **THREE, "dataDir": str(tmp_path)}))
+    with pytest.raises(ConfigError, match=what):
+        asyncio.run(server.start())

@@ -49,6 +49,23 @@ def test_a_cluster_started_on_an_old_data_dir_has_its_records(tmp_path: Path) ->
         assert consume(cluster, "orders", 1) == ["kept"]
 
 
+def test_a_cluster_with_an_ensemble_loses_one_coordination_server_after_the_other() -> None:
+    """Topics are made while each of the three is away in turn, the leader too."""
+    with Cluster(zk_servers=3) as cluster:
+        addresses = cluster.zookeeper_connect
+        assert addresses.count(",") == 2
+        for server_id in (1, 2, 3):
+            cluster.stop_zookeeper(server_id)
+            cluster.create_topic(f"without-{server_id}")
+            produce(cluster, f"without-{server_id}", "kept")
+            cluster.start_zookeeper(server_id)
+            with pytest.raises(BarnabasError, match=f"coordination server {server_id} is running"):
+                cluster.start_zookeeper(server_id)
+        assert cluster.zookeeper_connect == addresses
+    with pytest.raises(BarnabasError, match="0 coordination servers"):
+        Cluster(zk_servers=0)
+
+
 def test_a_stopped_broker_comes_back_at_its_port() -> None:
     """stop_broker and start_broker keep the address and the records; starting one that runs is refused."""
     with Cluster() as cluster:

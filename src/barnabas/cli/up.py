@@ -26,6 +26,10 @@ __all__ = ["main"]
 
 _READY_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 20
+_QUORUM_OFFSET = 2888 - 2181  # as in the examples of ZooKeeper's guide
+_ELECTION_OFFSET = 3888 - 2181
+_COORDINATION = "zookeeper"
+_MAX_ZK_SERVERS = 9
 
 
 def main(argv: list[str]) -> int:
@@ -38,15 +42,24 @@ def main(argv: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barnabas up",
-        description="Start a coordination server and brokers on this machine, print one line 'ready BOOTSTRAP "
-        "zk=ADDRESS pids=NAME:PID,...' when clients can work, and stay until Ctrl-C.",
+        description="Start a coordination server, or an ensemble of them, and brokers on this machine, print one line "
+        "'ready BOOTSTRAP zk=ADDRESS pids=NAME:PID,...' when clients can work, and stay until Ctrl-C.",
     )
     parser.add_argument("--brokers", type=int, default=1, metavar="N", help="how many brokers (default 1)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on and to give to clients")
     parser.add_argument(
         "--port", type=int, default=9092, help="the first broker's port, the others follow; 0: any free"
     )
-    parser.add_argument("--zk-port", type=int, default=2181, help="the coordination server's port; 0: any free")
+    parser.add_argument(
+        "--zk-servers", type=int, default=1, metavar="N", help="how many coordination servers (default 1)"
+    )
+    parser.add_argument(
+        "--zk-port",
+        type=int,
+        default=2181,
+        help="the first coordination server's port, the others follow; their own ports follow 707 and 1707 above "
+        "(2888 and 3888); 0: any free",
+    )
     parser.add_argument("--zookeeper", metavar="HOST:PORT", help="use this coordination service and start none")
     parser.add_argument("--data-dir", metavar="DIR", help="keep the data here (default: a temporary folder)")
     parser.add_argument("--racks", type=int, default=0, metavar="N", help="spread the brokers over N racks, in order")
@@ -85,6 +98,63 @@ def _name_value(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def _free_ports(host: str, count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((host, 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+class _CoordinationPlan:
+    """The coordination servers: names, ports, and the configuration file of each."""
+
+    def __init__(self, servers: int, host: str, first_port: int, directory: Path) -> None:
+        if not 1 <= servers <= _MAX_ZK_SERVERS:
+            raise BarnabasError(f"--zk-servers {servers}: between 1 and {_MAX_ZK_SERVERS}")
+        self._host = host
+        self._directory = directory
+        is_ensemble = servers > 1
+        self.names = [f"{_COORDINATION}{n + 1}" for n in range(servers)] if is_ensemble else [_COORDINATION]
+        offsets = (0, _QUORUM_OFFSET, _ELECTION_OFFSET) if is_ensemble else (0,)
+        if first_port:
+            self.ports = [first_port + offset + n for offset in offsets for n in range(servers)]
+        else:
+            self.ports = _free_ports(host, servers * len(offsets))
+        self.client_ports, self._quorum_ports = self.ports[:servers], self.ports[servers : 2 * servers]
+        self._election_ports = self.ports[2 * servers :]
+
+    @property
+    def address(self) -> str:
+        return ",".join(f"{self._host}:{port}" for port in self.client_ports)
+
+    def write_files(self) -> list[Path]:
+        """Write zoo.cfg, or zoo1.cfg, zoo2.cfg and so on, and each server's myid."""
+        members = {
+            f"server.{n + 1}": f"{self._host}:{quorum}:{election}"
+            for n, (quorum, election) in enumerate(zip(self._quorum_ports, self._election_ports, strict=True))
+        }
+        paths = []
+        for n, (name, port) in enumerate(zip(self.names, self.client_ports, strict=True)):
+            path = self._directory / f"zoo{n + 1 if members else ''}.cfg"
+            data = self._directory / name
+            data.mkdir(exist_ok=True)
+            settings = {
+                "tickTime": 2000,
+                "dataDir": data,
+                "clientPort": port,
+                "clientPortAddress": self._host,
+                "maxClientCnxns": 0,
+                "4lw.commands.whitelist": "*",
+            }
+            if members:
+                settings |= {"initLimit": 5, "syncLimit": 2, **members}
+                (data / "myid").write_text(f"{n + 1}\n")
+            path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+            paths.append(path)
+        return paths
+
+
 class _Supervisor:
     """The children by name ("zookeeper", "0", "1" ...), what each was started with, and their end."""
 
@@ -97,8 +167,8 @@ class _Supervisor:
         self._host: str = arguments.host
         first: int = arguments.port
         self._ports = [first + n if first else _free_port(self._host) for n in range(arguments.brokers)]
-        self._zk_port: int = arguments.zk_port or _free_port(self._host)
         self._zookeeper: str | None = arguments.zookeeper
+        self._coordination = _CoordinationPlan(arguments.zk_servers, self._host, arguments.zk_port, directory)
         self._racks: int = arguments.racks
         self._overrides = dict(map(_name_value, arguments.override))
         self._children: dict[str, BaseProcess] = {}
@@ -110,6 +180,10 @@ class _Supervisor:
     def _bootstrap(self) -> str:
         return ",".join(f"{self._host}:{port}" for port in self._ports)
 
+    @property
+    def _zookeeper_connect(self) -> str:
+        return self._zookeeper or self._coordination.address
+
     def run(self) -> int:
         self._check_ports()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -119,8 +193,7 @@ class _Supervisor:
             if not self._wait_until_ready():
                 return 0 if self._signals else 1
             pids = ",".join(f"{name}:{child.pid}" for name, child in self._children.items())
-            address = self._zookeeper or f"{self._host}:{self._zk_port}"
-            print(f"ready {self._bootstrap} zk={address} pids={pids}", flush=True)
+            print(f"ready {self._bootstrap} zk={self._zookeeper_connect} pids={pids}", flush=True)
             self._watch()
             return 0
         finally:
@@ -135,7 +208,7 @@ class _Supervisor:
                 child.kill()
 
     def _check_ports(self) -> None:
-        wanted = [*self._ports, *([] if self._zookeeper else [self._zk_port])]
+        wanted = [*self._ports, *([] if self._zookeeper else self._coordination.ports)]
         for port in wanted:
             with socket.socket() as probe:
                 if os.name == "posix":
@@ -155,14 +228,15 @@ class _Supervisor:
         context = multiprocessing.get_context("fork") if can_fork else multiprocessing.get_context("spawn")
         plans: list[tuple[str, str, Path]] = []
         if not self._zookeeper:
-            plans.append(("zookeeper", "zookeeper_server_start", self._write_zoo_cfg()))
+            files = zip(self._coordination.names, self._coordination.write_files(), strict=True)
+            plans += [(name, "zookeeper_server_start", path) for name, path in files]
         plans += [(str(n), "server_start", self._write_server_properties(n)) for n in range(len(self._ports))]
         logs = self._directory / "logs"
         logs.mkdir(exist_ok=True)
         _import_servers()
         for name, module, config in plans:
             theirs, ours = context.Pipe(duplex=False)
-            log = logs / (f"{name}.log" if name == "zookeeper" else f"broker-{name}.log")
+            log = _log_of(logs, name)
             inherited = [ours, *self._stop_pipes]
             child = context.Process(
                 target=_serve, args=(module, str(config), str(log), theirs, inherited), name=f"barnabas {name}"
@@ -172,21 +246,6 @@ class _Supervisor:
             self._stop_pipes.append(ours)
             self._children[name] = child
 
-    def _write_zoo_cfg(self) -> Path:
-        path = self._directory / "zoo.cfg"
-        data = self._directory / "zookeeper"
-        data.mkdir(exist_ok=True)
-        settings = {
-            "tickTime": 2000,
-            "dataDir": data,
-            "clientPort": self._zk_port,
-            "clientPortAddress": self._host,
-            "maxClientCnxns": 0,
-            "4lw.commands.whitelist": "*",
-        }
-        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        return path
-
     def _write_server_properties(self, broker_id: int) -> Path:
         number = broker_id or ""
         path = self._directory / f"server{number}.properties"
@@ -194,7 +253,7 @@ class _Supervisor:
             "broker.id": broker_id,
             "listeners": f"PLAINTEXT://{self._host}:{self._ports[broker_id]}",
             "log.dirs": self._directory / f"kafka-logs{number}",
-            "zookeeper.connect": self._zookeeper or f"{self._host}:{self._zk_port}",
+            "zookeeper.connect": self._zookeeper_connect,
             "offsets.topic.replication.factor": min(3, len(self._ports)),
             "group.initial.rebalance.delay.ms": 0,
         }
@@ -227,7 +286,7 @@ class _Supervisor:
         return False
 
     def _print_log_tail(self, name: str) -> None:
-        log = self._directory / "logs" / (f"{name}.log" if name == "zookeeper" else f"broker-{name}.log")
+        log = _log_of(self._directory / "logs", name)
         for line in log.read_text(errors="replace").splitlines()[-10:]:
             print(f"  {line}", file=sys.stderr)
 
@@ -244,12 +303,12 @@ class _Supervisor:
                     del alive[name]
                     code = child.exitcode or 0
                     how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-                    who = name if name == "zookeeper" else f"broker {name}"
+                    who = name if name.startswith(_COORDINATION) else f"broker {name}"
                     print(f"{who} (pid {child.pid}) {how}", file=sys.stderr, flush=True)
 
     def _stop(self) -> None:
-        """Brokers first and together, so that each can say goodbye to the coordination server."""
-        brokers = [child for name, child in self._children.items() if name != "zookeeper"]
+        """Brokers first and together, so that each can close its session."""
+        brokers = [child for name, child in self._children.items() if not name.startswith(_COORDINATION)]
         for group in (brokers, [child for child in self._children.values() if child not in brokers]):
             for child in group:
                 if child.exitcode is None:
@@ -260,6 +319,10 @@ class _Supervisor:
                 if child.exitcode is None:
                     child.kill()
                     child.join()
+
+
+def _log_of(logs: Path, name: str) -> Path:
+    return logs / (f"{name}.log" if name.startswith(_COORDINATION) else f"broker-{name}.log")
 
 
 def _import_servers() -> None:

@@ -1,4 +1,4 @@
-"""A cluster inside the caller's process: a coordination server and brokers on one event loop, on a thread of its own.
+"""A cluster inside the caller's process: coordination servers and brokers on one event loop, on a thread of its own.
 
 They are the servers that processes run, over real sockets on the loopback and real files in a temporary folder, so
 every client works with them as with any cluster. All ports are free ones.
@@ -6,6 +6,7 @@ every client works with them as with any cluster. All ports are free ones.
 
 import asyncio
 import contextlib
+import socket
 import tempfile
 import threading
 from collections.abc import Coroutine, Mapping
@@ -32,7 +33,7 @@ _BROKER_DEFAULTS = {
 
 
 class Cluster:
-    """Brokers 0 to N-1 and their coordination server; a context manager.
+    """Brokers 0 to N-1 and their coordination server, or an ensemble of ``zk_servers``; a context manager.
 
     ``settings`` are properties for every broker, ``data_dir`` keeps the data beyond the cluster's life, ``racks`` spreads
     the brokers over as many racks. Methods may be called from any thread; they return when the thing is done.
@@ -45,9 +46,12 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         data_dir: str | Path | None = None,
         racks: int = 0,
+        zk_servers: int = 1,
     ) -> None:
         if brokers < 1:
             raise BarnabasError(f"a cluster of {brokers} brokers: at least one is needed")
+        if zk_servers < 1:
+            raise BarnabasError(f"a cluster of {zk_servers} coordination servers: at least one is needed")
         self._ids = range(brokers)
         self._settings = dict(settings or {})
         self._racks = racks
@@ -55,7 +59,9 @@ class Cluster:
             None if data_dir else tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True)
         )
         self.data_dir = Path(data_dir or self._temporary.name)  # type: ignore[union-attr]  # one of the two is there
-        self._coordination: CoordinationServer | None = None
+        self._zk_servers = zk_servers
+        self._zk_texts: dict[int, dict[str, str]] = {}
+        self._coordination: dict[int, CoordinationServer] = {}
         self._brokers: dict[int, BrokerServer] = {}
         self._ports: dict[int, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -70,9 +76,9 @@ class Cluster:
 
     @property
     def zookeeper_connect(self) -> str:
-        """``host:port`` of the coordination server."""
-        assert self._coordination is not None, "the cluster is not started"
-        return f"{_HOST}:{self._coordination.port}"
+        """``host:port`` of the coordination server; of all in an ensemble, those that are stopped included."""
+        assert self._zk_texts, "the cluster is not started"
+        return ",".join(f"{_HOST}:{texts['clientPort']}" for texts in self._zk_texts.values())
 
     # Life
 
@@ -119,6 +125,16 @@ class Cluster:
             raise BarnabasError(f"broker {broker_id} is running")
         self._call(self._start_broker(broker_id))
 
+    def stop_zookeeper(self, server_id: int) -> None:
+        """Stop one coordination server cleanly; they are numbered from 1. `start_zookeeper` starts it again."""
+        self._call(self._coordination.pop(server_id).close())
+
+    def start_zookeeper(self, server_id: int) -> None:
+        """Start a stopped coordination server again, at the same port."""
+        if server_id in self._coordination:
+            raise BarnabasError(f"coordination server {server_id} is running")
+        self._call(self._start_coordination(server_id))
+
     # Topics
 
     def create_topic(
@@ -154,13 +170,36 @@ class Cluster:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _start(self) -> None:
-        data = self.data_dir / "zookeeper"
-        data.mkdir(parents=True, exist_ok=True)
-        texts = {"dataDir": str(data), "clientPort": "0", "clientPortAddress": _HOST, "tickTime": "2000"}
-        coordination = CoordinationServer(parse_settings({**texts, "maxClientCnxns": "0"}))
-        await coordination.start()
-        self._coordination = coordination
+        for server_id, texts in self._plan_coordination().items():
+            self._zk_texts[server_id] = texts
+            await self._start_coordination(server_id)
         await asyncio.gather(*(self._start_broker(n) for n in self._ids))
+
+    def _plan_coordination(self) -> dict[int, dict[str, str]]:
+        """The settings of each coordination server; the members of an ensemble must know all ports beforehand."""
+        common = {"clientPortAddress": _HOST, "tickTime": "2000", "maxClientCnxns": "0"}
+        if self._zk_servers == 1:
+            data = self.data_dir / "zookeeper"
+            data.mkdir(parents=True, exist_ok=True)
+            return {1: {**common, "dataDir": str(data), "clientPort": "0"}}
+        ids = range(1, self._zk_servers + 1)
+        ports = iter(_free_ports(3 * self._zk_servers))
+        members = {f"server.{n}": f"{_HOST}:{next(ports)}:{next(ports)}" for n in ids}
+        common |= {"initLimit": "5", "syncLimit": "2", **members}
+        plans = {}
+        for n in ids:
+            data = self.data_dir / f"zookeeper{n}"
+            data.mkdir(parents=True, exist_ok=True)
+            (data / "myid").write_text(f"{n}\n")
+            plans[n] = {**common, "dataDir": str(data), "clientPort": str(next(ports))}
+        return plans
+
+    async def _start_coordination(self, server_id: int) -> None:
+        texts = self._zk_texts[server_id]
+        server = CoordinationServer(parse_settings(texts))
+        await server.start()
+        texts["clientPort"] = str(server.port)
+        self._coordination[server_id] = server
 
     async def _start_broker(self, broker_id: int) -> None:
         texts = {
@@ -183,8 +222,17 @@ class Cluster:
         brokers = list(self._brokers.values())
         self._brokers.clear()
         await asyncio.gather(*(broker.close() for broker in brokers), return_exceptions=True)
-        if self._coordination is not None:
-            await self._coordination.close()
+        servers = list(self._coordination.values())
+        self._coordination.clear()
+        await asyncio.gather(*(server.close() for server in servers), return_exceptions=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((_HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

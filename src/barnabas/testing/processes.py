@@ -31,7 +31,7 @@ _USUAL_ZK_PORT = 2181
 
 
 class ProcessCluster:
-    """Brokers 0 to N-1 and their coordination server; a context manager.
+    """Brokers 0 to N-1 and their coordination server, or an ensemble of ``zk_servers``; a context manager.
 
     ``settings``, ``data_dir`` and ``racks`` are as for `Cluster`. ``port`` is the first broker's, the others follow; 0
     takes any that are free, and so does ``zk_port``; `usual_ports` gives both. Needs POSIX signals.
@@ -46,25 +46,28 @@ class ProcessCluster:
         racks: int = 0,
         port: int = 0,
         zk_port: int = 0,
+        zk_servers: int = 1,
     ) -> None:
         self._temporary = (
             None if data_dir else tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True)
         )
         self.data_dir = Path(data_dir or self._temporary.name)  # type: ignore[union-attr]  # one of the two is there
         options = [("--brokers", brokers), ("--racks", racks), ("--port", port), ("--zk-port", zk_port)]
+        options.append(("--zk-servers", zk_servers))
         self._command = [*_COMMAND, "up", "--data-dir", str(self.data_dir)]
         self._command += [text for name, value in options for text in (name, str(value))]
         for name, value in (settings or {}).items():
             self._command += ["--override", f"{name}={value}"]
+        self._zk_servers = zk_servers
         self._up: subprocess.Popen[bytes] | None = None
-        self._restarted: dict[int, subprocess.Popen[bytes]] = {}
-        self._paused: set[int] = set()
+        self._restarted: dict[str, subprocess.Popen[bytes]] = {}
+        self._paused: set[str] = set()
         self.bootstrap_servers = ""
         """``host:port,host:port`` of all brokers, those that are stopped included."""
         self.zookeeper_connect = ""
-        """``host:port`` of the coordination server."""
+        """``host:port`` of the coordination server; of all in an ensemble."""
         self.pids: dict[str, int] = {}
-        """The process of each server: "zookeeper", "0", "1" ..."""
+        """The process of each server: "zookeeper" (in an ensemble "zookeeper1" and so on), "0", "1" ..."""
 
     @staticmethod
     def usual_ports(brokers: int) -> tuple[int, int]:
@@ -94,16 +97,16 @@ class ProcessCluster:
 
     def stop(self) -> None:
         """Stop everything, cleanly; a second call does nothing."""
-        for broker_id in tuple(self._paused):
+        for name in tuple(self._paused):
             with contextlib.suppress(ProcessLookupError):
-                self.resume_broker(broker_id)
-        for child in self._restarted.values():
-            child.terminate()
-        for child in self._restarted.values():
-            _end(child)
-        if self._up is not None:
-            self._up.terminate()
-            _end(self._up)
+                self._resume(name)
+        brokers = [child for name, child in self._restarted.items() if not name.startswith("zookeeper")]
+        others = [child for child in self._restarted.values() if child not in brokers]
+        for group in (brokers, [self._up] if self._up is not None else [], others):  # brokers close their sessions
+            for child in group:
+                child.terminate()
+            for child in group:
+                _end(child)
         self._restarted.clear()
         self._up = None
         if self._temporary is not None:
@@ -128,42 +131,75 @@ class ProcessCluster:
 
     def stop_broker(self, broker_id: int) -> None:
         """SIGTERM: it hands its partitions over and ends. Its port and its data stay for `start_broker`."""
-        os.kill(self.pids[str(broker_id)], signal.SIGTERM)
-        self._wait_for_end(broker_id)
+        self._signal(str(broker_id), signal.SIGTERM)
 
     def kill_broker(self, broker_id: int) -> None:
         """SIGKILL: it ends in the middle of whatever it does."""
-        os.kill(self.pids[str(broker_id)], signal.SIGKILL)
-        self._paused.discard(broker_id)
-        self._wait_for_end(broker_id)
+        self._signal(str(broker_id), signal.SIGKILL)
 
     def pause_broker(self, broker_id: int) -> None:
         """SIGSTOP: it is paused. Its kernel keeps its connections and accepts new ones."""
         os.kill(self.pids[str(broker_id)], signal.SIGSTOP)
-        self._paused.add(broker_id)
+        self._paused.add(str(broker_id))
 
     def resume_broker(self, broker_id: int) -> None:
         """SIGCONT: it continues."""
-        self._paused.discard(broker_id)
-        os.kill(self.pids[str(broker_id)], signal.SIGCONT)
+        self._resume(str(broker_id))
 
     def start_broker(self, broker_id: int) -> None:
         """Start a stopped broker again, at the same port; returns when its process runs, which is before it serves."""
-        if self.is_running(broker_id):
-            raise BarnabasError(f"broker {broker_id} is running")
-        with self.broker_log(broker_id).open("ab") as log:
-            command = [*_COMMAND, "server-start", str(self.properties_file(broker_id))]
-            self._restarted[broker_id] = process = _spawn(command, log, log)
-        self.pids[str(broker_id)] = process.pid
+        command = ["server-start", str(self.properties_file(broker_id))]
+        self._start_again(str(broker_id), command, self.broker_log(broker_id))
 
     def is_running(self, broker_id: int) -> bool:
         """Whether the broker's process is there, paused or not."""
-        if broker_id in self._restarted:
-            return self._restarted[broker_id].poll() is None
-        return _is_running(self.pids[str(broker_id)])
+        return self._runs(str(broker_id))
 
-    def _wait_for_end(self, broker_id: int) -> None:
-        _wait_until(lambda: not self.is_running(broker_id), f"the end of broker {broker_id}")
+    # One coordination server; they are numbered from 1
+
+    def stop_zookeeper(self, server_id: int = 1) -> None:
+        """SIGTERM. Its port and its data stay for `start_zookeeper`."""
+        self._signal(self._zookeeper_name(server_id), signal.SIGTERM)
+
+    def kill_zookeeper(self, server_id: int = 1) -> None:
+        """SIGKILL: it ends in the middle of whatever it does."""
+        self._signal(self._zookeeper_name(server_id), signal.SIGKILL)
+
+    def start_zookeeper(self, server_id: int = 1) -> None:
+        """Start a stopped coordination server again; returns when its process runs, which is before it serves."""
+        name = self._zookeeper_name(server_id)
+        config = self.data_dir / f"zoo{name.removeprefix('zookeeper')}.cfg"
+        self._start_again(name, ["zookeeper-server-start", str(config)], self.zookeeper_log(server_id))
+
+    def zookeeper_log(self, server_id: int = 1) -> Path:
+        """What the coordination server says."""
+        return self.data_dir / "logs" / f"{self._zookeeper_name(server_id)}.log"
+
+    def _zookeeper_name(self, server_id: int) -> str:
+        return f"zookeeper{server_id}" if self._zk_servers > 1 else "zookeeper"
+
+    # Processes
+
+    def _signal(self, name: str, number: int) -> None:
+        os.kill(self.pids[name], number)
+        self._paused.discard(name)
+        _wait_until(lambda: not self._runs(name), f"the end of {name}")
+
+    def _resume(self, name: str) -> None:
+        self._paused.discard(name)
+        os.kill(self.pids[name], signal.SIGCONT)
+
+    def _start_again(self, name: str, command: list[str], log_file: Path) -> None:
+        if self._runs(name):
+            raise BarnabasError(f"{name if name.startswith('zookeeper') else f'broker {name}'} is running")
+        with log_file.open("ab") as log:
+            self._restarted[name] = process = _spawn([*_COMMAND, *command], log, log)
+        self.pids[name] = process.pid
+
+    def _runs(self, name: str) -> bool:
+        if name in self._restarted:
+            return self._restarted[name].poll() is None
+        return _is_running(self.pids[name])
 
     # Its files
 

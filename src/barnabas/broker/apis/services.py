@@ -10,7 +10,6 @@ from barnabas.base.clock import CallLater, Clock
 from barnabas.base.files import Files
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
-from barnabas.broker.configuration.config_admin import ConfigAdmin
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.controller.service import Controller
@@ -55,6 +54,5 @@ class Services:
     producer_ids: ProducerIds
     configs: DynamicConfig
     config_repository: ConfigRepository
-    config_admin: ConfigAdmin
     topics: Topics
     controller: Controller

@@ -12,7 +12,6 @@ coordination service and on connections to brokers; tests perform them on a dict
     yield Send([(broker, request), ...])  -> None                     queued in order, not waited for; controller only
     yield Ask(broker, request)            -> the response             raises `ChannelError`
     yield Wait(begin)                     -> what ``done`` is called with
-    yield Pause(ms)                       -> None
 
 Every op of a `Write` happens only if ``/controller_epoch`` still has the version of this controller's election. If it
 has not, another controller is active: the interpreter raises `ControllerMovedError` in the generator, and nothing was
@@ -37,7 +36,6 @@ __all__ = [
     "Create",
     "Delete",
     "Done",
-    "Pause",
     "Read",
     "Refused",
     "Send",
@@ -209,11 +207,5 @@ class Wait(NamedTuple):
     begin: Callable[[Done], None]
 
 
-class Pause(NamedTuple):
-    """Let time pass."""
-
-    ms: int
-
-
-Step = Read | Children | Watch | Write | WriteUnfenced | Transact | Send | Ask | Wait | Pause
+Step = Read | Children | Watch | Write | WriteUnfenced | Transact | Send | Ask | Wait
 Steps = Generator[Step, Any, T]

@@ -22,7 +22,6 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import (
     NO_LEADER,
     LeaderIsrAndControllerEpoch,
@@ -30,7 +29,7 @@ from barnabas.broker.cluster.znodes import (
     encode_partition_state,
     partition_state_path,
 )
-from barnabas.broker.membership.lost_data import MAX_WRITES, LeaveStep, ReadStates, States, WriteStates
+from barnabas.broker.membership.lost_data import MAX_WRITES, LeaveStep, Pause, ReadStates, States, WriteStates
 
 __all__ = ["give_up_leaderships"]
 

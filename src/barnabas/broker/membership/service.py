@@ -20,18 +20,19 @@ from barnabas.base.ids import TopicPartition, uuid_text
 from barnabas.base.network import Connection, Network
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.broker.cluster.channels import Channels
-from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import (
     BROKER_SEQUENCE,
     CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
+    LOG_DIR_EVENTS,
     TOP_LEVEL_PATHS,
     BrokerInfo,
     broker_path,
     decode_cluster_id,
     encode_broker,
     encode_cluster_id,
+    encode_log_dir_event,
     partition_state_path,
 )
 from barnabas.broker.configuration.broker_config import BrokerConfig
@@ -48,6 +49,7 @@ from barnabas.coordination.client.operations import WatchEvent, check, create, d
 from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.jute.opcodes import CreateMode
 from barnabas.wire.jute.records import Stat
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownRequest
@@ -59,12 +61,14 @@ __all__ = [
     "ensure_cluster_id",
     "ensure_top_level_paths",
     "generate_broker_id",
+    "report_lost_log_dir",
 ]
 
 logger = logging.getLogger(__name__)
 
 _METADATA_TIMEOUT_S = 60
 _COORDINATION_AWAY_MS = 2000
+_REPORT_PAUSE_S = 1
 _CONNECT_TIMEOUT_MS = 2000
 _MAX_FRAME_BYTES = 1024
 _REFUSED = (ConnectionRefusedError, ConnectionResetError)
@@ -101,6 +105,19 @@ async def generate_broker_id(client: CoordinationClient, reserved_max_id: int) -
     """The next broker id above reserved.broker.max.id: the znode's version counts them."""
     stat = await client.set_data(BROKER_SEQUENCE, b"")
     return int(stat.version) + reserved_max_id
+
+
+async def report_lost_log_dir(client: CoordinationClient, broker_id: int) -> None:
+    """Report to the controller that some of our replicas are offline. Repeated until it succeeds; idempotent."""
+    data = encode_log_dir_event(broker_id)
+    path = f"{LOG_DIR_EVENTS}/log_dir_event_"
+    while True:
+        try:
+            await client.run(create(path, data, CreateMode.PERSISTENT_SEQUENTIAL), retry=True)
+            return
+        except KeeperError as error:
+            logger.warning("The lost log dir could not be reported to the controller; retrying: %s", error)
+            await asyncio.sleep(_REPORT_PAUSE_S)
 
 
 # The ephemeral ones
@@ -254,7 +271,7 @@ class BrokerLifecycle:
                 return await _read_states(client, partitions)
             case lost_data.WriteStates(version, writes):
                 return await _write_states(client, version, writes)
-            case Pause(ms):
+            case lost_data.Pause(ms):
                 return await asyncio.sleep(ms / 1000)
 
     async def _create(self) -> int | None:
@@ -494,7 +511,7 @@ class _BrokerWatch:
                 return await self._await_end()
             case death_watch.RemoveBroker(epoch):
                 return await self._watch.remove_broker(self._broker_id, epoch)
-            case Pause(ms):
+            case lost_data.Pause(ms):
                 return await asyncio.sleep(ms / 1000)
 
     async def _connect(self) -> ConnectOutcome:

@@ -200,8 +200,8 @@ class ReplicaManager:
         self._advance(partition, now_ms)
         self._purgatory.check_and_complete(partition.topic_partition)
 
-    def lose_offline(self) -> None:
-        """Drop the roles of replicas whose log dir is lost."""
+    def lose_offline(self) -> LeadershipOutcome:
+        """Drop the roles of replicas whose log dir is lost. Report the outcome with `announce`."""
         outcome = LeadershipOutcome()
         for partition in self._partitions.values():
             if partition.offline and partition.role is not None:
@@ -210,7 +210,7 @@ class ReplicaManager:
                 partition.role = None
                 outcome.stopped.append(partition.topic_partition)
                 self._purgatory.check_and_complete(partition.topic_partition)
-        self.announce(outcome)
+        return outcome
 
     # Reading
 

@@ -24,6 +24,8 @@ from barnabas.base.settings import Values
 from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
+from barnabas.coordination.election.fast_leader_election import FastLeaderElection
+from barnabas.coordination.election.peers import ElectionPeers
 from barnabas.coordination.server.authentication import access_rules
 from barnabas.coordination.server.four_letter_words import ServerState, answer
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of, parse_my_id, session_timeouts_ms
@@ -153,8 +155,6 @@ class CoordinationServer:
         elector: Elector | None = None,
     ) -> None:
         self._ensemble = ensemble_of(settings)
-        if self._ensemble is not None and elector is None:
-            raise ConfigError("ensembles are not supported yet: remove the server.N lines to run one server alone")
         self._settings = settings
         self._files = files or OsFiles()
         self._clock = clock or SystemClock()
@@ -175,6 +175,7 @@ class CoordinationServer:
         )
         self._member: QuorumPeer | None = None
         self._elector = elector
+        self._election_peers: ElectionPeers | None = None
         self._mode = "standalone"
         self._server_id = _SERVER_ID
         self._is_serving = True
@@ -244,8 +245,7 @@ class CoordinationServer:
         self._plan_snapshot()
         self._tick()
         if member is not None:
-            assert self._elector is not None
-            member.start(self._elector)
+            await self._start_member(member)
         logger.info(
             "Serving on port %d from %s: zxid 0x%x, %d nodes, %d sessions",
             self.port,
@@ -293,6 +293,33 @@ class CoordinationServer:
             executor=self._executor,
             max_packet_bytes=max(4 * settings["jute.maxbuffer"], _MIN_PACKET_BYTES),
         )
+
+    async def _start_member(self, member: QuorumPeer) -> None:
+        """Open the election port, and begin to elect."""
+        member.listen_on_all = self._settings["quorumListenOnAllIPs"]
+        if self._elector is None:
+            settings = self._settings
+            election = FastLeaderElection(
+                member.my_id,
+                member.configuration,
+                min_interval_ms=settings["fastleader.minNotificationInterval"],
+                max_interval_ms=settings["fastleader.maxNotificationInterval"],
+            )
+            self._election_peers = ElectionPeers(
+                election,
+                network=self._network,
+                clock=self._clock,
+                listens_on_all=settings["quorumListenOnAllIPs"],
+                connect_timeout_ms=settings["cnxTimeout"] * 1000,
+                bind_tries=settings["electionPortBindRetry"],
+            )
+            try:
+                await self._election_peers.start()
+            except BaseException:
+                await self.close()
+                raise
+            self._elector = self._election_peers
+        member.start(self._elector)
 
     # The role of a member
 
@@ -353,6 +380,8 @@ class CoordinationServer:
         await listener.close()
         if self._member is not None:
             await self._member.close()
+        if self._election_peers is not None:
+            await self._election_peers.close()
         while self._is_logging:
             self._logged.clear()
             await self._logged.wait()

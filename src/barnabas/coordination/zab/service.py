@@ -76,6 +76,10 @@ class Elector(Protocol):
         """The id of the leader that a quorum votes for."""
         ...
 
+    def establish_epoch(self, epoch: int) -> None:
+        """This server is in the epoch of its leader; servers that look for a leader learn it."""
+        ...
+
 
 class ClientService(Protocol):
     """The server for clients."""
@@ -295,7 +299,7 @@ class _Leading(_Role):
         now_ms = peer.now_ms()
         tracker = SessionTracker(peer.timing.tick_ms, peer.first_session_id(), now_ms)
         self.processor = Processor(peer.database, tracker, peer.limits, now_ms)
-        peer.service.serve(self.processor, "leader")
+        peer.serve(self.processor, "leader")
 
     def propose(self) -> None:
         """Broadcast and log what the processor has decided."""
@@ -518,7 +522,7 @@ class _Following(_Role):
         peer.database.last_zxid = max(peer.database.last_zxid, first_zxid)
         self._tracker = LearnerSessionTracker(peer.first_session_id())
         self.processor = Processor(peer.database, self._tracker, peer.limits, peer.now_ms(), self)
-        peer.service.serve(self.processor, "observer" if self.is_observer else "follower")
+        peer.serve(self.processor, "observer" if self.is_observer else "follower")
 
     def received(self, packet: QuorumPacket) -> None:
         assert self.processor is not None
@@ -587,6 +591,7 @@ class QuorumPeer:
         self._storage = storage
         self._role: _Leading | _Following | None = None
         self._task: asyncio.Task[None] | None = None
+        self._elector: Elector | None = None
 
     def now_ms(self) -> int:
         return self.clock.monotonic_ms()
@@ -603,6 +608,7 @@ class QuorumPeer:
 
     def start(self, elector: Elector) -> None:
         """Begin to elect; the state is loaded."""
+        self._elector = elector
         self._task = asyncio.get_running_loop().create_task(self._run(elector))
 
     async def close(self) -> None:
@@ -612,6 +618,12 @@ class QuorumPeer:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+    def serve(self, processor: Processor, mode: str) -> None:
+        """The role is established: serve clients with its processor."""
+        if self._elector is not None:
+            self._elector.establish_epoch(self.epochs.current)
+        self.service.serve(processor, mode)
 
     def propose(self) -> None:
         """Take what the leader's processor has decided; a learner's decides nothing."""

@@ -25,10 +25,10 @@ class DirSet:
 
     __slots__ = ("_counts", "_dirs", "_on_offline", "files", "futures", "logs")
 
-    def __init__(self, files: Files, paths: list[str]) -> None:
+    def __init__(self, files: Files, paths: list[str], on_offline: Callable[[str, str], None] | None) -> None:
         self.files = files
         self._dirs = {path.rstrip("/") or "/": LogDir(files, path.rstrip("/") or "/") for path in paths}
-        self._on_offline: Callable[[str, str], None] | None = None
+        self._on_offline = on_offline
         self._counts = dict.fromkeys(self._dirs, 0)
         self.logs: dict[TopicPartition, PartitionLog] = {}
         """The logs by partition. For reading."""
@@ -50,10 +50,6 @@ class DirSet:
     def dir_of(self, log: PartitionLog) -> LogDir:
         """The log dir that holds a log."""
         return self.parent_of(log.directory)
-
-    def on_offline(self, callback: Callable[[str, str], None]) -> None:
-        """Have ``callback(path, reason)`` called once for each dir that fails."""
-        self._on_offline = callback
 
     @property
     def offline(self) -> dict[str, str]:
