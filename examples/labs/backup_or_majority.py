@@ -90,12 +90,12 @@ def body(lab: Lab) -> None:
     lab.until(lambda: lab.in_sync("majority", {0, 1, 2}), "three in sync")
     settings = {"bootstrap.servers": lab.address(0), "acks": "all", "linger.ms": "0", "log_level": "0"}
     with Producer(settings) as producer:
-        producer.send("majority", b"before").result(60)  # it is connected now: only waiting is measured
+        producer.send("majority", "before").result(60)  # it is connected now: only waiting is measured
         began = time.monotonic()
         lab.cluster.pause_broker(2)
-        waiting = producer.send("majority", b"waited-for")
+        waiting = producer.send("majority", "waited-for")
         lab.until(
-            lambda: all(b"waited-for" in lab.log_bytes("majority", broker) for broker in (0, 1)),
+            lambda: all("waited-for" in lab.log_bytes("majority", broker) for broker in (0, 1)),
             "the record on two of three brokers",
         )
         on_two_s = time.monotonic() - began
@@ -123,7 +123,7 @@ def body(lab: Lab) -> None:
 def seconds_for(producer: Producer, value: str) -> float:
     """How long a write takes that is waited for."""
     began = time.monotonic()
-    producer.send("majority", value.encode()).result(60)
+    producer.send("majority", value).result(60)
     return time.monotonic() - began
 
 

@@ -43,7 +43,7 @@ def body(lab: Lab) -> None:
         otherwise=copies,
     )
     with Producer({"bootstrap.servers": lab.cluster.bootstrap_servers, "acks": "all", "linger.ms": 0}) as careful:
-        receipts = [careful.send("orders", f"careful-{number}".encode()) for number in range(CAREFUL)]
+        receipts = [careful.send("orders", f"careful-{number}") for number in range(CAREFUL)]
         lab.until(
             lambda: lab.log_bytes("orders", leader).count(b"careful-") == CAREFUL, "the records in the leader's log"
         )

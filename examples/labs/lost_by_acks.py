@@ -104,13 +104,13 @@ def a_leader_dies(lab: Lab) -> None:
         lab.cluster.pause_broker(broker)
     # An answer to the followers' open fetches may arrive yet; it holds no more than this one record.
     with Producer(settings(lab, "1")) as first:
-        first.send("leader-acks1", b"on-its-way").result(30)
+        first.send("leader-acks1", "on-its-way").result(30)
     believed = {}
     careful = Producer(settings(lab, "-1"))
     for acks in ACKS[:2]:
         with Producer(settings(lab, acks)) as producer:
             believed[acks] = sum(send_one(producer, f"leader-acks{acks}", number) for number in range(AT_LEADER))
-    receipts = [careful.send("leader-acks-1", f"{number}".encode()) for number in range(AT_LEADER)]
+    receipts = [careful.send("leader-acks-1", f"{number}") for number in range(AT_LEADER)]
     for acks in ACKS:
         lab.until(lambda acks=acks: has_all(lab, f"leader-acks{acks}"), "the records in the leader's log")
     careful.poll(0.2)
@@ -146,7 +146,7 @@ def settings(lab: Lab, acks: str) -> dict[str, str]:
 def send_one(producer: Producer, topic: str, number: int) -> bool:
     """Send and wait; whether the producer believes it sent."""
     try:
-        producer.send(topic, str(number).encode()).result(30)
+        producer.send(topic, str(number)).result(30)
     except ClientError:
         return False
     return True
@@ -173,7 +173,7 @@ def produce(bootstrap: str, topic: str, mode: str, acks: str, counter: str) -> N
     }
     with Path(counter).open("r+b") as file, mmap.mmap(file.fileno(), 8) as sent, Producer(properties) as producer:
         for number in range(SENT_AT_MOST):
-            producer.send(topic, str(number).encode())
+            producer.send(topic, str(number))
             sent[:] = (number + 1).to_bytes(8, "little")
             time.sleep(0.0005)
         signal.pause()  # its end comes from outside

@@ -61,7 +61,7 @@ def descriptors(pid: int) -> int:
 
 def produce(bootstrap: str, topic: str) -> None:
     with Producer({"bootstrap.servers": bootstrap, "acks": "all"}) as producer:
-        producer.send(topic, b"value")
+        producer.send(topic, "value")
         producer.flush(30)
 
 

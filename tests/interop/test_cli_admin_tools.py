@@ -69,7 +69,7 @@ def make_topic(run: Run, cluster: Any, name: str, assignment: str, records: int 
     topic_known(cluster.bootstrap, name, partitions)
     with Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
         for number in range(records):
-            producer.send(name, b"x" * size, partition=number % partitions)
+            producer.send(name, "x" * size, partition=number % partitions)
 
 
 def json_file(path: Path, **fields: object) -> Path:
@@ -192,7 +192,7 @@ def test_apaches_tool_describes_a_partitions_producers(run: Run, ours: Any, vers
     assert run(ours, "topics", "--create", "--topic", topic, "--replica-assignment", "1")[0] == 0
     with Producer({"bootstrap.servers": ours.bootstrap, "acks": "all", "enable.idempotence": "true"}) as producer:
         for _ in range(10):
-            producer.send(topic, b"x", partition=0)
+            producer.send(topic, "x", partition=0)
     args = ["--bootstrap-server", ours.bootstrap, "describe-producers", "--topic", topic, "--partition", "0"]
     done = apache_tool("org.apache.kafka.tools.TransactionsCommand", *args, version=version)
     assert done.returncode == 0

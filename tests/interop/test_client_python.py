@@ -8,14 +8,18 @@ import pytest
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client import (
+    BYTES,
     Admin,
     AsyncAdmin,
     AsyncConsumer,
     AsyncProducer,
     Consumer,
+    DeserializationError,
     Producer,
+    UnknownTopicError,
+    UnsupportedError,
 )
-from barnabas.client.consumer import DeserializationError
+from barnabas.wire.kafka.messages.end_txn import EndTxnRequest
 from support.needs import needs_reference
 from support.reference import apache_cluster, apache_tool
 from support.servers import up
@@ -54,9 +58,9 @@ class Lines:
         return data.decode().split("\n")
 
 
-def read(bootstrap: str, topic: str, count: int, **options: object) -> list[object]:
+def read(bootstrap: str, topic: str, count: int, limit_ms: int = 10_000, **options: object) -> list[object]:
     """``count`` records of all partitions, by partition and offset."""
-    properties = {"bootstrap.servers": bootstrap, "auto.offset.reset": "smallest", "consumer.timeout.ms": 10_000}
+    properties = {"bootstrap.servers": bootstrap, "auto.offset.reset": "smallest", "consumer.timeout.ms": limit_ms}
     with Consumer(properties, **options) as consumer:
         consumer.assign([TopicPartition(topic, partition) for partition in range(3)])
         records = list(itertools.islice(consumer, count))
@@ -80,7 +84,7 @@ def test_a_producer_of_the_notes_delivers(bootstrap: str, topic: str, kind: str,
         receipts = [producer.send(topic, f"value {n}", key=f"key {n}") for n in range(20)]
         deliveries = [receipt.result(10) for receipt in receipts]
     assert {delivery.topic for delivery in deliveries} == {topic}
-    assert sorted(record.value for record in read(bootstrap, topic, 20)) == sorted(b"value %d" % n for n in range(20))
+    assert sorted(record.value for record in read(bootstrap, topic, 20)) == sorted(f"value {n}" for n in range(20))
     if acks:
         places = {(record.partition, record.offset) for record in read(bootstrap, topic, 20)}
         assert {(delivery.partition, delivery.offset) for delivery in deliveries} == places
@@ -97,7 +101,7 @@ def test_ten_lines_travel_as_one_message(bootstrap: str, topic: str) -> None:
 
 def test_bytes_that_the_deserializer_cannot_read_are_named(bootstrap: str, topic: str) -> None:
     """The error has the record's place and its bytes."""
-    with Producer({"bootstrap.servers": bootstrap}) as producer:
+    with Producer({"bootstrap.servers": bootstrap}, serializer=BYTES) as producer:
         producer.send(topic, b"\xff", partition=1)
     with pytest.raises(DeserializationError, match=f"the value of {topic}-1 offset 0 cannot be read") as caught:
         read(bootstrap, topic, 1, deserializer="string")
@@ -110,7 +114,7 @@ def test_everything_of_a_record_comes_back(bootstrap: str, topic: str) -> None:
     with Producer({"bootstrap.servers": bootstrap}) as producer:
         producer.send(topic, None, "k", partition=2, timestamp_ms=12_345, headers=headers)
     (record,) = read(bootstrap, topic, 1)
-    assert (record.key, record.value, record.partition, record.timestamp_ms) == (b"k", None, 2, 12_345)
+    assert (record.key, record.value, record.partition, record.timestamp_ms) == ("k", None, 2, 12_345)
     assert list(record.headers) == headers
 
 
@@ -120,7 +124,7 @@ def test_an_own_partitioner_decides(bootstrap: str, topic: str) -> None:
         for number in range(6):
             producer.send(topic, "v", key=str(number))
     assert [(record.partition, record.key) for record in read(bootstrap, topic, 6)] == [
-        (number % 3, str(number).encode()) for number in (0, 3, 1, 4, 2, 5)
+        (number % 3, str(number)) for number in (0, 3, 1, 4, 2, 5)
     ]
 
 
@@ -138,7 +142,7 @@ def test_keys_go_where_javas_producer_sends_them(bootstrap: str, topic: str) -> 
     with Producer({"bootstrap.servers": bootstrap}) as producer:
         for key in keys:
             producer.send(topic, "python", key=key)
-    where: dict[bytes, set[int]] = {}
+    where: dict[str, set[int]] = {}
     for record in read(bootstrap, topic, 2 * len(keys)):
         where.setdefault(record.key, set()).add(record.partition)
     assert len(where) == len(keys)
@@ -183,7 +187,7 @@ def test_a_rebalance_gives_no_record_to_two_members(bootstrap: str, topic: str) 
         "auto.offset.reset": "earliest",
         "heartbeat.interval.ms": 100,
     }
-    seen: list[bytes] = []
+    seen: list[str] = []
     with Consumer(properties) as first, Consumer(properties) as second:
         first.subscribe([topic])
         while len(seen) < 700:
@@ -206,7 +210,7 @@ def test_a_rebalance_gives_no_record_to_two_members(bootstrap: str, topic: str) 
             return len(seen) >= total
 
         eventually(everything, what="all records are read")
-    assert sorted(seen, key=int) == [str(number).encode() for number in range(total)]
+    assert sorted(seen, key=int) == [str(number) for number in range(total)]
 
 
 def test_the_asyncio_clients_do_the_same(bootstrap: str) -> None:
@@ -234,6 +238,97 @@ def test_the_asyncio_clients_do_the_same(bootstrap: str) -> None:
             assert sum((await admin.group_offsets(name)).values()) == 501
 
     asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_a_topic_that_is_not_there_is_reported_by_both_sides(bootstrap: str) -> None:
+    """The consumer within seconds instead of never; the admin at once."""
+    with Admin({"bootstrap.servers": bootstrap}) as admin, pytest.raises(UnknownTopicError, match="create it first"):
+        admin.describe_topics(["no-such-topic"])
+    with Consumer({"bootstrap.servers": bootstrap, "group.id": "g"}) as consumer:
+        consumer.subscribe(["no-such-topic"])
+        with pytest.raises(UnknownTopicError, match="cannot read no-such-topic"):
+            consumer.poll(20)
+
+
+def test_a_consumer_pauses_seeks_and_looks_offsets_up(bootstrap: str, topic: str) -> None:
+    """pause holds back what was fetched already; position, lag and offsets_for_times count what was handed out."""
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with Producer({"bootstrap.servers": bootstrap}) as producer:
+        for number in range(10):
+            producer.send(topic, str(number), partition=number % 2, timestamp_ms=1000 * (number + 1))
+    with Consumer({"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([first, second])
+        assert len(consumer.consume(3, 10)) == 3
+        assert sum(consumer.lag().values()) == 7
+        consumer.pause([first])
+        rest = consumer.consume(10, 2)
+        assert {record.partition for record in rest} <= {1}
+        assert consumer.paused() == [first]
+        assert consumer.lag()[second] == 0
+        consumer.resume([first])
+        values = [record.value for record in consumer.consume(10, 5)]
+        assert sum(consumer.lag().values()) == 0
+        assert len(values) + len(rest) == 7
+        assert consumer.position([first]) == {first: 5}
+        assert consumer.offsets_for_times({first: 3000, second: 99_000}) == {first: 1, second: None}
+        consumer.seek(topic, 0, 4)
+        (record,) = consumer.consume(1, 5)
+        assert (record.partition, record.offset, record.value) == (0, 4, "8")
+
+
+def test_rebalance_callbacks_and_commits_of_given_offsets(bootstrap: str, topic: str) -> None:
+    """on_assign and on_revoke receive partitions; a commit in the background is reported."""
+    came: list[TopicPartition] = []
+    went: list[TopicPartition] = []
+    commits: list[object] = []
+    with Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": "false"},
+        on_commit=lambda offsets, error: commits.append((offsets, error)),
+    ) as consumer:
+        consumer.subscribe([topic], on_assign=came.extend, on_revoke=went.extend)
+        eventually(lambda: consumer.poll(0.1) or len(came) == 3, what="the partitions are assigned")
+        consumer.commit({came[0]: 7}, wait=False)
+        eventually(lambda: consumer.poll(0.1) or commits, what="the commit is reported")
+        assert consumer.committed([came[0]]) == {came[0]: 7}
+    assert commits[0] == ({came[0]: 7}, None)
+    assert sorted(went) == sorted(came)
+
+
+def test_transactions_are_refused_at_once_where_brokers_have_none(
+    bootstrap: str, topic: str, request: pytest.FixtureRequest
+) -> None:
+    """A cluster without transactions says so; one that has them commits and aborts."""
+    with (
+        Admin({"bootstrap.servers": bootstrap}) as admin,
+        Producer({"bootstrap.servers": bootstrap, "transactional.id": topic}) as producer,
+    ):
+        if not has_transactions(admin):
+            assert "ours" in request.node.name
+            with pytest.raises(UnsupportedError, match="have no transactions"):
+                producer.init_transactions()
+            return
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic, "kept", partition=0)
+
+        def give_up() -> None:
+            with producer.transaction():
+                producer.send(topic, "given up", partition=0)
+                raise ArithmeticError
+
+        with pytest.raises(ArithmeticError):
+            give_up()
+        assert len(admin.describe_producers(topic, 0)) == 1
+    assert [record.value for record in read(bootstrap, topic, 2, limit_ms=3000)] == ["kept"]
+
+
+def has_transactions(admin: Admin) -> bool:
+    """Whether the brokers offer EndTxn."""
+    try:
+        admin.connection.negotiated(EndTxnRequest)
+    except UnsupportedError:
+        return False
+    return True
 
 
 def test_iteration_ends_when_nothing_comes_for_the_notes_timeout(bootstrap: str, topic: str) -> None:

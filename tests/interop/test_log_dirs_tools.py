@@ -47,7 +47,7 @@ def test_a_replica_moves_to_another_dir_at_the_rate_that_the_tool_sets(tmp_path:
         ask(cluster, version, TOPICS, "--create", "--topic", "moved", "--partitions", 1, "--replication-factor", 1)
         with Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
             for _ in range(30):
-                producer.send("moved", bytes(100_000))
+                producer.send("moved", "\0" * 100_000)
                 producer.flush(30)
         (source,) = [replica["dir"] for replica in stored(cluster, version)]
         (target,) = set(dirs) - {source}

@@ -21,7 +21,7 @@ def test_a_broker_that_is_killed_and_started_again_has_its_data(tmp_path: Path) 
     with ProcessCluster(1, settings={"auto.create.topics.enable": "true"}, data_dir=tmp_path / "data") as cluster:
         client = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"}
         with Producer(client) as producer:
-            producer.send("t", b"kept").result(60)
+            producer.send("t", "kept").result(60)
         first = cluster.pids["0"]
         with pytest.raises(BarnabasError, match="broker 0 is running"):
             cluster.start_broker(0)
@@ -34,7 +34,7 @@ def test_a_broker_that_is_killed_and_started_again_has_its_data(tmp_path: Path) 
         assert cluster.is_running(0)
         assert cluster.pids["0"] != first
         with Producer(client) as producer:
-            assert producer.send("t", b"after").result(60).offset == 1
+            assert producer.send("t", "after").result(60).offset == 1
         cluster.pause_broker(0)  # a paused one is ended, too
         pids = list(cluster.pids.values())
     for pid in pids:

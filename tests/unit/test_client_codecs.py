@@ -6,6 +6,7 @@ import types
 import pytest
 
 from barnabas.base.errors import ConfigError
+from barnabas.client import BYTES, DOUBLE, INTEGER, JSON, LONG, STRING, Codec, SerializationError
 from barnabas.client.codecs import decoder, encoder
 from barnabas.client.partitioners import chooser
 
@@ -30,7 +31,7 @@ class Tens:
         ("json", {"a": [1]}, b'{"a":[1]}'),
         (None, "text", b"text"),
         (None, None, None),
-        (None, bytearray(b"b"), b"b"),
+        ("bytes", bytearray(b"b"), b"b"),
     ],
 )
 def test_known_names_encode_as_javas_serializers_do(name: str | None, value: object, data: bytes | None) -> None:
@@ -72,6 +73,24 @@ def test_a_value_without_an_encoder_is_refused_with_advice() -> None:
     """Numbers are not guessed into bytes."""
     with pytest.raises(TypeError, match=r"set serializer\.class"):
         encoder(None)(42)
+    with pytest.raises(SerializationError, match="give serializer=BYTES"):
+        encoder(None)(b"bytes")
+
+
+@pytest.mark.parametrize(
+    ("codec", "value"),
+    [(STRING, "ä"), (BYTES, b"\xff"), (INTEGER, -7), (LONG, 2**40), (DOUBLE, 0.5), (JSON, {"a": [1, None]})],
+    ids=lambda each: str(each),
+)
+def test_each_codec_gives_back_what_it_took(codec: Codec, value: object) -> None:
+    """What send takes, Record.value gives back."""
+    assert (decoder(codec) or bytes)(encoder(codec)(value)) == value
+
+
+def test_a_value_that_a_codec_does_not_fit_is_a_serialization_error() -> None:
+    """What struct or json raises is the cause, and the property is named."""
+    with pytest.raises(SerializationError, match=r"serializer\.class: 'seven' cannot be serialized"):
+        encoder(INTEGER)("seven")
 
 
 def test_round_robin_takes_one_partition_after_the_other_in_each_topic() -> None:

@@ -115,7 +115,7 @@ CONSUMER_TABLE = [
     ({"auto.offset.reset": "none"}, {"auto.offset.reset": "error"}),
     ({"auto.commit.enable": "false"}, {"enable.auto.commit": "false"}),
     ({"fetch.max.wait.ms": 10}, {"fetch.wait.max.ms": "10"}),
-    ({"request.timeout.ms": 40_000}, {}),
+    ({"request.timeout.ms": 40_000}, {"socket.timeout.ms": "40000"}),
     (
         {"partition.assignment.strategy": "org.apache.kafka.clients.consumer.RoundRobinAssignor"},
         {"partition.assignment.strategy": "roundrobin"},
@@ -144,11 +144,16 @@ def test_the_notes_consumer_properties_need_no_bootstrap_servers() -> None:
         {
             "zookeeper.connect": "localhost:2181/kafka",
             "zookeeper.connection.timeout.ms": 6000,
+            "zookeeper.sync.time.ms": 2000,
             "group.id": "mirror",
             "consumer.timeout.ms": 5000,
         }
     )
     assert plan.zookeeper_connect == "localhost:2181/kafka"
+    assert plan.zookeeper_timeout_ms == 6000
+    assert plan.warnings == [
+        "zookeeper.sync.time.ms is ignored: ZooKeeper is asked for the brokers' addresses once, and not needed after that"
+    ]
     assert plan.iteration_timeout_ms == 5000
     assert plan.librdkafka == {"group.id": "mirror", "auto.offset.reset": "latest"}
 

@@ -4,7 +4,13 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli import mirror_maker
-from barnabas.mirror.settings import TopicFilter, consumer_properties, producer_properties
+from barnabas.mirror.settings import (
+    MirrorSettings,
+    TopicFilter,
+    consumer_properties,
+    ignored_properties,
+    producer_properties,
+)
 
 
 @pytest.mark.parametrize(
@@ -88,3 +94,25 @@ def test_a_mirror_command_line_that_makes_no_sense_ends_with_2(
         mirror_maker.main(["--consumer.config", "c", "--producer.config", "p", *extra])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_properties_that_the_mirror_does_not_follow_are_reported_with_the_reason() -> None:
+    """None is dropped in silence; one that asks for what happens anyway is no reason to warn."""
+    settings = MirrorSettings(
+        consumer={"consumer.timeout.ms": "5000", "auto.commit.interval.ms": "1000", "enable.auto.commit": "false"},
+        producer={"queue.enqueue.timeout.ms": "-1", "max.block.ms": "5", "serializer.class": "x.Y"},
+        topics=TopicFilter(".*"),
+    )
+    assert [warning.partition(" is ignored")[0] for warning in ignored_properties(settings)] == [
+        "consumer.timeout.ms of the consumer",
+        "auto.commit.interval.ms of the consumer",
+        "queue.enqueue.timeout.ms of the producer",
+        "max.block.ms of the producer",
+        "serializer.class of the producer",
+    ]
+
+
+def test_a_pattern_that_can_match_one_letter_names_only_is_reported_with_the_one_that_was_meant() -> None:
+    """``./*`` is any character and then slashes."""
+    assert TopicFilter("a,./*").warnings == ["./* matches no topic of more than one letter; .* matches all topics"]
+    assert TopicFilter(".*").warnings == []

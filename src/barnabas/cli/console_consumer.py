@@ -15,6 +15,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, key_values, properties_file
 from barnabas.cli.formatters import Formatter, formatter
+from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
 from barnabas.client.properties import OFFSET_RESETS
 
@@ -34,7 +35,7 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     _check(parser, given)
     write = _formatter(given)
-    consumer = Consumer(_properties(parser, given))
+    consumer = Consumer(_properties(parser, given), deserializer=BYTES, key_deserializer=BYTES)
     pattern = given.include or given.whitelist
     if given.partition is not None:
         consumer.assign({TopicPartition(given.topic, given.partition): _start(parser, given)})
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
     return _print_records(given, consumer, write)
 
 
-def _print_records(given: argparse.Namespace, consumer: Consumer, write: Formatter) -> int:
+def _print_records(given: argparse.Namespace, consumer: Consumer[bytes, bytes], write: Formatter) -> int:
     output = sys.stdout.buffer
     count = 0
     limit = given.max_messages

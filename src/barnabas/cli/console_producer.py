@@ -8,7 +8,7 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import ToolParser, key_values, properties_file
 from barnabas.cli.line_reader import Line, LineReader
-from barnabas.client.codecs import load_dotted
+from barnabas.client.codecs import BYTES, load_dotted
 from barnabas.client.errors import ClientError
 from barnabas.client.producer import Producer
 
@@ -28,7 +28,12 @@ def main(argv: list[str]) -> int:
     lines = _lines(interactive=sys.stdin.isatty() and sys.stdout.isatty())
     records = _reader(given)(lines)
     failures = _Failures()
-    with Producer(_properties(given), on_failure=None if given.sync else failures.heard) as producer:
+    with Producer(
+        _properties(given),
+        serializer=BYTES,
+        key_serializer=BYTES,
+        on_failure=None if given.sync else failures.heard,
+    ) as producer:
         topic = given.topic
         try:
             for key, value, headers in records:

@@ -13,9 +13,10 @@ from barnabas.cli.message_json import message_document
 from barnabas.client.codecs import Decoder, decoder, load_dotted
 from barnabas.client.records import Record
 
-__all__ = ["Formatter", "formatter"]
+__all__ = ["Formatter", "RawRecord", "formatter"]
 
-Formatter = Callable[[Record], bytes]
+RawRecord = Record[bytes, bytes]
+Formatter = Callable[[RawRecord], bytes]
 
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
@@ -45,7 +46,7 @@ class _Default:
         self._decode_key = _text_decoder(properties, "key.deserializer")
         self._decode_value = _text_decoder(properties, "value.deserializer")
         self._decode_header = _text_decoder(properties, "headers.deserializer")
-        columns: dict[str, tuple[str, Callable[[Record], bytes]]] = {
+        columns: dict[str, tuple[str, Callable[[RawRecord], bytes]]] = {
             "print.timestamp": ("false", self._timestamp),
             "print.partition": ("false", lambda record: b"Partition:%d" % record.partition),
             "print.offset": ("false", lambda record: b"Offset:%d" % record.offset),
@@ -63,7 +64,7 @@ class _Default:
             if properties.get(name, default).strip().lower() == "true"
         ]
 
-    def __call__(self, record: Record) -> bytes:
+    def __call__(self, record: RawRecord) -> bytes:
         if not self._columns:
             return b""
         return self._key_separator.join([column(record) for column in self._columns]) + self._line_separator
@@ -73,14 +74,14 @@ class _Default:
             return self._null
         return data if decode is None else str(decode(data)).encode()
 
-    def _headers(self, record: Record) -> bytes:
+    def _headers(self, record: RawRecord) -> bytes:
         if not record.headers:
             return b"NO_HEADERS"
         return self._headers_separator.join(
             name.encode() + b":" + self._text(value, self._decode_header) for name, value in record.headers
         )
 
-    def _timestamp(self, record: Record) -> bytes:
+    def _timestamp(self, record: RawRecord) -> bytes:
         if record.timestamp_ms is None:
             return b"NO_TIMESTAMP"
         return f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{record.timestamp_ms}".encode()
@@ -95,7 +96,7 @@ def _logging(properties: Mapping[str, str]) -> Formatter:
     """As the default one, and key and value on standard error."""
     plain = _Default(properties)
 
-    def write(record: Record) -> bytes:
+    def write(record: RawRecord) -> bytes:
         when = (
             "" if record.timestamp_ms is None else f"{_TIMESTAMP_TYPES[record.timestamp_type]}:{record.timestamp_ms}, "
         )
@@ -117,7 +118,7 @@ def _json(_: Mapping[str, str]) -> Formatter:
     def text(data: bytes | None) -> str | None:
         return None if data is None else data.decode(errors="backslashreplace")
 
-    def write(record: Record) -> bytes:
+    def write(record: RawRecord) -> bytes:
         document = {
             "topic": record.topic,
             "partition": record.partition,
@@ -150,7 +151,7 @@ def _group_metadata(_: Mapping[str, str]) -> Formatter:
 def _coordinator_records(key_type: type[Any]) -> Formatter:
     from barnabas.wire.kafka.coordinator_records import decode_key, decode_value
 
-    def write(record: Record) -> bytes:
+    def write(record: RawRecord) -> bytes:
         key = decode_key(record.key) if record.key else None
         if key is None or not isinstance(key, key_type):
             return b""
@@ -161,9 +162,9 @@ def _coordinator_records(key_type: type[Any]) -> Formatter:
     return write
 
 
-def _versioned(message: Any, data: bytes) -> dict[str, Any]:
+def _versioned(message: Any, data: bytes | None) -> dict[str, Any]:
     """A message with the version in front of its bytes; names as in Kafka's JSON."""
-    version = int.from_bytes(data[:2], "big")
+    version = int.from_bytes((data or b"")[:2], "big")
     return {"version": version, "data": message_document(message, version)}
 
 

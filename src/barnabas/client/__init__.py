@@ -2,7 +2,8 @@
 
 They take properties under today's names of the Java clients, under librdkafka's, and under those of Kafka's first clients
 (see `barnabas.client.properties`), and add what librdkafka lacks: ``producer.type``, ``queue.enqueue.timeout.ms``,
-``serializer.class``, ``partitioner.class`` in Python, ``buffer.memory`` with ``max.block.ms``.
+``serializer.class``, ``partitioner.class`` in Python, ``buffer.memory`` with ``max.block.ms``. Keys and values are ``str``
+unless a codec is given. Every error is a `ClientError`.
 
 >>> with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
 ...     producer.send("orders", "one espresso", key="table-7")
@@ -14,55 +15,134 @@ They take properties under today's names of the Java clients, under librdkafka's
 Names are imported at first use: the tools that only need `barnabas.client.admin_connection` do not load librdkafka.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from barnabas.base.ids import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.client.admin import Admin
-    from barnabas.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
+    from barnabas.client.aio import AsyncConsumer, AsyncProducer
+    from barnabas.client.aio_admin import AsyncAdmin
+    from barnabas.client.codecs import BYTES, DOUBLE, INTEGER, JSON, LONG, STRING, Codec, Deserializer, Serializer
     from barnabas.client.consumer import Consumer
-    from barnabas.client.errors import BufferFullError, ClientError, DeliveryError, DroppedError
+    from barnabas.client.errors import (
+        AuthenticationError,
+        AuthorizationError,
+        BufferFullError,
+        ClientError,
+        ClosedError,
+        CommitError,
+        ConfigurationError,
+        ConnectError,
+        DeliveryError,
+        DeserializationError,
+        DroppedError,
+        FencedError,
+        RefusedError,
+        SerializationError,
+        TimedOutError,
+        TransactionError,
+        UndeliveredError,
+        UnknownHostError,
+        UnknownTopicError,
+        UnsupportedError,
+    )
     from barnabas.client.producer import Producer, Receipt
-    from barnabas.client.records import Delivery, Record
+    from barnabas.client.records import Delivery, Headers, Record
 
 __all__ = [
+    "BYTES",
+    "DOUBLE",
+    "INTEGER",
+    "JSON",
+    "LONG",
+    "STRING",
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AuthenticationError",
+    "AuthorizationError",
     "BufferFullError",
     "ClientError",
+    "ClosedError",
+    "Codec",
+    "CommitError",
+    "ConfigurationError",
+    "ConnectError",
     "Consumer",
     "Delivery",
     "DeliveryError",
+    "DeserializationError",
+    "Deserializer",
     "DroppedError",
+    "FencedError",
+    "Headers",
     "Producer",
     "Receipt",
     "Record",
+    "RefusedError",
+    "SerializationError",
+    "Serializer",
+    "TimedOutError",
+    "TopicPartition",
+    "TransactionError",
+    "UndeliveredError",
+    "UnknownHostError",
+    "UnknownTopicError",
+    "UnsupportedError",
 ]
 
 _HOMES = {
     "Admin": "admin",
-    "AsyncAdmin": "aio",
+    "AsyncAdmin": "aio_admin",
     "AsyncConsumer": "aio",
     "AsyncProducer": "aio",
+    "AuthenticationError": "errors",
+    "AuthorizationError": "errors",
+    "BYTES": "codecs",
     "BufferFullError": "errors",
     "ClientError": "errors",
+    "ClosedError": "errors",
+    "Codec": "codecs",
+    "CommitError": "errors",
+    "ConfigurationError": "errors",
+    "ConnectError": "errors",
     "Consumer": "consumer",
+    "DOUBLE": "codecs",
     "Delivery": "records",
     "DeliveryError": "errors",
+    "DeserializationError": "errors",
+    "Deserializer": "codecs",
     "DroppedError": "errors",
+    "FencedError": "errors",
+    "Headers": "records",
+    "INTEGER": "codecs",
+    "JSON": "codecs",
+    "LONG": "codecs",
     "Producer": "producer",
     "Receipt": "producer",
     "Record": "records",
+    "RefusedError": "errors",
+    "STRING": "codecs",
+    "SerializationError": "errors",
+    "Serializer": "codecs",
+    "TimedOutError": "errors",
+    "TransactionError": "errors",
+    "UndeliveredError": "errors",
+    "UnknownHostError": "errors",
+    "UnknownTopicError": "errors",
+    "UnsupportedError": "errors",
 }
 
+if not TYPE_CHECKING:  # a type checker sees the imports above alone, and finds names that do not exist
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    def __getattr__(name):
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+        globals()[name] = value
+        return value

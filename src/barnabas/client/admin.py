@@ -1,8 +1,10 @@
 """`Admin`: topics, configurations, groups, offsets and replicas of a cluster, for Python programs.
 
 A typed face of the functions in `topics`, `configurations`, `groups`, `offsets`, `elections`, `reassignments` and
-`log_dirs`, on one `AdminConnection`. Refusals are `KafkaError` with Kafka's code; brokers that cannot be reached
-`ConnectError`.
+`log_dirs`, on one `AdminConnection`. What a broker refuses is a `RefusedError` of the class of its code, such as
+`UnknownTopicError`; a broker that cannot be reached a `ConnectError`.
+
+Counterpart: ``org.apache.kafka.clients.admin.Admin``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,9 +12,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client import configurations, elections, groups, log_dirs, offsets, reassignments, topics
+from barnabas.client import acls, configurations, elections, groups, log_dirs, offsets, reassignments, topics
+from barnabas.client.acls import Acl, AclFilter
+from barnabas.client.active_producers import ActiveProducer, describe_producers
 from barnabas.client.admin_connection import AdminConnection, ClusterDescription
+from barnabas.client.client_quotas import QuotaEntity, alter_client_quotas, describe_client_quotas
 from barnabas.client.configurations import ConfigEntry, Resource, ResourceType
+from barnabas.client.errors import RefusedError, refusal
 from barnabas.client.groups import GroupDescription, GroupListing
 from barnabas.client.log_dirs import LogDirContents
 from barnabas.client.offsets import LATEST, FoundOffset
@@ -64,7 +70,7 @@ class Admin:
                 replication_factor=replication_factor,
                 configs={key: property_text(value) for key, value in (configs or {}).items()},
             )
-        except KafkaError as error:
+        except RefusedError as error:
             if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 return False
             raise
@@ -132,11 +138,21 @@ class Admin:
         """Commit offsets for a group without members; raises the first refusal."""
         for partition, code in groups.alter_group_offsets(self.connection, group_id, wanted).items():
             if code:
-                raise KafkaError(code, f"{partition}: {code.message}")
+                raise refusal(code, f"{partition}: {code.message}")
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group without members."""
         groups.delete_group(self.connection, group_id)
+
+    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group has committed for these partitions; raises the first refusal."""
+        for partition, code in groups.delete_group_offsets(self.connection, group_id, partitions).items():
+            if code:
+                raise refusal(code, f"{partition}: {code.message}")
+
+    def remove_group_members(self, group_id: str) -> None:
+        """Remove all members of a group; those that live join again."""
+        groups.remove_members(self.connection, group_id)
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset | KafkaError]:
         """Offsets by time in ms, or by the constants of `barnabas.client.offsets`."""
@@ -166,6 +182,38 @@ class Admin:
     def describe_log_dirs(self, broker_id: int) -> list[LogDirContents]:
         """A broker's log dirs with the replicas in them."""
         return log_dirs.describe_log_dirs(self.connection, broker_id)
+
+    def move_replicas(self, wanted: Mapping[log_dirs.Replica, str]) -> None:
+        """Move replicas to other log dirs of their brokers; raises the first refusal."""
+        for replica, code in log_dirs.alter_replica_log_dirs(self.connection, wanted).items():
+            if code:
+                raise refusal(code, f"{replica}: {code.message}")
+
+    def describe_producers(self, topic: str, partition: int) -> list[ActiveProducer]:
+        """The idempotent and transactional producers that a partition's leader remembers."""
+        return describe_producers(self.connection, TopicPartition(topic, partition))
+
+    # Rights and quotas
+
+    def list_acls(self, wanted: AclFilter | None = None) -> list[Acl]:
+        """The access control lists' entries; raises SECURITY_DISABLED where brokers have no authorizer."""
+        return acls.describe_acls(self.connection, wanted or AclFilter())
+
+    def create_acls(self, entries: Sequence[Acl]) -> None:
+        """Add entries."""
+        acls.create_acls(self.connection, entries)
+
+    def delete_acls(self, wanted: AclFilter) -> list[Acl]:
+        """Remove the entries that match; returns them."""
+        return acls.delete_acls(self.connection, wanted)
+
+    def client_quotas(self) -> dict[QuotaEntity, dict[str, float]]:
+        """The quotas of users, clients and addresses."""
+        return describe_client_quotas(self.connection)
+
+    def alter_client_quotas(self, entity: QuotaEntity, changes: Mapping[str, float | None]) -> None:
+        """Set quotas of an entity such as ``(("user", "ann"),)``; None removes one."""
+        alter_client_quotas(self.connection, entity, changes)
 
     def close(self) -> None:
         """Close all connections."""

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
-from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Part
+from barnabas.client.errors import ConfigurationError, ConnectError, UnknownHostError, refusal
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
 from barnabas.wire.kafka.frames import decode_response_header, encode_request
@@ -52,10 +52,6 @@ _DEFAULT_PORT = 9092
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.4)
 
 
-class ConnectError(BarnabasError):
-    """A broker that cannot be reached, or whose connection broke."""
-
-
 class Broker(NamedTuple):
     """A member of the cluster, at the address it gives to clients."""
 
@@ -84,7 +80,7 @@ class AdminConnection:
         properties = properties or {}
         protocol = properties.get("security.protocol", "PLAINTEXT").upper()
         if protocol != "PLAINTEXT":
-            raise ConfigError(f"security.protocol={protocol}: this client speaks PLAINTEXT only")
+            raise ConfigurationError(f"security.protocol={protocol}: this client speaks PLAINTEXT only")
         self._servers = parse_servers(bootstrap)
         self.client_id = properties.get("client.id", "barnabas-admin")
         self.request_timeout_ms = _milliseconds(properties, "request.timeout.ms", 30_000)
@@ -125,7 +121,7 @@ class AdminConnection:
         def attempt() -> ResponseType:
             controller_id = self.describe_cluster().controller_id
             if controller_id < 0:
-                raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
+                raise refusal(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
             return self.send(request, answer, controller_id)
 
         return self.retry(attempt, codes)
@@ -206,7 +202,7 @@ class AdminConnection:
 
         found = outcome(self.retry(attempt, lambda response: [outcome(response).error_code]))
         if found.error_code:
-            raise KafkaError(found.error_code, found.error_message)
+            raise refusal(found.error_code, found.error_message)
         broker = Broker(found.node_id, found.host, found.port)
         if broker.id not in {known.id for known in self.describe_cluster().brokers}:
             self._cluster = None
@@ -278,7 +274,7 @@ class _Link:
         except ConnectionRefusedError:
             raise ConnectError(f"{self._name} refused the connection: is a broker running there?") from None
         except socket.gaierror:
-            raise ConnectError(f"{self._name}: there is no host of this name") from None
+            raise UnknownHostError(f"{self._name}: there is no host of this name") from None
         except TimeoutError:
             raise ConnectError(f"{self._name} did not answer within {connect_timeout_ms} ms") from None
         except OSError as error:
@@ -300,7 +296,7 @@ class _Link:
             offered = next((api.max_version for api in response.api_keys if api.api_key == 18), 0)
             response = self._exchange(ApiVersionsRequest(**software), ApiVersionsResponse, min(offered, version - 1))
         if response.error_code:
-            raise KafkaError(response.error_code, f"{self._name} does not answer which APIs it supports")
+            raise refusal(response.error_code, f"{self._name} does not answer which APIs it supports")
         return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     def version(self, request_type: type[Message], max_version: int) -> int:
@@ -309,7 +305,7 @@ class _Link:
         version = min(last, request_type.VERSIONS.last, max_version)
         if version < max(first, request_type.VERSIONS.first):
             name = request_type.__name__.removesuffix("Request")
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self._name} does not offer {name}")
+            raise refusal(ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self._name} does not offer {name}")
         return version
 
     def exchange(self, request: Message, answer: type[ResponseType], max_version: int) -> ResponseType:
@@ -379,17 +375,17 @@ class _Link:
 
 
 def parse_servers(text: str) -> list[tuple[str, int]]:
-    """``host:port,host:port`` taken apart; raises `ConfigError`. IPv6 addresses stand in brackets."""
+    """``host:port,host:port`` taken apart; raises `ConfigurationError`. IPv6 addresses stand in brackets."""
     servers = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = item.rpartition(":")
         if not colon or (item.startswith("[") and item.endswith("]")):
             host, port = item, str(_DEFAULT_PORT)
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ConfigError(f"{item} is not an address: HOST:PORT is expected, such as localhost:9092")
+            raise ConfigurationError(f"{item} is not an address: HOST:PORT is expected, such as localhost:9092")
         servers.append((host.removeprefix("[").removesuffix("]"), int(port)))
     if not servers:
-        raise ConfigError("the list of brokers is empty: name at least one, such as localhost:9092")
+        raise ConfigurationError("the list of brokers is empty: name at least one, such as localhost:9092")
     return servers
 
 
@@ -410,5 +406,5 @@ def _milliseconds(properties: Mapping[str, str], name: str, default: int) -> int
     if text is None:
         return default
     if not text.strip().isdecimal() or int(text) < 1:
-        raise ConfigError(f"Invalid value {text} for configuration {name}: a number of milliseconds is expected")
+        raise ConfigurationError(f"Invalid value {text} for configuration {name}: a number of milliseconds is expected")
     return int(text)

@@ -1,8 +1,8 @@
-"""The clients for asyncio: `AsyncProducer`, `AsyncConsumer`, `AsyncAdmin`.
+"""The clients for asyncio: `AsyncProducer` and `AsyncConsumer`; `barnabas.client.aio_admin` has the third.
 
 librdkafka has its own threads; here its reports reach the event loop without blocking it. A producer's are served by
 one thread that hands whole batches to the loop; a consumer waits for records in one thread and hands them out in the
-loop. Properties and semantics are those of the blocking clients.
+loop. Methods, properties and semantics are those of the blocking clients; what waits is awaited.
 """
 
 import asyncio
@@ -10,32 +10,88 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 from barnabas.base.ids import TopicPartition
-from barnabas.client.admin import Admin
-from barnabas.client.consumer import Consumer
+from barnabas.client.aio_thread import InOneThread
+from barnabas.client.codecs import Deserializer, Serializer
+from barnabas.client.consumer import CLOSE_CONSUMER_TIMEOUT_S, Consumer, OnCommit
 from barnabas.client.errors import ClientError
-from barnabas.client.producer import Producer
+from barnabas.client.producer import CLOSE_TIMEOUT_S, Producer
+from barnabas.client.rebalances import OnPartitions
 from barnabas.client.records import Delivery, Headers, Record
 
-__all__ = ["AsyncAdmin", "AsyncConsumer", "AsyncProducer"]
+__all__ = ["AsyncConsumer", "AsyncProducer"]
 
-T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 _POLL_S = 0.1
 _ROOM_S = 0.02
 _SLICE_S = 1.0  # a cancelled wait leaves the consumer's thread after this long at most
 
 
-class AsyncProducer:
+class AsyncProducer(Generic[K, V]):
     """Sends records to topics; make it inside a running loop. See `barnabas.client.producer.Producer`."""
 
-    def __init__(self, properties: Mapping[str, Any], **codecs: Any) -> None:
+    @overload
+    def __init__(
+        self: "AsyncProducer[str, str]",
+        properties: Mapping[str, Any],
+        *,
+        partitioner: Any = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "AsyncProducer[str, V]",
+        properties: Mapping[str, Any],
+        *,
+        serializer: Serializer[V],
+        partitioner: Any = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "AsyncProducer[K, str]",
+        properties: Mapping[str, Any],
+        *,
+        key_serializer: Serializer[K],
+        partitioner: Any = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        serializer: Serializer[V] | None,
+        key_serializer: Serializer[K] | None,
+        partitioner: Any = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        serializer: Any = None,
+        key_serializer: Any = None,
+        partitioner: Any = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._producer = Producer(properties, **codecs)
+        self._producer: Producer[K, V] = Producer(
+            properties,
+            serializer=serializer,
+            key_serializer=key_serializer,
+            partitioner=partitioner,
+            close_timeout_s=close_timeout_s,
+        )
         self._reports: deque[tuple[asyncio.Future[Delivery], Delivery | None, ClientError | None]] = deque()
         self._wake_is_due = False
         self._stopped = False
@@ -50,8 +106,8 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: Any,
-        key: Any = None,
+        value: V | None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -64,8 +120,8 @@ class AsyncProducer:
     async def submit(
         self,
         topic: str,
-        value: Any,
-        key: Any = None,
+        value: V | None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -108,21 +164,66 @@ class AsyncProducer:
             elif delivery is not None:
                 future.set_result(delivery)
 
-    async def flush(self) -> None:
-        """Wait until the fate of every record is known."""
-        await asyncio.to_thread(self._producer.flush)
+    async def send_many(self, topic: str, values: Iterable[V], *, keys: Iterable[K] | None = None) -> list[Delivery]:
+        """Send a batch and wait for all of it; raises the first failure after the fate of each is known."""
+        pairs = zip(values, keys, strict=True) if keys is not None else ((value, None) for value in values)
+        waiting = [await self.submit(topic, value, key) for value, key in pairs]
+        await asyncio.wait(waiting) if waiting else None
+        return [future.result() for future in waiting]
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until the fate of every record is known; see `Producer.flush`."""
+        await asyncio.to_thread(self._producer.flush, timeout_s)
         self._report()
 
-    async def close(self) -> None:
-        """Flush and let go. A second call does nothing."""
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Flush and let go within the limit; see `Producer.close`. A second call does nothing."""
         if self._stopped:
             return
         try:
-            await asyncio.to_thread(self._producer.close)
+            await asyncio.to_thread(self._producer.close, timeout_s)
         finally:
             self._stopped = True
             await asyncio.to_thread(self._thread.join)
             self._report()
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; raises `UnknownTopicError`."""
+        return await asyncio.to_thread(self._producer.partitions_for, topic)
+
+    async def init_transactions(self, timeout_s: float = 30.0) -> None:
+        """See `Producer.init_transactions`."""
+        await asyncio.to_thread(self._producer.init_transactions, timeout_s)
+
+    async def begin_transaction(self) -> None:
+        """See `Producer.begin_transaction`."""
+        self._producer.begin_transaction()
+
+    async def commit_transaction(self, timeout_s: float = 30.0) -> None:
+        """See `Producer.commit_transaction`."""
+        await asyncio.to_thread(self._producer.commit_transaction, timeout_s)
+
+    async def abort_transaction(self, timeout_s: float = 30.0) -> None:
+        """See `Producer.abort_transaction`."""
+        await asyncio.to_thread(self._producer.abort_transaction, timeout_s)
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int], group_metadata: Any, timeout_s: float = 30.0
+    ) -> None:
+        """See `Producer.send_offsets_to_transaction`."""
+        await asyncio.to_thread(self._producer.send_offsets_to_transaction, offsets, group_metadata, timeout_s)
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A transaction as an ``async with`` block: committed at its end, aborted when it raises."""
+        await self.begin_transaction()
+        try:
+            yield
+            await self.commit_transaction()
+        except BaseException:
+            with contextlib.suppress(ClientError):
+                await self.abort_transaction()
+            raise
 
     async def __aenter__(self) -> Self:
         return self
@@ -130,32 +231,92 @@ class AsyncProducer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        if kind is None:
+            await self.close()
+            return
+        with contextlib.suppress(ClientError):  # an error is under way, and must not be hidden
+            await self.close(5.0 if issubclass(kind, Exception) else 0.5)
 
 
-class _InOneThread:
-    """Runs blocking calls in a thread of its own, in order."""
+class AsyncConsumer(Generic[K, V]):
+    """Reads records. See `barnabas.client.consumer.Consumer`.
 
-    def __init__(self, name: str) -> None:
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
+    The rebalance callbacks run in the consumer's thread: there they may call a blocking `Consumer`'s methods, and
+    ``loop.call_soon_threadsafe``.
+    """
 
-    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+    @overload
+    def __init__(
+        self: "AsyncConsumer[str, str]",
+        properties: Mapping[str, Any],
+        *,
+        on_commit: OnCommit | None = None,
+        close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
+    ) -> None: ...
 
-    def end(self) -> None:
-        self._executor.shutdown(wait=False)
+    @overload
+    def __init__(
+        self: "AsyncConsumer[str, V]",
+        properties: Mapping[str, Any],
+        *,
+        deserializer: Deserializer[V],
+        on_commit: OnCommit | None = None,
+        close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
+    ) -> None: ...
 
+    @overload
+    def __init__(
+        self: "AsyncConsumer[K, str]",
+        properties: Mapping[str, Any],
+        *,
+        key_deserializer: Deserializer[K],
+        on_commit: OnCommit | None = None,
+        close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
+    ) -> None: ...
 
-class AsyncConsumer:
-    """Reads records. See `barnabas.client.consumer.Consumer`."""
+    @overload
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        deserializer: Deserializer[V] | None,
+        key_deserializer: Deserializer[K] | None,
+        on_commit: OnCommit | None = None,
+        close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
+    ) -> None: ...
 
-    def __init__(self, properties: Mapping[str, Any], **codecs: Any) -> None:
-        self._consumer = Consumer(properties, **codecs)
-        self._thread = _InOneThread("barnabas-consumer")
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        deserializer: Any = None,
+        key_deserializer: Any = None,
+        on_commit: OnCommit | None = None,
+        close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
+    ) -> None:
+        self._consumer: Consumer[K, V] = Consumer(
+            properties,
+            deserializer=deserializer,
+            key_deserializer=key_deserializer,
+            on_commit=on_commit,
+            close_timeout_s=close_timeout_s,
+        )
+        self._thread = InOneThread("barnabas-consumer")
 
-    def subscribe(self, topics: Sequence[str]) -> None:
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        *,
+        before_revoke: Callable[[], None] | None = None,
+        on_assign: OnPartitions | None = None,
+        on_revoke: OnPartitions | None = None,
+    ) -> None:
         """Share these topics with the group; a name that starts with ``^`` is a regular expression."""
-        self._consumer.subscribe(topics)
+        self._consumer.subscribe(topics, before_revoke=before_revoke, on_assign=on_assign, on_revoke=on_revoke)
+
+    def unsubscribe(self) -> None:
+        """Leave the group, or give up what is assigned."""
+        self._consumer.unsubscribe()
 
     def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
         """Read exactly these partitions."""
@@ -165,13 +326,48 @@ class AsyncConsumer:
         """The partitions that this consumer reads now."""
         return self._consumer.assignment()
 
-    async def poll(self, timeout_s: float = 0.0) -> Record | None:
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these partitions until `resume`."""
+        self._consumer.pause(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with paused partitions."""
+        self._consumer.resume(partitions)
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused."""
+        return self._consumer.paused()
+
+    def position(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The offset of each partition's next record to be handed out; None before the first."""
+        return self._consumer.position(partitions)
+
+    @property
+    def last_problem(self) -> ClientError | None:
+        """The last problem with a broker, such as a refused connection."""
+        return self._consumer.last_problem
+
+    async def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on at ``offset`` in a partition that is assigned; -2 is its first record, -1 its end."""
+        await self._thread.run(self._consumer.seek, topic, partition, offset)
+
+    async def consume(self, max_records: int = 500, timeout_s: float = 1.0) -> list[Record[K, V]]:
+        """Up to ``max_records``: what comes until the first of them has waited ``timeout_s``."""
+        records: list[Record[K, V]] = []
+        while len(records) < max_records:
+            record = await self.poll(0.0 if records else timeout_s)
+            if record is None:
+                break
+            records.append(record)
+        return records
+
+    async def poll(self, timeout_s: float = 0.0) -> Record[K, V] | None:
         """The next record, or None when there is none within ``timeout_s``."""
         if self._consumer.has_record or await self._thread.run(self._consumer.wait, timeout_s):
             return self._consumer.poll()
         return None
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
+    async def __aiter__(self) -> AsyncIterator[Record[K, V]]:
         """Records for ever, or until none came for ``consumer.timeout.ms``."""
         loop = asyncio.get_running_loop()
         timeout_s = self._consumer.iteration_timeout_s
@@ -185,50 +381,46 @@ class AsyncConsumer:
             elif end is not None and loop.time() >= end:
                 return
 
-    async def commit(self) -> None:
-        """Commit, now, everything that was handed out."""
-        await self._thread.run(self._consumer.commit)
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, wait: bool = True) -> None:
+        """Commit everything that was handed out, or these offsets; see `Consumer.commit`."""
+        await self._thread.run(lambda: self._consumer.commit(offsets, wait=wait))
 
-    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float = 30.0
+    ) -> dict[TopicPartition, int | None]:
         """The group's committed offsets; None where there is none."""
-        return await self._thread.run(self._consumer.committed, list(partitions))
+        return await self._thread.run(self._consumer.committed, list(partitions), timeout_s)
 
-    async def close(self) -> None:
-        """Leave the group; see `Consumer.close`."""
-        with contextlib.suppress(RuntimeError):  # the executor is shut down: closed already
-            await self._thread.run(self._consumer.close)
-        self._thread.end()
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int], timeout_s: float = 30.0
+    ) -> dict[TopicPartition, int | None]:
+        """For each partition the offset of the first record that is not older than its time; None without one."""
+        return await self._thread.run(self._consumer.offsets_for_times, times_ms, timeout_s)
 
-    async def __aenter__(self) -> Self:
-        return self
+    async def lag(self, timeout_s: float = 30.0) -> dict[TopicPartition, int]:
+        """How many records of each assigned partition were not handed out yet."""
+        return await self._thread.run(self._consumer.lag, timeout_s)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self._consumer.forget()
-        await self.close()
+    async def watermarks(self, topic: str, partition: int, timeout_s: float = 30.0) -> tuple[int, int]:
+        """The first offset of a partition and the one that the next record will get."""
+        return await self._thread.run(self._consumer.watermarks, topic, partition, timeout_s)
 
+    async def topics(self, timeout_s: float = 30.0) -> dict[str, int]:
+        """The cluster's topics, internal ones included, with their numbers of partitions."""
+        return await self._thread.run(self._consumer.topics, timeout_s)
 
-class AsyncAdmin:
-    """Manages a cluster. Every method of `Admin` is here under its name, to be awaited."""
+    async def group_metadata(self) -> Any:
+        """The membership, for `AsyncProducer.send_offsets_to_transaction`."""
+        return await self._thread.run(self._consumer.group_metadata)
 
-    def __init__(self, properties: Mapping[str, Any]) -> None:
-        self._admin = Admin(properties)
-        self._thread = _InOneThread("barnabas-admin")
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._admin, name)
-
-        async def call(*arguments: Any, **named: Any) -> Any:
-            return await self._thread.run(lambda: method(*arguments, **named))
-
-        return call
-
-    async def close(self) -> None:
-        """Let go."""
-        await self._thread.run(self._admin.close)
-        self._thread.end()
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Leave the group within the limit; see `Consumer.close`. A second call does nothing."""
+        if self._consumer.closed:
+            return
+        try:
+            await self._thread.run(self._consumer.close, timeout_s)
+        finally:
+            self._thread.end()
 
     async def __aenter__(self) -> Self:
         return self
@@ -236,4 +428,9 @@ class AsyncAdmin:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        if kind is None:
+            await self.close()
+            return
+        self._consumer.forget()
+        with contextlib.suppress(ClientError):  # an error is under way, and must not be hidden
+            await self.close()

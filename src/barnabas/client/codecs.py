@@ -1,4 +1,7 @@
-"""Turning values into bytes and back: ``serializer.class`` and its kin.
+"""Turning values into bytes and back: codecs, ``serializer.class`` and ``deserializer.class``.
+
+Keys and values are text (`STRING`) unless another codec is given, on both sides: what `Producer.send` takes is what
+`Record.value` gives back. None is no value at all, and needs no codec.
 
 An encoder is named by a dotted path, or given as an object: a callable that takes the value and returns bytes, or
 something with an ``encode`` method. A decoder is a callable that takes bytes, or has a ``decode`` method; one class may
@@ -16,27 +19,83 @@ The names of the serializers of the Java clients and of Kafka's first clients ar
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from barnabas.base.errors import ConfigError
+from barnabas.client.errors import ConfigurationError, SerializationError
 
-__all__ = ["Decoder", "Encoder", "decoder", "encoder", "load_dotted"]
+__all__ = [
+    "BYTES",
+    "DOUBLE",
+    "INTEGER",
+    "JSON",
+    "LONG",
+    "STRING",
+    "Codec",
+    "Decoder",
+    "Deserializer",
+    "Encoder",
+    "Serializer",
+    "decoder",
+    "encoder",
+    "load_dotted",
+]
+
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+V_contra = TypeVar("V_contra", contravariant=True)
 
 Encoder = Callable[[Any], bytes | None]
 Decoder = Callable[[bytes], Any]
 
 
-def encode_plain(value: Any) -> bytes | None:
-    """Bytes as they are, text as UTF-8, None as no value at all."""
-    if value is None or isinstance(value, bytes):
-        return value
+class SupportsEncode(Protocol[V_contra]):
+    """Something with a method that makes bytes."""
+
+    def encode(self, value: V_contra, /) -> bytes | None: ...
+
+
+class SupportsDecode(Protocol[V_co]):
+    """Something with a method that reads bytes."""
+
+    def decode(self, data: bytes, /) -> V_co: ...
+
+
+Serializer: TypeAlias = SupportsEncode[V] | type[SupportsEncode[V]] | Callable[[V], bytes | None]
+"""What makes bytes of a `V`: a `Codec`, an object or a class with ``encode``, or a callable."""
+Deserializer: TypeAlias = SupportsDecode[V] | type[SupportsDecode[V]] | Callable[[bytes], V]
+"""What makes a `V` of bytes: a `Codec`, an object or a class with ``decode``, or a callable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codec(Generic[V]):
+    """Both directions under one name: what ``encode`` takes, ``decode`` gives back."""
+
+    name: str
+    encode: Callable[[V], bytes | None]
+    decode: Callable[[bytes], V]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _encode_string(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode()
+    advice = "give serializer=BYTES" if isinstance(value, bytes | bytearray | memoryview) else "give a serializer"
+    raise SerializationError(
+        f"a {type(value).__name__} is not a str", remedy=f"{advice}, or set serializer.class to an encoder"
+    )
+
+
+def _encode_bytes(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
-    raise TypeError(
-        f"a {type(value).__name__} cannot be sent as it is: give bytes or str, or set serializer.class to an encoder"
+    raise SerializationError(
+        f"a {type(value).__name__} is not bytes", remedy="give a serializer, or set serializer.class to an encoder"
     )
 
 
@@ -53,36 +112,59 @@ def _packed(form: str) -> tuple[Encoder, Decoder]:
     return layout.pack, lambda data: layout.unpack(data)[0]
 
 
+STRING: Codec[str] = Codec("STRING", _encode_string, bytes.decode)
+"""Text as UTF-8, the default of keys and values on both sides."""
+BYTES: Codec[bytes] = Codec("BYTES", _encode_bytes, _unchanged)
+"""Bytes as they are."""
+INTEGER: Codec[int] = Codec("INTEGER", *_packed(">i"))
+"""Whole numbers in four bytes, as Java's IntegerSerializer."""
+LONG: Codec[int] = Codec("LONG", *_packed(">q"))
+"""Whole numbers in eight bytes, as Java's LongSerializer."""
+DOUBLE: Codec[float] = Codec("DOUBLE", *_packed(">d"))
+"""Numbers in eight bytes, as Java's DoubleSerializer."""
+JSON: Codec[Any] = Codec("JSON", _encode_json, json.loads)
+"""Anything that the json module writes, without blanks, as UTF-8."""
+
+
 # By the last part of a Java class's name, without "Serializer", "Deserializer", "Encoder" or "Decoder"; then ours.
 _KNOWN: dict[str, tuple[Encoder, Decoder]] = {
-    "string": (encode_plain, bytes.decode),
-    "bytearray": (encode_plain, _unchanged),
-    "bytes": (encode_plain, _unchanged),
-    "bytebuffer": (encode_plain, _unchanged),
-    "default": (encode_plain, _unchanged),
-    "null": (encode_plain, _unchanged),
-    "integer": _packed(">i"),
-    "long": _packed(">q"),
+    "string": (STRING.encode, STRING.decode),
+    "bytearray": (_encode_bytes, _unchanged),
+    "bytes": (_encode_bytes, _unchanged),
+    "bytebuffer": (_encode_bytes, _unchanged),
+    "default": (_encode_bytes, _unchanged),
+    "null": (_encode_bytes, _unchanged),
+    "integer": (INTEGER.encode, INTEGER.decode),
+    "long": (LONG.encode, LONG.decode),
     "short": _packed(">h"),
     "float": _packed(">f"),
-    "double": _packed(">d"),
-    "json": (_encode_json, json.loads),
+    "double": (DOUBLE.encode, DOUBLE.decode),
+    "json": (JSON.encode, JSON.decode),
 }
 _JAVA_PACKAGES = ("org.apache.kafka.common.serialization.", "kafka.serializer.")
 _ROLES = ("Serializer", "Deserializer", "Encoder", "Decoder")
 
 
 def encoder(given: Any, name: str = "serializer.class") -> Encoder:
-    """The function that makes bytes, from a property's value; None means `encode_plain`."""
-    made: Encoder = _resolve(given, name, 0, "encode") if given not in (None, "") else encode_plain
-    return made
+    """The function that makes bytes, from a property's value; None means `STRING`."""
+    made: Encoder = STRING.encode if given in (None, "") else _resolve(given, name, 0, "encode")
+
+    def encode(value: Any) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            return made(value)
+        except SerializationError:
+            raise
+        except Exception as error:  # the user's code may raise anything
+            raise SerializationError(f"{name}: {value!r:.100} cannot be serialized: {error}") from error
+
+    return encode
 
 
 def decoder(given: Any, name: str = "deserializer.class") -> Decoder | None:
-    """The function that takes bytes, from a property's value; None for bytes as they are."""
-    if given in (None, ""):
-        return None
-    made: Decoder = _resolve(given, name, 1, "decode")
+    """The function that takes bytes, from a property's value; None for bytes as they are. Without a value: `STRING`."""
+    made: Decoder = STRING.decode if given in (None, "") else _resolve(given, name, 1, "decode")
     return None if made is _unchanged else made
 
 
@@ -95,7 +177,7 @@ def _resolve(given: Any, name: str, side: int, method: str) -> Callable[[Any], A
     made = given() if isinstance(given, type) else given
     function = getattr(made, method, None) or made
     if not callable(function):
-        raise ConfigError(f"{name}: {given!r} is neither callable nor has it a method {method}")
+        raise ConfigurationError(f"{name}: {given!r} is neither callable nor has it a method {method}")
     return function  # type: ignore[no-any-return]  # the user's own
 
 
@@ -109,13 +191,13 @@ def _known(name: str) -> tuple[Encoder, Decoder] | None:
 
 
 def load_dotted(path: str, name: str) -> Any:
-    """What a dotted path such as ``package.module.Class`` names; raises `ConfigError` that says what is missing."""
+    """What a dotted path such as ``package.module.Class`` names; raises `ConfigurationError` that says what is missing."""
     module, dot, attribute = path.replace(":", ".").rpartition(".")
     if not dot:
-        raise ConfigError(f"{name}={path}: a dotted path is expected, such as package.module.Class")
+        raise ConfigurationError(f"{name}={path}: a dotted path is expected, such as package.module.Class")
     try:
         return getattr(import_module(module), attribute)
     except ImportError as error:
-        raise ConfigError(f"{name}={path}: cannot import {module} ({error})") from error
+        raise ConfigurationError(f"{name}={path}: cannot import {module} ({error})") from error
     except AttributeError:
-        raise ConfigError(f"{name}={path}: {module} has no {attribute}") from None
+        raise ConfigurationError(f"{name}={path}: {module} has no {attribute}") from None

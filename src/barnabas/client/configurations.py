@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from barnabas.base.errors import ConfigError
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.wire.kafka.errors import KafkaError
+from barnabas.client.errors import ConfigurationError, refusal
 
 __all__ = ["ConfigEntry", "ConfigSource", "Resource", "ResourceType", "Synonym", "alter_configs", "describe_configs"]
 
@@ -53,7 +52,7 @@ class Resource:
         if self.type not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) or not self.name:
             return None
         if not self.name.isdecimal():
-            raise ConfigError(f"{self.name} is not a broker id")
+            raise ConfigurationError(f"{self.name} is not a broker id")
         return int(self.name)
 
 
@@ -112,7 +111,7 @@ def describe_configs(
         response = connection.send(request, DescribeConfigsResponse, broker_id)
         for result in response.results:
             if result.error_code:
-                raise KafkaError(result.error_code, result.error_message)
+                raise refusal(result.error_code, result.error_message)
             found[Resource(ResourceType(result.resource_type), result.resource_name)] = sorted(
                 (
                     ConfigEntry(
@@ -168,7 +167,7 @@ def alter_configs(
         response = connection.send(request, IncrementalAlterConfigsResponse, resource.broker_id)
     for result in response.responses:
         if result.error_code:
-            raise KafkaError(result.error_code, result.error_message)
+            raise refusal(result.error_code, result.error_message)
 
 
 def _by_broker(resources: Iterable[Resource]) -> dict[int | None, list[Resource]]:

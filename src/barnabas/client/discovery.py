@@ -4,8 +4,8 @@ import json
 import logging
 from typing import Any
 
-from barnabas.base.errors import BarnabasError
 from barnabas.base.randomness import new_random
+from barnabas.client.errors import ConnectError
 from barnabas.coordination.client import BlockingClient, CoordinationClient
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
@@ -14,25 +14,23 @@ __all__ = ["brokers_in_zookeeper"]
 
 logger = logging.getLogger("barnabas.client")
 
-_TIMEOUT_MS = 10_000
 
-
-def brokers_in_zookeeper(connect: str) -> str:
+def brokers_in_zookeeper(connect: str, timeout_ms: int) -> str:
     """The plaintext addresses of the brokers under ``/brokers/ids``, as ``bootstrap.servers``.
 
-    ``connect`` is a ``zookeeper.connect`` value. Raises `BarnabasError` when nothing answers there or no broker is up.
+    ``connect`` is a ``zookeeper.connect`` value. Raises `ConnectError` when nothing answers there or no broker is up.
     """
     try:
         with BlockingClient(SocketNetwork, connect, rng=new_random()) as client:
-            client.start(_TIMEOUT_MS)
+            client.start(timeout_ms)
             addresses = client.call(_addresses)
     except KeeperError as error:
         if error.code is ErrorCode.NO_NODE:
             addresses = []
         else:
-            raise BarnabasError(f"zookeeper.connect={connect}: no coordination server answers there") from error
+            raise ConnectError(f"zookeeper.connect={connect}: no coordination server answers there") from error
     if not addresses:
-        raise BarnabasError(f"zookeeper.connect={connect}: no broker is registered there under /brokers/ids")
+        raise ConnectError(f"zookeeper.connect={connect}: no broker is registered there under /brokers/ids")
     logger.info("zookeeper.connect=%s names the brokers %s", connect, ",".join(addresses))
     return ",".join(addresses)
 

@@ -5,6 +5,7 @@ from enum import IntEnum
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.errors import refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
@@ -31,7 +32,7 @@ def elect_leaders(
     out. Raises `KafkaError` for what concerns the request as a whole.
     """
     if election is not ElectionType.PREFERRED and connection.negotiated(ElectLeadersRequest) < _TYPES_FROM:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the brokers are too old for unclean elections on demand")
+        raise refusal(ErrorCode.UNSUPPORTED_VERSION, "the brokers are too old for unclean elections on demand")
     topics: dict[str, TopicPartitions] | None = None if partitions is None else {}
     for name, partition in partitions or ():
         assert topics is not None
@@ -50,10 +51,10 @@ def elect_leaders(
 
     response = connection.send_to_controller(request, ElectLeadersResponse, codes)
     if response.error_code:
-        raise KafkaError(response.error_code)
+        raise refusal(response.error_code)
     return {
         TopicPartition(topic.topic, item.partition_id): (
-            KafkaError(item.error_code, item.error_message) if item.error_code else None
+            refusal(item.error_code, item.error_message) if item.error_code else None
         )
         for topic in response.replica_election_results
         for item in topic.partition_result

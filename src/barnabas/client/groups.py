@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import AdminConnection, Broker
+from barnabas.client.errors import refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "describe_group",
     "group_offsets",
     "list_groups",
+    "remove_members",
 ]
 
 _FETCH_GROUPS_FROM = 8  # the version of OffsetFetch from which it asks for several groups at once
@@ -71,7 +73,7 @@ def list_groups(
 
         response = connection.retry(attempt, lambda answer: [answer.error_code])
         if response.error_code:
-            raise KafkaError(response.error_code)
+            raise refusal(response.error_code)
         for group in response.groups:
             # Groups of other kinds (Connect's workers) share the coordinator; those without a kind only hold offsets.
             if group.protocol_type in ("consumer", ""):
@@ -131,7 +133,7 @@ def _describe_classic_group(connection: AdminConnection, group_id: str, coordina
     if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return GroupDescription(group_id, "Dead", "", coordinator)
     if group.error_code:
-        raise KafkaError(group.error_code, group.error_message)
+        raise refusal(group.error_code, group.error_message)
     members = [
         GroupMember(
             member.member_id,
@@ -183,12 +185,12 @@ def group_offsets(connection: AdminConnection, group_id: str) -> dict[TopicParti
         group_id, request, OffsetFetchResponse, codes, max_version=_LAST_VERSION_WITH_NAMES
     )
     if code := codes(response)[0]:
-        raise KafkaError(code)
+        raise refusal(code)
     offsets = {}
     for topic in response.groups[0].topics if response.groups else response.topics:
         for item in topic.partitions:
             if item.error_code:
-                raise KafkaError(item.error_code)
+                raise refusal(item.error_code)
             if item.committed_offset >= 0:
                 offsets[TopicPartition(topic.name, item.partition_index)] = item.committed_offset
     return offsets
@@ -246,7 +248,7 @@ def delete_group_offsets(
         group_id, request, OffsetDeleteResponse, lambda answer: [answer.error_code]
     )
     if response.error_code:
-        raise KafkaError(response.error_code)
+        raise refusal(response.error_code)
     return {
         TopicPartition(topic.name, item.partition_index): ErrorCode.of(item.error_code)
         for topic in response.topics
@@ -266,4 +268,25 @@ def delete_group(connection: AdminConnection, group_id: str) -> None:
     )
     for result in response.results:
         if result.error_code:
-            raise KafkaError(result.error_code)
+            raise refusal(result.error_code)
+
+
+def remove_members(connection: AdminConnection, group_id: str) -> None:
+    """Remove all members of a group, static ones too; those that live join again."""
+    from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+    members = [
+        MemberIdentity(member_id=member.member_id, group_instance_id=member.group_instance_id, reason="removed")
+        for member in describe_group(connection, group_id).members
+    ]
+    if not members:
+        return
+    response = connection.send_to_coordinator(
+        group_id,
+        LeaveGroupRequest(group_id=group_id, members=members),
+        LeaveGroupResponse,
+        lambda answer: [answer.error_code],
+    )
+    for code in (response.error_code, *(member.error_code for member in response.members)):
+        if code:
+            raise refusal(code)

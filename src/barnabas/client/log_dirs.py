@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.client.errors import refusal
+from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -80,7 +81,7 @@ def describe_log_dirs(
     request = DescribeLogDirsRequest(topics=None if topics is None else list(topics.values()))
     response = connection.send(request, DescribeLogDirsResponse, broker_id)
     if response.error_code:
-        raise KafkaError(response.error_code)
+        raise refusal(response.error_code)
     return [
         LogDirContents(
             result.log_dir,

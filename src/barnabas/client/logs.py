@@ -4,7 +4,7 @@ import logging
 import time
 from typing import Any
 
-from barnabas.client.errors import from_librdkafka
+from barnabas.client.errors import AuthenticationError, ClientError, from_librdkafka
 
 __all__ = ["ErrorLog", "librdkafka_logger", "logger"]
 
@@ -25,15 +25,29 @@ librdkafka_logger.addFilter(_Doubled())
 
 
 class ErrorLog:
-    """librdkafka's error callback: logs each error, and the same one again only after half a minute."""
+    """librdkafka's error callback: logs each error, and the same one again only after half a minute.
+
+    ``last`` is the last problem, for the messages of time-outs; ``refusal`` the last one that waiting does not end:
+    credentials that are not accepted, a certificate that is not trusted.
+    """
 
     def __init__(self) -> None:
-        self._told: dict[str, float] = {}
+        self.last: ClientError | None = None
+        self.refusal: AuthenticationError | None = None
+        self._logged: dict[str, float] = {}
 
     def __call__(self, error: Any) -> None:
+        problem = from_librdkafka(error, "problem with a broker")
+        if error.name() != "_ALL_BROKERS_DOWN" or self.last is None:  # the one before it says why
+            self.last = problem
+        if isinstance(problem, AuthenticationError):
+            self.refusal = problem
         now = time.monotonic()
-        if now < self._told.get(error.name(), 0.0):
+        if now < self._logged.get(error.name(), 0.0):
             return
-        self._told[error.name()] = now + _REPEAT_AFTER_S
-        level = logging.ERROR if error.fatal() else logging.WARNING
-        logger.log(level, "%s", from_librdkafka(error, "problem with a broker"))
+        self._logged[error.name()] = now + _REPEAT_AFTER_S
+        logger.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", problem)
+
+    def because(self) -> str:
+        """The end of a time-out's message: "; the last ..." or nothing."""
+        return "" if self.last is None else f"; the last {self.last}"

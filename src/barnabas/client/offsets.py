@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection
+from barnabas.client.errors import refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -51,7 +52,7 @@ def list_offsets(
             for item in topic.partitions:
                 yield (
                     TopicPartition(topic.name, item.partition_index),
-                    KafkaError(item.error_code) if item.error_code else FoundOffset(item.offset, item.timestamp),
+                    refusal(item.error_code) if item.error_code else FoundOffset(item.offset, item.timestamp),
                 )
 
     return _ask_leaders(connection, wanted, ask)
@@ -84,7 +85,7 @@ def delete_records(
             for item in topic.partitions:
                 yield (
                     TopicPartition(topic.name, item.partition_index),
-                    KafkaError(item.error_code) if item.error_code else item.low_watermark,
+                    refusal(item.error_code) if item.error_code else item.low_watermark,
                 )
 
     return _ask_leaders(connection, wanted, ask)
@@ -152,11 +153,9 @@ def _by_leader(
     for partition in wanted:
         leader = leaders.get(partition)
         if leader is None:
-            homeless[partition] = KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition} does not exist"
-            )
+            homeless[partition] = refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition} does not exist")
         elif leader < 0:
-            homeless[partition] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader")
+            homeless[partition] = refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader")
         else:
             groups.setdefault(leader, []).append(partition)
     return groups, homeless

@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.base.errors import ConfigError
 from barnabas.client.codecs import load_dotted
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, ConfigurationError
 
 __all__ = ["Chooser", "chooser"]
 
@@ -74,7 +73,7 @@ class _Own(Chooser):
         count = self.count(topic)
         partition = self._function(key, count)
         if not isinstance(partition, int) or not 0 <= partition < count:
-            raise ConfigError(
+            raise ConfigurationError(
                 f"partitioner.class chose {partition!r} for a record of {topic}, which has partitions 0 to {count - 1}"
             )
         return partition
@@ -91,5 +90,5 @@ def chooser(given: Any, count_partitions: CountPartitions) -> Chooser | None:
     made = given() if isinstance(given, type) else given
     function = getattr(made, "partition", None) or made
     if not callable(function):
-        raise ConfigError(f"partitioner.class: {given!r} is neither callable nor has it a method partition")
+        raise ConfigurationError(f"partitioner.class: {given!r} is neither callable nor has it a method partition")
     return _Own(count_partitions, function)

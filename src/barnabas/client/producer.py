@@ -4,31 +4,54 @@ A record is serialised, given a partition, and put in librdkafka's queue, from w
 batches and retries. `Producer.send` returns a `Receipt`; its `Receipt.result` waits for the broker's answer. Failures
 that no receipt and no callback has seen are raised by the next `Producer.flush` or at the end of the ``with`` block, so
 that nothing is lost in silence. What ``queue.enqueue.timeout.ms`` drops is counted in `Producer.dropped`.
+
+Counterpart: ``org.apache.kafka.clients.producer.KafkaProducer``.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar, overload
 
 import confluent_kafka
 
-from barnabas.base.errors import ConfigError
-from barnabas.client.codecs import encoder
-from barnabas.client.errors import BufferFullError, ClientError, DeliveryError, DroppedError, from_librdkafka
+from barnabas.base.ids import TopicPartition
+from barnabas.client.bootstrap import check_hosts
+from barnabas.client.codecs import Serializer, encoder
+from barnabas.client.errors import (
+    BufferFullError,
+    ClientError,
+    ClosedError,
+    ConfigurationError,
+    DeliveryError,
+    DroppedError,
+    TimedOutError,
+    UndeliveredError,
+    from_librdkafka,
+)
 from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.partitioners import BY_LIBRDKAFKA, chooser
 from barnabas.client.properties import plan_producer
 from barnabas.client.records import Delivery, Headers
+from barnabas.client.transactions import Transactions
 
-__all__ = ["OnDelivery", "Producer", "Receipt"]
+__all__ = ["CLOSE_TIMEOUT_S", "OnDelivery", "Producer", "Receipt"]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 OnDelivery = Callable[[Delivery | None, ClientError | None], None]
-"""Hears where a record went, or why it did not; called from send, flush, poll or result."""
+"""Receives where a record went, or why it did not; called from send, flush, poll or result."""
+OnFailure = Callable[[ClientError], None]
+
+CLOSE_TIMEOUT_S = 30.0
+"""How long `Producer.close` waits for the brokers unless it is given another limit."""
 
 _POLL_S = 0.05  # another thread may serve the report we wait for, so look again this often
 _SENDS_A_POLL = 64
 _METADATA_S = 10.0
+_UNKNOWN_TOPIC_MS = 5000  # how long a topic may be being created; librdkafka waits for 30 s
 _BEING_MADE = ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC")
 _NO_TIMESTAMP = 0  # confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 
@@ -42,7 +65,7 @@ class Receipt:
 
     __slots__ = ("_delivery", "_error", "_message", "_on_delivery", "_producer", "done")
 
-    def __init__(self, producer: "Producer", on_delivery: OnDelivery | None) -> None:
+    def __init__(self, producer: "Producer[Any, Any]", on_delivery: OnDelivery | None) -> None:
         self._producer = producer
         self._on_delivery = on_delivery
         self._message: Any = None
@@ -54,17 +77,17 @@ class Receipt:
     def result(self, timeout_s: float | None = None) -> Delivery:
         """Wait for the record's fate: where it went, or the `DeliveryError` or `DroppedError` that ended it.
 
-        Raises TimeoutError when it is not known after ``timeout_s`` (None: wait as long as delivery.timeout.ms lets it
-        try).
+        Raises `TimedOutError` when it is not known after ``timeout_s`` (None: wait as long as delivery.timeout.ms lets
+        it try), and at once what waiting does not end, such as `AuthenticationError`.
         """
         if not self.done:
             self._producer.wait_for(self, timeout_s)
         if self._error is not None:
             self._producer.discard_failure(self)
             raise self._error
-        return self._told()
+        return self._delivered()
 
-    def _told(self) -> Delivery:
+    def _delivered(self) -> Delivery:
         if self._delivery is None:
             message = self._message
             kind, timestamp_ms = message.timestamp()
@@ -82,7 +105,7 @@ class Receipt:
         """librdkafka's delivery report."""
         self._message = message
         if error is not None:
-            self._error = from_librdkafka(error, f"a record for {message.topic()} was not delivered", DeliveryError)
+            self._error = self._producer.delivery_error(error, message.topic())
         self.end()
 
     def drop(self, error: DroppedError) -> None:
@@ -95,18 +118,63 @@ class Receipt:
         """The record was delivered, or it failed: call the callbacks."""
         self.done = True
         if self._on_delivery is not None:
-            self._on_delivery(None if self._error else self._told(), self._error)
+            self._on_delivery(None if self._error else self._delivered(), self._error)
         elif self._error is not None:
             self._producer.keep_failure(self, self._error)
 
 
-class Producer:
+class Producer(Generic[K, V]):
     """Sends records to topics. Safe to use from several threads.
 
     ``properties`` are sorted by `barnabas.client.properties.plan_producer`; ``serializer``, ``key_serializer`` and
-    ``partitioner`` are ``serializer.class``, ``key.serializer.class`` and ``partitioner.class`` as objects.
-    ``on_failure`` is called, instead of an error from `flush`, for failed records without a callback of their own.
+    ``partitioner`` are ``serializer.class``, ``key.serializer.class`` and ``partitioner.class`` as objects; keys and values
+    are ``str`` without them. ``on_failure`` is called, instead of an error from `flush`, for failed records without a
+    callback of their own. ``close_timeout_s`` limits `close` and the end of a ``with`` block.
     """
+
+    @overload
+    def __init__(
+        self: "Producer[str, str]",
+        properties: Mapping[str, Any],
+        *,
+        partitioner: Any = None,
+        on_failure: OnFailure | None = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "Producer[str, V]",
+        properties: Mapping[str, Any],
+        *,
+        serializer: Serializer[V],
+        partitioner: Any = None,
+        on_failure: OnFailure | None = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "Producer[K, str]",
+        properties: Mapping[str, Any],
+        *,
+        key_serializer: Serializer[K],
+        partitioner: Any = None,
+        on_failure: OnFailure | None = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        serializer: Serializer[V] | None,
+        key_serializer: Serializer[K] | None,
+        partitioner: Any = None,
+        on_failure: OnFailure | None = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None: ...
 
     def __init__(
         self,
@@ -115,7 +183,8 @@ class Producer:
         serializer: Any = None,
         key_serializer: Any = None,
         partitioner: Any = None,
-        on_failure: Callable[[ClientError], None] | None = None,
+        on_failure: OnFailure | None = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
     ) -> None:
         plan = plan_producer(properties)
         for warning in plan.warnings:
@@ -129,22 +198,31 @@ class Producer:
         self._on_failure = on_failure
         self._unseen: dict[int, tuple[Receipt, ClientError]] = {}
         self._unseen_more = 0
+        self._close_timeout_s = close_timeout_s
         self._closed = False
+        self._errors = ErrorLog()
         self.dropped = 0
         """Records that found no room in the queue within ``queue.enqueue.timeout.ms``."""
+        check_hosts(str(plan.librdkafka["bootstrap.servers"]))
         try:
             self.librdkafka = confluent_kafka.Producer(
-                {"logger": librdkafka_logger, "error_cb": ErrorLog(), **plan.librdkafka}
+                {
+                    "logger": librdkafka_logger,
+                    "error_cb": self._errors,
+                    "topic.metadata.propagation.max.ms": _UNKNOWN_TOPIC_MS,
+                    **plan.librdkafka,
+                }
             )
-            """The producer underneath, for what this class does not wrap (transactions, statistics)."""
+            """The producer underneath, for what this class does not wrap (statistics)."""
         except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
-            raise ConfigError(f"these producer properties cannot be used: {_reason(error)}") from error
+            raise ConfigurationError(f"these producer properties cannot be used: {_reason(error)}") from error
+        self._transactions = Transactions(self.librdkafka, plan.librdkafka)
 
     def send(
         self,
         topic: str,
-        value: Any,
-        key: Any = None,
+        value: V | None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -153,8 +231,8 @@ class Producer:
     ) -> Receipt:
         """Send a record, and with ``producer.type=sync`` wait for it.
 
-        Raises `BufferFullError` when there was no room within ``max.block.ms``, `ClientError` for a record that
-        cannot be sent at all, and in sync mode `DeliveryError`.
+        Raises `BufferFullError` when there was no room within ``max.block.ms``, `SerializationError` and other classes
+        of `ClientError` for a record that cannot be sent at all, and in sync mode `DeliveryError`.
         """
         receipt, offer = self.prepare(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if not offer() and not self._wait_for_room(offer):
@@ -167,11 +245,17 @@ class Producer:
             self.librdkafka.poll(0)
         return receipt
 
+    def send_many(self, topic: str, values: Iterable[V], *, keys: Iterable[K] | None = None) -> list[Receipt]:
+        """Send a batch of values, each with the key at its place; the receipts are in their order."""
+        if keys is None:
+            return [self.send(topic, value) for value in values]
+        return [self.send(topic, value, key) for value, key in zip(values, keys, strict=True)]
+
     def prepare(
         self,
         topic: str,
-        value: Any,
-        key: Any,
+        value: V | None,
+        key: K | None,
         partition: int | None,
         timestamp_ms: int | None,
         headers: Headers | None,
@@ -179,7 +263,7 @@ class Producer:
     ) -> tuple[Receipt, Callable[[], bool]]:
         """A record's receipt, and the call that puts it in the queue; that returns False where there is no room."""
         if self._closed:
-            raise ClientError("this producer is closed", name="_STATE")
+            raise ClosedError("producer")
         if partition is None:
             partition = BY_LIBRDKAFKA if self._chooser is None else self._chooser.choose(topic, key)
         receipt = Receipt(self, on_delivery)
@@ -188,7 +272,7 @@ class Producer:
             optional["timestamp"] = timestamp_ms
         if headers:
             optional["headers"] = list(headers)
-        encoded, encoded_key = self._encode(value), None if key is None else self._encode_key(key)
+        encoded, encoded_key = self._encode(value), self._encode_key(key)
 
         def offer() -> bool:
             try:
@@ -211,6 +295,7 @@ class Producer:
                 self.librdkafka.poll(0)
                 return False
             self.librdkafka.poll(left_s)
+            self._raise_refusal()
             if offer():
                 return True
 
@@ -219,7 +304,8 @@ class Producer:
         wait_ms = self.enqueue.wait_ms
         if not self.enqueue.drops:
             raise BufferFullError(
-                f"the producer's queue had no room for {wait_ms} ms (max.block.ms): slow down, or raise buffer.memory",
+                f"the producer's queue had no room for {wait_ms} ms (max.block.ms): slow down, or raise buffer.memory"
+                f"{self._errors.because()}",
                 name="_QUEUE_FULL",
             )
         self.dropped += 1
@@ -233,14 +319,21 @@ class Producer:
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of every record is known.
 
-        Raises TimeoutError when some are still on their way after ``timeout_s``, and `DeliveryError` when records
-        failed since the last flush and was not reported otherwise.
+        Raises `UndeliveredError` when some are still on their way after ``timeout_s``, `DeliveryError` when records
+        failed since the last flush and this was not reported otherwise, and at once what waiting does not end.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while left := self.librdkafka.flush(0.2 if end is None else max(0.0, min(0.2, end - time.monotonic()))):
+            self._raise_refusal()
             if end is not None and time.monotonic() >= end:
-                raise TimeoutError(f"{left} records were not yet acknowledged after {timeout_s} s")
+                raise UndeliveredError(
+                    f"{left} records were not acknowledged within {timeout_s:g} s{self._errors.because()}", left
+                )
         self._raise_unseen()
+
+    def _raise_refusal(self) -> None:
+        if self._errors.refusal is not None:
+            raise self._errors.refusal
 
     def _raise_unseen(self) -> None:
         if not self._unseen:
@@ -253,10 +346,28 @@ class Producer:
         raise DeliveryError(f"{first}{more}", code=first.code, name=first.name, retriable=first.retriable) from first
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flush and let go; see `flush` for what it raises. A second call does nothing."""
-        if not self._closed:
-            self._closed = True
-            self.flush(timeout_s)
+        """Flush and let go, within ``timeout_s`` (None: ``close_timeout_s``); a second call does nothing.
+
+        What is not acknowledged by then is given up, and `UndeliveredError` says how many records that are; see `flush`
+        for what else it raises.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.flush(self._close_timeout_s if timeout_s is None else timeout_s)
+        finally:
+            self.purge()
+
+    def purge(self) -> int:
+        """Give up all records that wait or are on their way; returns their number. Their receipts fail."""
+        left = len(self)
+        if left:
+            kept, self._on_failure = self._on_failure, self._on_failure or _ignore_failure
+            self.librdkafka.purge()
+            self.librdkafka.flush(0.1)
+            self._on_failure = kept
+        return left
 
     def __enter__(self) -> Self:
         return self
@@ -269,7 +380,12 @@ class Producer:
             return
         # An error is under way already: send what can be sent in a moment, and do not hide it behind another.
         self._closed = True
-        self.librdkafka.flush(5.0 if issubclass(kind, Exception) else 0.5)
+        with contextlib.suppress(ClientError):
+            self.flush(min(self._close_timeout_s, 5.0 if issubclass(kind, Exception) else 0.5))
+        if left := self.purge():
+            logger.warning(
+                "%d records were given up unacknowledged, because %s ended the producer", left, kind.__name__
+            )
 
     def __len__(self) -> int:
         """Records that wait or are on their way."""
@@ -283,8 +399,17 @@ class Producer:
         while not receipt.done:
             wait_s = _POLL_S if end is None else min(_POLL_S, end - time.monotonic())
             if wait_s <= 0:
-                raise TimeoutError(f"the record was not acknowledged within {timeout_s} s")
+                raise TimedOutError(f"the record was not acknowledged within {timeout_s:g} s{self._errors.because()}")
             self.librdkafka.poll(wait_s)
+            self._raise_refusal()
+
+    def delivery_error(self, error: Any, topic: str) -> DeliveryError:
+        """Why a record was not delivered; where it timed out, with the last problem with a broker."""
+        made = from_librdkafka(error, f"a record for {topic} was not delivered", DeliveryError)
+        if made.name == "_MSG_TIMED_OUT" and self._errors.last is not None:
+            made.args = (f"{made}{self._errors.because()}",)
+        assert isinstance(made, DeliveryError)
+        return made
 
     def keep_failure(self, receipt: Receipt, error: ClientError) -> None:
         """Keep a failure that was not reported; beyond a thousand only their number."""
@@ -299,6 +424,46 @@ class Producer:
         """Remove a failure that was reported."""
         self._unseen.pop(id(receipt), None)
 
+    # Transactions
+
+    def init_transactions(self, timeout_s: float = 30.0) -> None:
+        """Register the ``transactional.id``, once; raises `UnsupportedError` at once where brokers lack transactions."""
+        self._transactions.init(timeout_s)
+
+    def begin_transaction(self) -> None:
+        """What is sent from here on is seen together, or not at all."""
+        self._transactions.begin()
+
+    def commit_transaction(self, timeout_s: float = 30.0) -> None:
+        """Make everything of the transaction visible; raises `TransactionError` when it must be aborted."""
+        self._transactions.commit(timeout_s)
+
+    def abort_transaction(self, timeout_s: float = 30.0) -> None:
+        """Give the transaction up."""
+        self._transactions.abort(timeout_s)
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int], group_metadata: Any, timeout_s: float = 30.0
+    ) -> None:
+        """Commit a consumer's offsets with the transaction; ``group_metadata`` is `Consumer.group_metadata`'s."""
+        self._transactions.send_offsets(offsets, group_metadata, timeout_s)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction as a ``with`` block: committed at its end, aborted when it raises."""
+        self.begin_transaction()
+        try:
+            yield
+            self.commit_transaction()
+        except BaseException:
+            with contextlib.suppress(ClientError):
+                self.abort_transaction()
+            raise
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; raises `UnknownTopicError`."""
+        return self._count_partitions(topic)
+
     def _count_partitions(self, topic: str) -> int:
         """Asks the cluster, which may be making the topic this moment because it was asked for."""
         end = time.monotonic() + _METADATA_S
@@ -312,6 +477,10 @@ class Producer:
             if found.error is not None and (time.monotonic() >= end or found.error.name() not in _BEING_MADE):
                 raise from_librdkafka(found.error, f"cannot learn the partitions of {topic}")
             time.sleep(_POLL_S)
+
+
+def _ignore_failure(_: ClientError) -> None:
+    """The listener for the failures of records that are given up."""
 
 
 def _reason(error: Exception) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from barnabas.base.errors import ConfigError
+from barnabas.client.errors import ConfigurationError
 
 __all__ = ["ConsumerPlan", "EnqueuePolicy", "ProducerPlan", "plan_consumer", "plan_producer"]
 
@@ -38,6 +38,7 @@ RENAMED_IN_PRODUCERS = {
     "compression.zstd.level": "compression.level",
 }
 RENAMED_IN_CONSUMERS = {
+    "request.timeout.ms": "socket.timeout.ms",
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "refresh.leader.backoff.ms": "topic.metadata.refresh.fast.interval.ms",
 }
@@ -54,6 +55,8 @@ IGNORED_IN_ALL = {
     "auto.include.jmx.reporter": "there is no JVM",
     "default.api.timeout.ms": "each call takes a timeout of its own",
 }
+_ASKED_ONCE = "ZooKeeper is asked for the brokers' addresses once, and not needed after that"
+_IGNORED_BESIDE_ZOOKEEPER = {"zookeeper.session.timeout.ms": _ASKED_ONCE, "zookeeper.sync.time.ms": _ASKED_ONCE}
 IGNORED_IN_PRODUCERS = {
     "partitioner.availability.timeout.ms": "librdkafka chooses among available partitions by itself",
     "partitioner.adaptive.partitioning.enable": "librdkafka chooses among available partitions by itself",
@@ -137,11 +140,12 @@ class ConsumerPlan:
     deserializer: Any = None
     key_deserializer: Any = None
     zookeeper_connect: str | None = None
+    zookeeper_timeout_ms: int = 10_000
     warnings: list[str] = field(default_factory=list)
 
 
 def plan_producer(properties: Mapping[str, Any]) -> ProducerPlan:
-    """Sort a producer's properties; raises `ConfigError` for one that cannot be used."""
+    """Sort a producer's properties; raises `ConfigurationError` for one that cannot be used."""
     plan = ProducerPlan()
     given = _renamed(properties, {**RENAMED_IN_ALL, **RENAMED_IN_PRODUCERS}, plan.warnings)
     _ignore(given, {**IGNORED_IN_ALL, **IGNORED_IN_PRODUCERS}, plan.warnings)
@@ -163,7 +167,7 @@ def plan_producer(properties: Mapping[str, Any]) -> ProducerPlan:
 
 
 def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
-    """Sort a consumer's properties; raises `ConfigError` for one that cannot be used.
+    """Sort a consumer's properties; raises `ConfigurationError` for one that cannot be used.
 
     Without ``bootstrap.servers`` but with ``zookeeper.connect``, as the first consumers had it, the plan says so in
     ``zookeeper_connect`` and it is the caller's to find the brokers there.
@@ -172,8 +176,8 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
     given = _renamed(properties, {**RENAMED_IN_ALL, **RENAMED_IN_CONSUMERS}, plan.warnings)
     if "bootstrap.servers" not in given and "zookeeper.connect" in given:
         plan.zookeeper_connect = property_text(given.pop("zookeeper.connect"))
-        for name in [name for name in given if name.startswith("zookeeper.")]:
-            del given[name]
+        plan.zookeeper_timeout_ms = _int(given, "zookeeper.connection.timeout.ms", plan.zookeeper_timeout_ms)
+        _ignore(given, _IGNORED_BESIDE_ZOOKEEPER, plan.warnings)
     _ignore(given, {**IGNORED_IN_ALL, **IGNORED_IN_CONSUMERS}, plan.warnings)
     reset = property_text(given.get("auto.offset.reset", "latest"))
     given["auto.offset.reset"] = OFFSET_RESETS.get(reset, reset)
@@ -183,7 +187,6 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
         given["enable.auto.commit"] = given.pop("auto.commit.enable")
     if "partition.assignment.strategy" in given:
         given["partition.assignment.strategy"] = _assignors(property_text(given["partition.assignment.strategy"]))
-    given.pop("request.timeout.ms", None)  # for Java: how long a fetch may take; librdkafka: socket.timeout.ms
     plan.deserializer = _one_of(given, DESERIALIZER_NAMES)
     plan.key_deserializer = _one_of(given, KEY_DESERIALIZER_NAMES)
     _login(given)
@@ -203,7 +206,7 @@ def _renamed(properties: Mapping[str, Any], names: Mapping[str, str], warnings: 
     given: dict[str, Any] = {}
     for name, value in properties.items():
         if name in REFUSED:
-            raise ConfigError(f"{name} cannot be used: {REFUSED[name]}")
+            raise ConfigurationError(f"{name} cannot be used: {REFUSED[name]}")
         new = names.get(name)
         if new is None:
             given[name] = value
@@ -231,7 +234,7 @@ def _ignore(given: dict[str, Any], names: Mapping[str, str], warnings: list[str]
 
 def _require_servers(given: Mapping[str, Any]) -> None:
     if not given.get("bootstrap.servers"):
-        raise ConfigError("bootstrap.servers is missing: name at least one broker, such as localhost:9092")
+        raise ConfigurationError("bootstrap.servers is missing: name at least one broker, such as localhost:9092")
 
 
 def _int(given: dict[str, Any], name: str, default: int) -> int:
@@ -241,13 +244,15 @@ def _int(given: dict[str, Any], name: str, default: int) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise ConfigError(f"Invalid value {value} for configuration {name}: a whole number is expected") from None
+        raise ConfigurationError(
+            f"Invalid value {value} for configuration {name}: a whole number is expected"
+        ) from None
 
 
 def _producer_type(value: Any) -> bool:
     kind = property_text(value)
     if kind not in ("sync", "async"):
-        raise ConfigError(f"Invalid value {kind} for configuration producer.type: sync or async is expected")
+        raise ConfigurationError(f"Invalid value {kind} for configuration producer.type: sync or async is expected")
     return kind == "sync"
 
 
@@ -255,12 +260,12 @@ def _enqueue_policy(given: dict[str, Any]) -> EnqueuePolicy:
     """``queue.enqueue.timeout.ms`` drops what finds no room in time (-1: waits for ever); ``max.block.ms`` fails."""
     block_ms = _int(given, "max.block.ms", 60_000)
     if block_ms < 0:
-        raise ConfigError(f"Invalid value {block_ms} for configuration max.block.ms: Value must be at least 0")
+        raise ConfigurationError(f"Invalid value {block_ms} for configuration max.block.ms: Value must be at least 0")
     if "queue.enqueue.timeout.ms" not in given:
         return EnqueuePolicy(block_ms, drops=False)
     wait_ms = _int(given, "queue.enqueue.timeout.ms", -1)
     if wait_ms < -1:
-        raise ConfigError(
+        raise ConfigurationError(
             f"Invalid value {wait_ms} for configuration queue.enqueue.timeout.ms: "
             "-1 (wait for ever), 0 (drop at once) or a number of milliseconds is expected"
         )
@@ -273,7 +278,9 @@ def _buffer_memory(given: dict[str, Any]) -> None:
     if size_bytes == -1:
         return
     if size_bytes <= 0:
-        raise ConfigError(f"Invalid value {size_bytes} for configuration buffer.memory: Value must be at least 1")
+        raise ConfigurationError(
+            f"Invalid value {size_bytes} for configuration buffer.memory: Value must be at least 1"
+        )
     given.setdefault("queue.buffering.max.kbytes", str(-(-size_bytes // 1024)))
     given.setdefault("queue.buffering.max.messages", "0")
 
@@ -282,7 +289,7 @@ def _codec(value: Any) -> str:
     name = property_text(value).lower()
     codec = _CODECS.get(name) or CODEC_ALIASES.get(name, name)
     if codec not in _CODECS.values():
-        raise ConfigError(
+        raise ConfigurationError(
             f"Invalid value {value} for configuration compression.codec: "
             "none, gzip, snappy, lz4, zstd or their numbers 0 to 4 are expected"
         )
@@ -325,7 +332,7 @@ def _assignors(value: str) -> str:
 def _one_of(given: dict[str, Any], names: tuple[str, ...]) -> Any:
     values = [given.pop(name) for name in names if name in given]
     if len(values) > 1 and values[0] != values[1]:
-        raise ConfigError(f"{names[0]} and {names[1]} mean the same: give one of them")
+        raise ConfigurationError(f"{names[0]} and {names[1]} mean the same: give one of them")
     return values[0] if values else None
 
 
@@ -338,7 +345,7 @@ def _login(given: dict[str, Any]) -> None:
     if jaas is not None:
         options = {match[1]: match[2] or match[3] or match[4] or "" for match in _JAAS_OPTION.finditer(str(jaas))}
         if "PlainLoginModule" not in str(jaas) and "ScramLoginModule" not in str(jaas):
-            raise ConfigError(
+            raise ConfigurationError(
                 "sasl.jaas.config is supported for PlainLoginModule and ScramLoginModule; "
                 "set librdkafka's sasl.* properties for other mechanisms"
             )
@@ -356,7 +363,7 @@ def _stores(given: dict[str, Any]) -> None:
         if location is None:
             continue
         if kind in ("", "JKS"):
-            raise ConfigError(
+            raise ConfigurationError(
                 f"ssl.{store}.location is a Java key store: use PEM (ssl.{store}.type=PEM), or PKCS12 for keys"
             )
         if store == "keystore" and kind == "PEM":

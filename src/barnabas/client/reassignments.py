@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.errors import refusal
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -45,7 +46,7 @@ def list_reassignments(
         request, ListPartitionReassignmentsResponse, lambda answer: [answer.error_code]
     )
     if response.error_code:
-        raise KafkaError(response.error_code, response.error_message)
+        raise refusal(response.error_code, response.error_message)
     return {
         TopicPartition(topic.name, item.partition_index): Reassignment(
             item.replicas, item.adding_replicas, item.removing_replicas
@@ -74,9 +75,9 @@ def alter_reassignments(
         lambda answer: [answer.error_code],
     )
     if response.error_code:
-        raise KafkaError(response.error_code, response.error_message)
+        raise refusal(response.error_code, response.error_message)
     return {
-        TopicPartition(topic.name, item.partition_index): KafkaError(item.error_code, item.error_message)
+        TopicPartition(topic.name, item.partition_index): refusal(item.error_code, item.error_message)
         for topic in response.responses
         for item in topic.partitions
         if item.error_code

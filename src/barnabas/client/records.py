@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 __all__ = ["Delivery", "Headers", "Record"]
 
@@ -21,8 +24,8 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """A record as consumed. ``key`` and ``value`` are what the deserializers made of the bytes, bytes without them.
+class Record(Generic[K, V]):
+    """A record as consumed. ``key`` and ``value`` are what the deserializers made of the bytes; None where there is none.
 
     ``timestamp_type`` is 0 for CreateTime, 1 for LogAppendTime, and the timestamp None where there is none.
     """
@@ -30,8 +33,8 @@ class Record:
     topic: str
     partition: int
     offset: int
-    key: Any
-    value: Any
+    key: K | None
+    value: V | None
     timestamp_ms: int | None
     timestamp_type: int
     headers: Headers

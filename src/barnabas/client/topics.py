@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.errors import refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -58,8 +59,8 @@ def describe_topics(connection: AdminConnection, names: Iterable[str] | None = N
         name = topic.name or ""
         if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise KafkaError(topic.error_code, f"topic {name} does not exist")
-            raise KafkaError(topic.error_code)
+                raise refusal(topic.error_code, f"topic {name} does not exist")
+            raise refusal(topic.error_code)
         partitions = [
             PartitionDescription(
                 item.partition_index,
@@ -109,7 +110,7 @@ def create_topic(
     )
     for result in response.topics:
         if result.error_code:
-            raise KafkaError(result.error_code, result.error_message)
+            raise refusal(result.error_code, result.error_message)
 
 
 def delete_topics(connection: AdminConnection, names: Sequence[str]) -> None:
@@ -130,7 +131,7 @@ def delete_topics(connection: AdminConnection, names: Sequence[str]) -> None:
     )
     for result in response.responses:
         if result.error_code:
-            raise KafkaError(
+            raise refusal(
                 result.error_code, result.error_message or f"{result.name}: {ErrorCode.of(result.error_code).message}"
             )
 
@@ -165,7 +166,7 @@ def create_partitions(
     )
     for result in response.results:
         if result.error_code:
-            raise KafkaError(result.error_code, result.error_message)
+            raise refusal(result.error_code, result.error_message)
 
 
 def eligible_leaders(connection: AdminConnection, names: Sequence[str]) -> dict[TopicPartition, EligibleLeaders]:

@@ -11,11 +11,12 @@ import threading
 import time
 
 from barnabas.base.errors import BarnabasError
+from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
-from barnabas.client.errors import BufferFullError, ClientError
+from barnabas.client.errors import BufferFullError, ClientError, UnknownTopicError
 from barnabas.client.producer import Producer
 from barnabas.client.records import Delivery, Record
-from barnabas.mirror.settings import MirrorSettings, consumer_properties, producer_properties
+from barnabas.mirror.settings import MirrorSettings, consumer_properties, ignored_properties, producer_properties
 
 __all__ = ["MirrorMaker"]
 
@@ -54,6 +55,8 @@ class MirrorMaker:
 
     def start(self) -> None:
         """Start the streams."""
+        for warning in ignored_properties(self._settings):
+            logger.warning("%s", warning)
         for thread in self._threads:
             thread.start()
 
@@ -91,8 +94,10 @@ class _Stream:
         self.dropped = 0
         self._settings = settings
         self._stop = stop
-        self._consumer = Consumer(consumer_properties(settings.consumer, number))
-        self._producer = Producer(producer_properties(settings.producer))
+        self._consumer = Consumer(
+            consumer_properties(settings.consumer, number), deserializer=BYTES, key_deserializer=BYTES
+        )
+        self._producer = Producer(producer_properties(settings.producer), serializer=BYTES, key_serializer=BYTES)
         self._topics: frozenset[str] = frozenset()
         self._failure: ClientError | None = None
         self._uncommitted = 0
@@ -120,7 +125,7 @@ class _Stream:
             self._stop.wait(_NO_TOPICS_S)
             self._next_refresh = 0.0
             return
-        if self._consumer.wait(_TURN_S):
+        if self._wait():
             while self._consumer.has_record and not self._stop.is_set():
                 record = self._consumer.poll()
                 if record is not None:
@@ -132,6 +137,14 @@ class _Stream:
             self._flush_and_commit()
             self._next_commit = time.monotonic() + self._settings.commit_interval_ms / 1000
 
+    def _wait(self) -> bool:
+        try:
+            return self._consumer.wait(_TURN_S)
+        except UnknownTopicError as error:  # deleted meanwhile: look again which there are
+            logger.warning("%s", error)
+            self._next_refresh = 0.0
+            return False
+
     def _refresh_topics(self) -> None:
         known = self._consumer.topics()
         wanted = self._settings.topics.choose(known)
@@ -140,7 +153,7 @@ class _Stream:
             self._topics = wanted
             self._consumer.subscribe(sorted(wanted), before_revoke=self._flush_and_commit)
 
-    def _copy(self, record: Record) -> None:
+    def _copy(self, record: Record[bytes, bytes]) -> None:
         self._uncommitted += 1
         while True:
             try:

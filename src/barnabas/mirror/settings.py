@@ -12,12 +12,21 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 
-__all__ = ["_INTERNAL_TOPICS", "MirrorSettings", "TopicFilter", "consumer_properties", "producer_properties"]
+__all__ = [
+    "_INTERNAL_TOPICS",
+    "MirrorSettings",
+    "TopicFilter",
+    "consumer_properties",
+    "ignored_properties",
+    "producer_properties",
+]
 
 _INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 _FOR_EVER_MS = "2147483647"
 _BLOCK_MS = "1000"
+# One character, then only slashes: what a reader who thinks of file patterns writes for "all".
+_ONE_LETTER = re.compile(r"\./[*+?]")
 _SERIALIZERS = (
     "serializer.class",
     "key.serializer.class",
@@ -37,6 +46,12 @@ class TopicFilter:
 
     def __init__(self, include: str, exclude: str | None = None) -> None:
         self._include = _pattern(include, "include")
+        self.warnings = [
+            f"{part} matches no topic of more than one letter; .* matches all topics"
+            for part in self._include.pattern.split("|")
+            if _ONE_LETTER.fullmatch(part)
+        ]
+        """What is probably not meant."""
         self._exclude = _pattern(exclude, "blacklist") if exclude else None
 
     def matches(self, topic: str) -> bool:
@@ -70,6 +85,35 @@ class MirrorSettings:
     commit_interval_ms: int = 60_000
     topic_refresh_ms: int = 5_000
     """How often the source is asked for new topics."""
+
+
+_OWN_COMMITS = "the mirror commits what the target has acknowledged, every --offset.commit.interval.ms"
+_IGNORED_IN_CONSUMER = {
+    "enable.auto.commit": _OWN_COMMITS,
+    "auto.commit.enable": _OWN_COMMITS,
+    "auto.commit.interval.ms": _OWN_COMMITS,
+    "consumer.timeout.ms": "a quiet source does not end the mirror",
+}
+_IGNORED_IN_PRODUCER = {
+    "queue.enqueue.timeout.ms": "a full buffer makes the source wait, so that nothing is dropped",
+    "max.block.ms": "a full buffer makes the source wait, as long as it takes",
+}
+_BYTES = "keys and values are copied as bytes"
+
+
+def ignored_properties(settings: MirrorSettings) -> list[str]:
+    """A warning for each property that the mirror does not follow, with the reason."""
+    warnings = [*settings.topics.warnings]
+    for role, given, ignored in (
+        ("consumer", settings.consumer, _IGNORED_IN_CONSUMER),
+        ("producer", settings.producer, _IGNORED_IN_PRODUCER),
+    ):
+        reasons = {**ignored, **dict.fromkeys(_SERIALIZERS, _BYTES)}
+        asks_for_ours = {"enable.auto.commit": "false", "auto.commit.enable": "false"}
+        for name, value in given.items():
+            if name in reasons and str(value).strip().lower() != asks_for_ours.get(name, ""):
+                warnings.append(f"{name} of the {role} is ignored: {reasons[name]}")
+    return warnings
 
 
 def consumer_properties(given: Mapping[str, Any], stream: int) -> dict[str, Any]:

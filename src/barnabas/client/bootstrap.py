@@ -1,0 +1,31 @@
+"""What is checked before librdkafka starts: host names that cannot be resolved would be tried for ever.
+
+Counterpart: ``ClientUtils.parseAndValidateAddresses`` of the Java clients.
+"""
+
+import re
+import socket
+
+from barnabas.client.admin_connection import parse_servers
+from barnabas.client.errors import UnknownHostError
+
+__all__ = ["check_hosts"]
+
+_PROTOCOL = re.compile(r"^[A-Za-z_]+://")
+
+
+def check_hosts(bootstrap: str) -> None:
+    """Raise `UnknownHostError` unless one of the names can be resolved, `ConfigurationError` for what is no address."""
+    plain = ",".join(_PROTOCOL.sub("", item.strip()) for item in bootstrap.split(","))
+    hosts = [host for host, _ in parse_servers(plain)]
+    for host in hosts:
+        try:
+            socket.getaddrinfo(host, None)
+        except (OSError, UnicodeError):
+            continue
+        return
+    names = ", ".join(dict.fromkeys(hosts))
+    raise UnknownHostError(
+        f"bootstrap.servers={bootstrap}: no address is known for {names}",
+        remedy="check the spelling, and the network's DNS",
+    )

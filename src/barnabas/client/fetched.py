@@ -1,0 +1,97 @@
+"""Records that a consumer has fetched: those that wait, those held back while their partition is paused, and how far each
+partition was handed out. Pure.
+
+Counterpart: ``FetchBuffer`` and ``SubscriptionState``.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from barnabas.client.codecs import Decoder
+from barnabas.client.errors import DeserializationError
+from barnabas.client.records import Record
+
+__all__ = ["FetchedRecords", "Place"]
+
+Place = tuple[str, int]
+"""A topic and a partition's number."""
+
+
+class FetchedRecords:
+    """librdkafka's messages between their arrival and their commit."""
+
+    def __init__(self, decode_key: Decoder | None, decode: Decoder | None) -> None:
+        self._decode_key, self._decode = decode_key, decode
+        self._held: list[Any] = []
+        self.waiting: deque[Any] = deque()
+        self.paused: set[Place] = set()
+        self.handed_out: dict[Place, Any] = {}
+        """Each partition's last message that was handed out, until its offset is stored."""
+        self._positions: dict[Place, int] = {}
+
+    def add(self, message: Any) -> None:
+        """A message arrived."""
+        (self._held if _place(message) in self.paused else self.waiting).append(message)
+
+    def pause(self, places: set[Place]) -> None:
+        """Hold back what waits of these partitions."""
+        self.paused |= places
+        self._held += [message for message in self.waiting if _place(message) in places]
+        self.waiting = deque(message for message in self.waiting if _place(message) not in places)
+
+    def resume(self, places: set[Place]) -> None:
+        """Let what was held back wait again, before what came later."""
+        self.paused -= places
+        self.waiting.extendleft(reversed([message for message in self._held if _place(message) in places]))
+        self._held = [message for message in self._held if _place(message) not in places]
+
+    def drop(self, places: set[Place]) -> None:
+        """Drop what was fetched of these partitions."""
+        self.waiting = deque(message for message in self.waiting if _place(message) not in places)
+        self._held = [message for message in self._held if _place(message) not in places]
+        self.paused -= places
+        for place in places:
+            self.handed_out.pop(place, None)
+            self._positions.pop(place, None)
+
+    def clear(self) -> None:
+        """Drop everything that was fetched; what was handed out stays until it is stored."""
+        self.waiting.clear()
+        self._held.clear()
+        self.paused.clear()
+        self._positions.clear()
+
+    def positions(self, places: Iterable[Place]) -> dict[Place, int | None]:
+        """The offset of each partition's next record to be handed out; None before the first."""
+        fetched = {_place(message): message.offset() for message in reversed((*self._held, *self.waiting))}
+        return {place: self._positions.get(place, fetched.get(place)) for place in places}
+
+    def hand_out(self, message: Any) -> Record[Any, Any]:
+        """The record of a message that is handed out now; raises `DeserializationError`."""
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        self.handed_out[topic, partition] = message
+        self._positions[topic, partition] = offset + 1
+        kind, timestamp_ms = message.timestamp()
+        rest = (timestamp_ms if kind else None, max(kind - 1, 0), message.headers() or (), message.leader_epoch())
+        key, value = message.key(), message.value()
+        try:
+            decoded_key = key if key is None or self._decode_key is None else self._decode_key(key)
+        except Exception as error:  # the user's code may raise anything
+            raise _unreadable("key", Record(topic, partition, offset, key, value, *rest), error) from error
+        try:
+            decoded = value if value is None or self._decode is None else self._decode(value)
+        except Exception as error:
+            raise _unreadable("value", Record(topic, partition, offset, key, value, *rest), error) from error
+        return Record(topic, partition, offset, decoded_key, decoded, *rest)
+
+
+def _place(message: Any) -> Place:
+    return message.topic(), message.partition()
+
+
+def _unreadable(what: str, raw: Record[bytes, bytes], error: Exception) -> DeserializationError:
+    remedy = "read it with deserializer=BYTES" if isinstance(error, UnicodeDecodeError) else ""
+    return DeserializationError(
+        f"the {what} of {raw.topic}-{raw.partition} offset {raw.offset} cannot be read: {error}", raw, remedy=remedy
+    )

@@ -1,0 +1,45 @@
+"""What a group's rebalances mean for records that were fetched already: those of partitions that went are dropped.
+
+Counterpart: ``ConsumerRebalanceListener``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.base.ids import TopicPartition
+
+__all__ = ["OnPartitions", "Rebalances"]
+
+OnPartitions = Callable[[list[TopicPartition]], None]
+"""Receives the partitions that came or went."""
+
+
+class Rebalances:
+    """librdkafka's rebalance callbacks, in plain terms, and the partitions that went since `take_revoked`."""
+
+    def __init__(self) -> None:
+        self.before_revoke: Callable[[], None] | None = None
+        self.on_assign: OnPartitions | None = None
+        self.on_revoke: OnPartitions | None = None
+        self.revoked: set[tuple[str, int]] = set()
+
+    def assigned(self, _: Any, partitions: list[Any]) -> None:
+        """Partitions came."""
+        if self.on_assign is not None:
+            self.on_assign(_plain(partitions))
+
+    def revoking(self, consumer: Any, partitions: list[Any]) -> None:
+        """Partitions are about to go to another member; offsets can still be committed."""
+        if self.before_revoke is not None:
+            self.before_revoke()
+        self.lost(consumer, partitions)
+
+    def lost(self, _: Any, partitions: list[Any]) -> None:
+        """Partitions went, perhaps without a last commit."""
+        if self.on_revoke is not None:
+            self.on_revoke(_plain(partitions))
+        self.revoked.update((item.topic, item.partition) for item in partitions)
+
+
+def _plain(partitions: list[Any]) -> list[TopicPartition]:
+    return [TopicPartition(item.topic, item.partition) for item in partitions]

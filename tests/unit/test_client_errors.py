@@ -1,0 +1,233 @@
+"""The one hierarchy of client errors, and that what is known is reported at once."""
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+import barnabas.client
+from barnabas.base.errors import ConfigError
+from barnabas.client import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    AuthenticationError,
+    AuthorizationError,
+    ClientError,
+    ClosedError,
+    ConfigurationError,
+    ConnectError,
+    Consumer,
+    Producer,
+    RefusedError,
+    TimedOutError,
+    TransactionError,
+    UndeliveredError,
+    UnknownHostError,
+    UnknownTopicError,
+    UnsupportedError,
+)
+from barnabas.client.errors import from_librdkafka, refusal
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+PACKAGE = Path(barnabas.client.__file__).parent
+NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+def test_every_exported_error_is_a_client_error() -> None:
+    """One except clause catches all."""
+    errors = [getattr(barnabas.client, name) for name in barnabas.client.__all__ if name.endswith("Error")]
+    assert len(errors) > 15
+    assert all(issubclass(error, ClientError) for error in errors)
+    assert issubclass(ConfigurationError, ConfigError)
+    assert issubclass(TimedOutError, TimeoutError)
+    assert issubclass(RefusedError, KafkaError)
+
+
+def test_no_module_of_the_client_raises_another_error() -> None:
+    """A raise names a class of the hierarchy, a function that makes one, or what the protocol requires of Python."""
+    known = {name for name in barnabas.client.__all__ if name.endswith("Error")}
+    known |= {
+        "refusal",
+        "from_librdkafka",
+        "_unreadable",
+        "_transaction_error",
+        "AttributeError",
+        "NotImplementedError",
+    }
+    known |= {"MalformedMessageError"}  # caught in the same module
+    strange = []
+    for path in PACKAGE.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                name = node.exc.func.id if isinstance(node.exc.func, ast.Name) else ast.unparse(node.exc.func)
+                if name not in known:
+                    strange.append(f"{path.name}:{node.lineno} {name}")
+    assert strange == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UnknownTopicError),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, AuthorizationError),
+        (ErrorCode.UNSUPPORTED_VERSION, UnsupportedError),
+        (ErrorCode.INVALID_PARTITIONS, RefusedError),
+    ],
+)
+def test_a_brokers_error_code_chooses_the_class(code: ErrorCode, kind: type[RefusedError]) -> None:
+    """The same class whether librdkafka or the admin connection received the code."""
+    assert type(refusal(code)) is kind
+    assert type(from_librdkafka(confluent_kafka.KafkaError(int(code)), "t")) is kind
+    assert refusal(code).code is code
+    assert refusal(code).name == code.name
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (confluent_kafka.KafkaError._RESOLVE, UnknownHostError),
+        (confluent_kafka.KafkaError._TRANSPORT, ConnectError),
+        (confluent_kafka.KafkaError._AUTHENTICATION, AuthenticationError),
+        (confluent_kafka.KafkaError._MSG_TIMED_OUT, TimedOutError),
+        (confluent_kafka.KafkaError._UNKNOWN_TOPIC, UnknownTopicError),
+    ],
+)
+def test_librdkafkas_own_errors_have_a_class_and_a_remedy(code: int, kind: type[ClientError]) -> None:
+    """Each says what to do."""
+    error = from_librdkafka(confluent_kafka.KafkaError(code), "cannot do it")
+    assert type(error) is kind
+    assert error.remedy
+    assert error.remedy in str(error)
+
+
+def test_remarks_for_librdkafkas_developers_are_left_out() -> None:
+    """How long a connection was in which state, and how many equal errors were suppressed."""
+    text = "127.0.0.1:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused"
+    error = confluent_kafka.KafkaError(
+        confluent_kafka.KafkaError._TRANSPORT, f"{text} (after 0ms in state CONNECT, 584 identical error(s) suppressed)"
+    )
+    assert str(from_librdkafka(error, "problem")) == f"problem: {text} (is a broker running there?)"
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer])
+def test_hosts_that_no_one_knows_are_reported_by_the_constructor(make: type) -> None:
+    """Not after delivery.timeout.ms."""
+    started = time.monotonic()
+    with pytest.raises(UnknownHostError, match=r"no address is known for no-such-host\.invalid"):
+        make({"bootstrap.servers": "no-such-host.invalid:9092", "group.id": "g"})
+    assert time.monotonic() - started < 10
+
+
+def test_one_host_that_is_known_is_enough() -> None:
+    """The others may be added to the DNS later."""
+    Consumer({"bootstrap.servers": "no-such-host.invalid:9092,PLAINTEXT://127.0.0.1:1"}).close()
+
+
+def test_an_address_without_a_port_number_is_a_configuration_error() -> None:
+    """Before anything is sent."""
+    with pytest.raises(ConfigurationError, match="HOST:PORT is expected"):
+        Producer({"bootstrap.servers": "localhost:kafka"})
+
+
+def test_a_time_out_names_the_last_problem() -> None:
+    """A refused connection is the reason why a record was not acknowledged."""
+    producer = Producer(NOBODY)
+    receipt = producer.send("t", "x")
+    with pytest.raises(
+        TimedOutError, match=r"within 0\.5 s; the last problem with a broker: .*127\.0\.0\.1:1.*refused"
+    ):
+        receipt.result(timeout_s=0.5)
+    producer.purge()
+
+
+def test_closing_ends_within_its_limit_and_says_what_is_lost() -> None:
+    """Two records, no broker, half a second."""
+    started = time.monotonic()
+    producer = Producer(NOBODY, close_timeout_s=0.5)
+    producer.send_many("t", ["x", "y"])
+    with pytest.raises(UndeliveredError, match=r"2 records were not acknowledged within 0\.5 s; the last") as caught:
+        producer.close()
+    assert caught.value.undelivered == 2
+    del producer
+    assert time.monotonic() - started < 3
+    with Producer(NOBODY, close_timeout_s=0.5) as producer:
+        receipt = producer.send("t", "z")
+        producer.purge()
+        with pytest.raises(ClientError):
+            receipt.result()
+
+
+def test_a_consumer_that_cannot_leave_its_group_closes_within_its_limit() -> None:
+    """There is no coordinator to say goodbye to."""
+    started = time.monotonic()
+    with Consumer({**NOBODY, "group.id": "g"}, close_timeout_s=0.5) as consumer:
+        consumer.subscribe(["t"])
+        assert consumer.poll(0.3) is None
+        assert isinstance(consumer.last_problem, ConnectError)
+    assert time.monotonic() - started < 5
+    with pytest.raises(ClosedError):
+        consumer.poll()
+
+
+@pytest.mark.parametrize(
+    ("blocking", "twin", "absent"),
+    [
+        (Admin, AsyncAdmin, set()),
+        (Consumer, AsyncConsumer, {"wait", "forget", "has_record"}),  # parts of poll, which the twin does
+        (
+            Producer,
+            AsyncProducer,
+            {"poll", "purge", "prepare", "give_up", "wait_for", "delivery_error"} | {"keep_failure", "discard_failure"},
+        ),  # the twin's thread polls, and its futures are the receipts
+    ],
+)
+def test_the_asyncio_twin_has_the_same_methods(blocking: type, twin: type, absent: set[str]) -> None:
+    """What one can do, the other can."""
+    public = {name for name in vars(blocking) if not name.startswith("_")}
+    assert public - set(vars(twin)) == absent
+
+
+def test_transactions_need_a_transactional_id() -> None:
+    """The name of what is missing."""
+    with pytest.raises(ConfigurationError, match=r"transactional\.id is missing"):
+        Producer(NOBODY).init_transactions()
+    assert issubclass(TransactionError, RefusedError)
+
+
+def test_an_admin_without_a_broker_says_so() -> None:
+    """The connection is refused, and that is the message."""
+    with Admin(NOBODY) as admin, pytest.raises(ConnectError, match="refused the connection"):
+        admin.list_topics()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("from barnabas.client import Producre", "Producre"),
+        ("from barnabas.client import Producer; Producer({}).sned('t', 'v')", "sned"),
+        ("from barnabas.client import Producer; Producer({}).send('t', 5)", "int"),
+        ("from barnabas.client import Consumer\nfor r in Consumer({}):\n    r.value.real", "real"),
+        (
+            "from barnabas.client import Producer, INTEGER\nProducer({}, serializer=INTEGER).send('t', 'text')",
+            "str",
+        ),
+    ],
+)
+def test_a_typing_error_is_found_by_mypy(line: str, message: str, tmp_path: Path) -> None:
+    """A wrong name, method or type of value fails in strict mode."""
+    program = tmp_path / "program.py"
+    program.write_text(line + "\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file", "/dev/null", str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert message in done.stdout
