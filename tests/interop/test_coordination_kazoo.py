@@ -45,7 +45,7 @@ def clients(server: CoordinationProcess) -> Iterator[list[KazooClient]]:
 def test_plain_operations_return_and_raise_what_kazoo_users_expect(clients: list[KazooClient]) -> None:
     """Creation, sequences, versions, ephemerals and ACLs, with kazoo's exceptions."""
     client = clients[0]
-    assert client.server_version()[:2] == (3, 8)
+    assert client.server_version()[:2] == (3, 9)
     assert client.create("/a", b"1") == "/a"
     path, stat = client.create("/a/s-", b"", sequence=True, include_data=True)
     assert path == "/a/s-0000000000"

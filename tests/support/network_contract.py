@@ -37,7 +37,8 @@ class Recorder:
         self.changed.set()
 
     def bad_length(self, prefix: bytes) -> None:
-        self.bad = prefix
+        self.bad = prefix[:4]
+        self.behind_bad = prefix[4:]
         self.connection.close()
 
     def closed(self, error: Exception | None) -> None:
@@ -244,9 +245,10 @@ class NetworkContract:
                 pair.connection.send([framed(bytes(LIMIT + 1))])
                 await pair.clients[0].until(lambda r: len(r.frames) == 2)
                 server.connection.max_frame_bytes = 100
-                pair.connection.send([struct.pack(">i", 101), b"x"])
+                pair.connection.send([struct.pack(">i", 101) + b"and more than eight"])
                 await pair.clients[0].until(lambda r: r.ended)
                 assert server.bad == struct.pack(">i", 101)
+                assert server.behind_bad == b"and more"
 
         self.run(run)
 

@@ -106,6 +106,11 @@ def test_every_four_letter_word_answers_and_the_whitelist_holds(tmp_path: Path) 
             (b"wchc", session + b"\n\t/watched"),
             (b"crst", b"reset"),
             (b"srst", b"reset"),
+            (b"dirs", b"datadir_size: "),
+            (b"gtmk", b"306"),
+            (b"stmk" + (42).to_bytes(8, "big"), b"42"),
+            (b"gtmk", b"42"),
+            (b"cons", b"lop="),
         ):
             assert said in four_letter_word(port, word), word
         assert four_letter_word(port, b"xyzq") == b""
@@ -113,7 +118,7 @@ def test_every_four_letter_word_answers_and_the_whitelist_holds(tmp_path: Path) 
 
     def ask_default(port: int) -> None:
         assert b"not in the whitelist" in four_letter_word(port, b"ruok")
-        assert b"Zookeeper version: 3.8" in four_letter_word(port, b"srvr")
+        assert b"Zookeeper version: 3.9" in four_letter_word(port, b"srvr")
 
     serve(settings_for(tmp_path / "all"), ask_all)
     serve(settings_for(tmp_path / "default", **{"4lw.commands.whitelist": "srvr"}), ask_default)
@@ -234,7 +239,7 @@ def test_the_four_letter_words_say_what_the_server_is(tmp_path: Path) -> None:
     """The version that clients compare is ZooKeeper's; Barnabas' own stands behind it. No date of a build is invented."""
 
     def ask(port: int) -> None:
-        version = f"3.8.4-barnabas-{__version__}"
+        version = f"3.9.4-barnabas-{__version__}"
         assert four_letter_word(port, b"srvr").startswith(f"Zookeeper version: {version}\n".encode())
         assert f"zookeeper.version={version}\n".encode() in four_letter_word(port, b"envi")
         assert b"\nMode: standalone\n" in four_letter_word(port, b"stat")

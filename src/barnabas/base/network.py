@@ -74,7 +74,7 @@ class FrameHandler(Protocol):
     def bad_length(self, prefix: bytes) -> None:
         """Four bytes that are not an acceptable length: negative, or above the limit. The connection is paused.
 
-        The handler closes it, at once or after an answer (ZooKeeper's four-letter words arrive this way).
+        Up to eight bytes that came behind them are there too. The handler closes it, at once or after an answer (ZooKeeper's four-letter words arrive this way).
         """
         ...
 

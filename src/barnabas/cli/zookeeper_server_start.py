@@ -10,6 +10,7 @@ import sys
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values, read_properties
+from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import ineffective_lines, parse_settings, with_dynamic_file
 from barnabas.net.descriptors import raise_descriptor_limit
@@ -92,6 +93,12 @@ async def _serve(settings: Values) -> int:
         loop.add_signal_handler(number, stop.set)
     server = CoordinationServer(settings)
     await server.start()
+    admin = AdminServer(settings, server.view)
+    try:
+        await admin.start()
+    except BaseException:
+        await server.close()
+        raise
     # The tree's nodes have no cycles: walking them again and again would cost pauses and find nothing.
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
@@ -106,6 +113,7 @@ async def _serve(settings: Values) -> int:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, BarnabasError):
                 await task
+        await admin.close()
         await server.close()
     return 0
 

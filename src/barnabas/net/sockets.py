@@ -386,7 +386,7 @@ class _SocketConnection:
                 break
             (frame_bytes,) = _LENGTH.unpack_from(data, position)
             if not 0 <= frame_bytes <= self.max_frame_bytes:
-                prefix = bytes(data[position : position + 4])
+                prefix = bytes(data[position : position + 12])
                 self.pause()
                 self._read(False)
                 self._handler.bad_length(prefix)

@@ -266,7 +266,7 @@ class _Frames:
         self._channel.answered(self._connection, data)
 
     def bad_length(self, prefix: bytes) -> None:
-        self._channel.broken(self._connection, MalformedMessageError(f"{prefix!r} is no length of a frame"))
+        self._channel.broken(self._connection, MalformedMessageError(f"{prefix[:4]!r} is no length of a frame"))
 
     def closed(self, error: Exception | None) -> None:
         self._channel.broken(self._connection, error)

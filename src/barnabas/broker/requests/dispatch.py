@@ -181,7 +181,7 @@ class ClientConnection:
             "Closing the connection from %s:%d: %d is not the length of a request",
             self.client.host,
             self.client.port,
-            int.from_bytes(prefix, "big", signed=True),
+            int.from_bytes(prefix[:4], "big", signed=True),
         )
         self._connection.close()
 

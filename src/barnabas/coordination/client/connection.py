@@ -411,7 +411,7 @@ class _Link:
             self.lose()
 
     def bad_length(self, prefix: bytes) -> None:
-        logger.error("The coordination server at %s sent a frame of impossible length: %s", self.peer, prefix.hex())
+        logger.error("The coordination server at %s sent a frame of impossible length: %s", self.peer, prefix[:4].hex())
         self.lose()
 
     def closed(self, error: Exception | None) -> None:

@@ -89,6 +89,8 @@ class ServerConnection:
         "ids",
         "is_closed",
         "is_held",
+        "is_secure",
+        "last_opcode",
         "old_protocol",
         "port",
         "sasl",
@@ -110,6 +112,8 @@ class ServerConnection:
         self.waiting: deque[Proposal | WaitingRead | ForwardedWrite] = deque()
         self.statistics = Statistics()
         self.old_protocol = False
+        self.is_secure = False
+        self.last_opcode = 0
         self.is_closed = False
         self.is_held = False
 

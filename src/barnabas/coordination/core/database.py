@@ -3,6 +3,8 @@
 A zxid has 64 bits: the epoch of a leader above, a count below; a server alone stays in epoch 0. Transactions are applied in the order of their zxids, live (prepared by `Staged`) or from the log.
 """
 
+from collections import deque
+
 from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.core.operations import APPLY
 from barnabas.coordination.core.operations.base import Outcome, Stamp
@@ -14,11 +16,13 @@ from barnabas.wire.jute.transactions import CreateSessionTxn, Transaction, TxnDi
 
 __all__ = ["Database"]
 
+_DIGESTS = 1024
+
 
 class Database:
     """The committed state."""
 
-    __slots__ = ("digest_mismatches", "exact_from_zxid", "last_zxid", "session_timeouts_ms", "tree")
+    __slots__ = ("digest_log", "digest_mismatches", "exact_from_zxid", "last_zxid", "session_timeouts_ms", "tree")
 
     def __init__(self) -> None:
         self.tree = Tree()
@@ -27,6 +31,12 @@ class Database:
         self.exact_from_zxid = 0
         """From this zxid on, the digests of transactions must match; before it, a fuzzy snapshot may be ahead of them."""
         self.digest_mismatches = 0
+        self.digest_log: deque[tuple[int, int]] = deque(maxlen=_DIGESTS)
+        """Zxids that are multiples of 128, with the tree's digest then: servers of an ensemble compare them."""
+
+    def log_digest(self) -> None:
+        """Keep the present digest; to be called after every 128th transaction."""
+        self.digest_log.append((self.last_zxid, self.tree.digest))
 
     def track_session(self, header_type: int, session_id: int, txn: Transaction | None) -> None:
         """Add or remove the session that a transaction creates or closes."""
@@ -56,6 +66,8 @@ class Database:
             outcome = Outcome(OpCode.ERROR, err=error.code)
         self.track_session(header.type, header.client_id, txn)
         self.last_zxid = max(self.last_zxid, header.zxid)
+        if not header.zxid & 127:
+            self.log_digest()
         if (
             digest is not None
             and digest.version == DIGEST_VERSION

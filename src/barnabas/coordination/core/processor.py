@@ -42,7 +42,7 @@ from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_parts
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker, session_password
-from barnabas.coordination.core.statistics import Statistics
+from barnabas.coordination.core.statistics import Statistics, Summary
 from barnabas.coordination.core.tree import Event, Staged
 from barnabas.coordination.core.watches import Watches
 from barnabas.coordination.core.znode import DIGEST_VERSION
@@ -143,6 +143,7 @@ class Processor:
         self.limits = limits
         self.watches: Watches[ServerConnection] = Watches()
         self.statistics = Statistics()
+        self.update_latency = Summary()
         self.unlogged: list[bytearray] = []
         """Transactions for the log, in order, that the edge has not taken yet."""
         self._staged = Staged(database.tree)
@@ -191,7 +192,7 @@ class Processor:
     def _request(self, client: ServerConnection, session: Session, data: bytes, now_ms: int, wall_ms: int) -> None:
         header, offset = decode_from(RequestHeader, data)
         self.tracker.touch(session, now_ms)
-        opcode = header.type
+        opcode = client.last_opcode = header.type
         if self._required_schemes and not self._may_request(client, header):
             return
         if (read := self._reads.get(opcode)) is not None:
@@ -424,6 +425,8 @@ class Processor:
             txn_type = header.type
             self._staged.commit(proposal.changes)
             database.last_zxid = header.zxid
+            if not header.zxid & 127:
+                database.log_digest()
             if txn_type in (OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION):
                 database.track_session(txn_type, header.client_id, proposal.txn)
             if proposal.events:
@@ -454,6 +457,7 @@ class Processor:
             frame = encode_multi_response(xid, zxid, 0, parts)  # type: ignore[arg-type]  # multi's reply
         else:
             frame = encode_reply(xid, zxid, 0, WRITES[opcode].reply(outcome))
+        self.update_latency.add(now_ms - since_ms)
         self._reply(client, frame, now_ms, since_ms)
 
     def _end_session(self, session_id: int) -> None:
@@ -623,8 +627,12 @@ class Processor:
 
     def _reply(self, client: ServerConnection, frame: bytearray, now_ms: int, since_ms: int) -> None:
         latency_ms = now_ms - since_ms
-        client.statistics.answered(latency_ms)
-        self.statistics.answered(latency_ms)
+        own, all_clients = client.statistics, self.statistics
+        own.answered(latency_ms)
+        own.last_reply = frame[4:16]
+        own.last_reply_ms = now_ms
+        all_clients.answered(latency_ms)
+        all_clients.replied(len(frame))
         client.transport.send(frame)
 
     def _is_overloaded(self) -> bool:

@@ -1,6 +1,36 @@
-"""Packets and latencies of a server or a connection, for the four-letter words: ZooKeeper's ServerStats."""
+"""Packets, latencies and other figures of a server or a connection: ZooKeeper's ServerStats and AvgMinMaxCounter."""
 
-__all__ = ["Statistics"]
+import struct
+
+__all__ = ["Statistics", "Summary"]
+
+_IDS = struct.Struct(">iq")
+DEFAULT_TRACE_MASK = 306
+
+
+class Summary:
+    """Count, sum and extremes of a measured value."""
+
+    __slots__ = ("count", "greatest", "least", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0
+        self.least = 0
+        self.greatest = 0
+
+    def add(self, value: int) -> None:
+        """Count a measurement."""
+        if value > self.greatest:
+            self.greatest = value
+        if value < self.least or not self.count:
+            self.least = value
+        self.count += 1
+        self.total += value
+
+    @property
+    def average(self) -> float:
+        return self.total / self.count if self.count else 0.0
 
 
 class Statistics:
@@ -8,16 +38,24 @@ class Statistics:
 
     __slots__ = (
         "failed_authentications",
+        "last_latency_ms",
+        "last_reply",
+        "last_reply_bytes",
+        "last_reply_ms",
         "latency_count",
         "max_latency_ms",
+        "max_reply_bytes",
         "min_latency_ms",
+        "min_reply_bytes",
         "received",
         "sent",
         "total_latency_ms",
+        "trace_mask",
     )
 
     def __init__(self) -> None:
         self.failed_authentications = 0
+        self.trace_mask = DEFAULT_TRACE_MASK  # kept and shown; there are no trace lines that it could select
         self.reset()
 
     def reset(self) -> None:
@@ -28,17 +66,38 @@ class Statistics:
         self.total_latency_ms = 0
         self.min_latency_ms = -1
         self.max_latency_ms = 0
+        self.last_latency_ms = 0
+        self.last_reply_ms = 0
+        self.last_reply: bytes | bytearray = b""
+        self.last_reply_bytes = self.min_reply_bytes = self.max_reply_bytes = -1
 
     def answered(self, latency_ms: int) -> None:
         """Count a reply."""
         self.sent += 1
         self.latency_count += 1
         self.total_latency_ms += latency_ms
+        self.last_latency_ms = latency_ms
         if latency_ms > self.max_latency_ms:
             self.max_latency_ms = latency_ms
         if latency_ms < self.min_latency_ms or self.min_latency_ms < 0:
             self.min_latency_ms = latency_ms
 
+    def replied(self, size_bytes: int) -> None:
+        """Count the size of a reply."""
+        self.last_reply_bytes = size_bytes
+        if size_bytes > self.max_reply_bytes:
+            self.max_reply_bytes = size_bytes
+        if size_bytes < self.min_reply_bytes or self.min_reply_bytes < 0:
+            self.min_reply_bytes = size_bytes
+
     @property
     def average_latency_ms(self) -> float:
         return self.total_latency_ms / self.latency_count if self.latency_count else 0.0
+
+    @property
+    def last_ids(self) -> tuple[int, int]:
+        """The request number and the zxid of the last reply; -1 for none."""
+        if not self.last_reply:
+            return -1, -1
+        xid, zxid = _IDS.unpack(self.last_reply)
+        return xid, zxid

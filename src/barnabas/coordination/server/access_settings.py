@@ -1,13 +1,20 @@
-"""The settings of zoo.cfg that say who may do what: identities, the super user, quotas.
+"""The settings of zoo.cfg that say who may do what (identities, the super user, quotas), and what operators may see.
 
-In ZooKeeper: system properties of DigestAuthenticationProvider, AuthenticationHelper and ZooKeeperServer.
+In ZooKeeper: system properties of DigestAuthenticationProvider, AuthenticationHelper, ZooKeeperServer and
+JettyAdminServer; MetricsProviderBootstrap.
 """
 
 import hashlib
 
-from barnabas.base.settings import Kind, Setting, one_of
+from barnabas.base.settings import Kind, Setting, at_least, between, one_of
 
-__all__ = ["AUTHENTICATION_PROVIDERS", "CLIENT_ACCESS_SETTINGS", "hash_name"]
+__all__ = [
+    "AUTHENTICATION_PROVIDERS",
+    "CLIENT_ACCESS_SETTINGS",
+    "OPERATOR_SETTINGS",
+    "PROMETHEUS_PROVIDER",
+    "hash_name",
+]
 
 AUTHENTICATION_PROVIDERS = {
     f"org.apache.zookeeper.server.auth.{name}AuthenticationProvider": scheme
@@ -69,3 +76,30 @@ CLIENT_ACCESS_SETTINGS = [
     Setting("sessionRequireClientSASLAuth", Kind.BOOLEAN, "false", "The same for the scheme sasl."),
 ]  # fmt: skip
 """Merged into the table of all settings."""
+
+PROMETHEUS_PROVIDER = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
+_PROVIDERS = (
+    "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider",
+    "org.apache.zookeeper.metrics.impl.NullMetricsProvider",
+    PROMETHEUS_PROVIDER,
+)
+
+_ALL = "0.0.0.0"  # noqa: S104  # ZooKeeper's default; both servers are off by default
+
+OPERATOR_SETTINGS = [
+    Setting(
+        "admin.enableServer", Kind.BOOLEAN, "false",
+        "Whether the commands of the four-letter words, and more, are offered as JSON over HTTP, to all who can connect.",
+    ),
+    Setting("admin.serverAddress", Kind.STRING, _ALL, "The address that the admin server listens on."),
+    Setting("admin.serverPort", Kind.INT, "8080", "Its port; 0 takes any free one.", between(0, 65535)),
+    Setting("admin.commandURL", Kind.STRING, "/commands", "The path below which it has the commands."),
+    Setting("admin.idleTimeout", Kind.INT, "30000", "Ms that a request and its answer may take.", at_least(1)),
+    Setting(
+        "metricsProvider.className", Kind.STRING, _PROVIDERS[0],
+        f"{PROMETHEUS_PROVIDER} offers the figures of mntr over HTTP, in the path /metrics.", one_of(*_PROVIDERS),
+    ),
+    Setting("metricsProvider.httpHost", Kind.STRING, _ALL, "The address that it listens on."),
+    Setting("metricsProvider.httpPort", Kind.INT, "7000", "Its port; 0 takes any free one.", between(0, 65535)),
+]  # fmt: skip
+"""Likewise."""

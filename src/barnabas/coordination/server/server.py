@@ -24,11 +24,13 @@ from barnabas.base.settings import Values
 from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
+from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.election.fast_leader_election import FastLeaderElection
 from barnabas.coordination.election.peers import ElectionPeers
 from barnabas.coordination.server.authentication import access_rules
-from barnabas.coordination.server.four_letter_words import ServerState, answer
+from barnabas.coordination.server.four_letter_words import answer
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of, parse_my_id, session_timeouts_ms
+from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.leader import Timing
 from barnabas.coordination.zab.service import Elector, MemberLog, QuorumPeer
@@ -37,9 +39,16 @@ __all__ = ["CoordinationServer"]
 
 logger = logging.getLogger(__name__)
 _SERVER_ID = 0  # a server alone has no myid
-_WORDS_WITHOUT_SERVICE = frozenset((b"ruok", b"conf", b"envi"))
 _MIN_PACKET_BYTES = 16 << 20  # a ping may carry a million sessions
 _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKeeper's standalone server too
+_COUNTERS = (
+    "commit_count",
+    "connection_drop_count",
+    "connection_rejected",
+    "connection_request_count",
+    "sessionless_connections_expired",
+    "snap_count",
+)
 _CONTAINER_CHECK_MS = 60_000
 _CONTAINERS_A_CHECK = 10_000
 _MAX_CONNECT_BYTES = 1024
@@ -75,7 +84,9 @@ class _Peer:
     def bad_length(self, prefix: bytes) -> None:
         text = self._server._word(prefix) if self.client.session is None else None
         if text is None:
-            logger.info("Closing the connection of %s: %r is not the length of a request", self.client.address, prefix)
+            logger.info(
+                "Closing the connection of %s: %r is not the length of a request", self.client.address, prefix[:4]
+            )
             self._connection.close()
         else:
             self._connection.send([text])
@@ -196,6 +207,12 @@ class CoordinationServer:
         self._roll_wanted = False
         self._last_sweep_ms = 0
         self._last_purge_ms = 0
+        self._started_ms = self._clock.monotonic_ms()
+        self._last_snapshot = (-1, 0)
+        self._summaries = {
+            name: Summary() for name in ("fsynctime", "snapshottime", "dbinittime", "startup_txns_loaded")
+        }
+        self._counters = Counter(dict.fromkeys(_COUNTERS, 0))
 
     # Starting and stopping
 
@@ -241,6 +258,8 @@ class CoordinationServer:
             self._shut_executor()
             raise
         self._last_sweep_ms = self._last_purge_ms = now_ms
+        self._summaries["dbinittime"].add(now_ms - self._started_ms)
+        self._summaries["startup_txns_loaded"].add(replayed)
         self._since_snapshot = replayed
         self._plan_snapshot()
         self._tick()
@@ -418,7 +437,9 @@ class CoordinationServer:
         limit, limit_all = self._settings["maxClientCnxns"], self._settings["maxCnxns"]
         self._peers[peer] = None
         self._by_address[address] += 1
+        self._counters["connection_request_count"] += 1
         if limit and self._by_address[address] > limit:
+            self._counters["connection_rejected"] += 1
             logger.warning("Too many connections from %s - max is %d (maxClientCnxns)", address, limit)
             connection.close()
         elif self._is_closing or (limit_all and len(self._peers) > limit_all):
@@ -428,6 +449,7 @@ class CoordinationServer:
     def _closed(self, peer: _Peer) -> None:
         if peer in self._peers:
             del self._peers[peer]
+            self._counters["connection_drop_count"] += 1
             address = peer.client.address
             self._by_address[address] -= 1
             if not self._by_address[address]:
@@ -448,12 +470,30 @@ class CoordinationServer:
             self._loop.call_soon(self._log)
 
     def _word(self, prefix: bytes) -> bytes | None:
-        clients = [peer.client for peer in self._peers]
-        state = ServerState(mode=self._mode, server_id=self._server_id, client_port=self.port)
-        text = answer(prefix, self._processor, clients, self._settings, state)
-        if text is not None and not self._is_serving and prefix not in _WORDS_WITHOUT_SERVICE:
-            return b"This ZooKeeper instance is not currently serving requests\n"
-        return text
+        return answer(prefix, self.view())
+
+    def view(self) -> ServerView:
+        """The present state, for the four-letter words and the admin server."""
+        from barnabas.net import machine
+
+        now_ms = self._clock.monotonic_ms()
+        state = ServerState(
+            mode=self._mode,
+            server_id=self._server_id,
+            client_port=self.port,
+            is_serving=self._is_serving,
+            uptime_ms=now_ms - self._started_ms,
+            now_ms=now_ms,
+            wall_ms=self._clock.wall_ms(),
+            last_snapshot=self._last_snapshot,
+            summaries=self._summaries,
+            counters=self._counters,
+            show_date=machine.show_date,
+            environment=machine.environment,
+            process=machine.process_figures,
+            sizes=self._storage.sizes,
+        )
+        return ServerView(self._processor, [peer.client for peer in self._peers], self._settings, state)
 
     def _to_flush(self, peer: _Peer) -> None:
         if not self._flushing:
@@ -483,15 +523,18 @@ class CoordinationServer:
         entries, source.unlogged = source.unlogged, []
         logging_done = self._loop.run_in_executor(self._executor, self._append, first_zxid, entries, self._roll_wanted)
         self._roll_wanted = False
-        logging_done.add_done_callback(lambda done: self._synced(len(entries), done))
+        began_ms = self._clock.monotonic_ms()
+        logging_done.add_done_callback(lambda done: self._synced(len(entries), began_ms, done))
 
     def _append(self, first_zxid: int, entries: Sequence[bytes | bytearray], roll: bool) -> None:
         if roll:
             self._storage.log.roll()
         self._storage.log.append(first_zxid, entries)
 
-    def _synced(self, count: int, done: "asyncio.Future[None]") -> None:
+    def _synced(self, count: int, began_ms: int, done: "asyncio.Future[None]") -> None:
         self._is_logging = False
+        self._summaries["fsynctime"].add(self._clock.monotonic_ms() - began_ms)
+        self._counters["commit_count"] += count
         error = done.exception()
         if error is not None:
             self._fail(error)
@@ -533,12 +576,17 @@ class CoordinationServer:
         tree = self._processor.database.tree
         if len(tree.known_acls()) > 1000:
             tree.forget_unused_acls()
+        began_ms = self._clock.monotonic_ms()
+        zxid = self._processor.database.last_zxid
         writer = self._storage.begin_snapshot(self._processor.database)
         logger.info("Writing snapshot %s", writer.path)
         try:
             while (part := writer.next_part()) is not None:
                 await self._loop.run_in_executor(self._executor, writer.write, part)
             await self._loop.run_in_executor(self._executor, writer.finish)
+            self._summaries["snapshottime"].add(self._clock.monotonic_ms() - began_ms)
+            self._counters["snap_count"] += 1
+            self._last_snapshot = (zxid, self._clock.wall_ms() // 1000)
         except OSError as error:
             logger.error("The snapshot %s cannot be written, so log files are kept for longer: %s", writer.path, error)
         finally:
@@ -556,6 +604,7 @@ class CoordinationServer:
         patience_ms = settings["nio.sessionlessCnxnTimeout"]
         for peer in [each for each in self._peers if each.client.session is None]:
             if now_ms - peer.client.since_ms > patience_ms:
+                self._counters["sessionless_connections_expired"] += 1
                 peer.close()
         interval_ms = settings["autopurge.purgeInterval"] * 3_600_000
         if interval_ms and now_ms - self._last_purge_ms >= interval_ms:

@@ -19,7 +19,11 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, Values, at_least, between, one_of
 from barnabas.coordination.quorum.configuration import QuorumConfiguration, is_dynamic
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
-from barnabas.coordination.server.access_settings import AUTHENTICATION_PROVIDERS, CLIENT_ACCESS_SETTINGS
+from barnabas.coordination.server.access_settings import (
+    AUTHENTICATION_PROVIDERS,
+    CLIENT_ACCESS_SETTINGS,
+    OPERATOR_SETTINGS,
+)
 
 __all__ = [
     "ZOO_CFG_DEFINITIONS",
@@ -100,13 +104,13 @@ ZOO_CFG_DEFINITIONS = Definitions(
             "The longest time in ms between votes that are sent again.", at_least(10),
         ),
         *CLIENT_ACCESS_SETTINGS,
+        *OPERATOR_SETTINGS,
         Setting("nio.sessionlessCnxnTimeout", Kind.INT, "10000", "Ms that a connection has to ask for a session.", at_least(1)),
     ]
 )  # fmt: skip
 """The settings that work."""
 
 _NO_ENSEMBLE = "this part of an ensemble works in one way"
-_ADMIN_SERVER = "there is no admin server; the four-letter words say what it would"
 
 _INERT = {
     _NO_ENSEMBLE: (
@@ -119,10 +123,7 @@ _INERT = {
         "commitProcessor.maxCommitBatchSize commitProcessor.shutdownTimeout leader.maxConcurrentSnapSyncs "
         "leader.maxConcurrentDiffSyncs"
     ),
-    _ADMIN_SERVER: (
-        "admin.enableServer admin.serverAddress admin.serverPort admin.idleTimeout admin.commandURL admin.httpVersion "
-        "admin.portUnification admin.forceHttps admin.needClientAuth"
-    ),
+    "the admin server speaks HTTP/1.1": "admin.httpVersion",
     "an ACL entry for a SASL user is for that user alone": "letAnySaslUserDoX",
     "connections, threads and buffers are not those of Java": (
         "clientPortListenBacklog clientTcpKeepAlive serverCnxnFactory nio.numSelectorThreads nio.numWorkerThreads "
@@ -137,7 +138,7 @@ _INERT = {
         "throttled_op_wait_time largeRequestMaxBytes"
     ),
     "there are no such metrics and warnings": (
-        "metricsProvider.className metricsProvider.httpHost metricsProvider.httpPort metricsProvider.exportJvmInfo "
+        "metricsProvider.exportJvmInfo "
         "fsync.warningthresholdms pathStats.enabled pathStats.slotCapacity pathStats.slotDuration pathStats.maxDepth "
         "pathStats.sampleRate pathStats.initialDelay pathStats.delay pathStats.topPathMax audit.impl.class "
         "messageTracker.BufferSize messageTracker.Enabled"
@@ -184,6 +185,8 @@ ZOO_CFG_PROTECTIVE: list[Protective] = [
            "sslQuorumReloadCertFiles", "portUnification"),
     *_rows(_QUORUM, "quorum.auth.*", harmless=["QuorumServer", "QuorumLearner", "zkquorum/localhost"]),
     *_rows("there is no audit log", "audit.enable"),
+    *_rows("the admin server and metrics speak plain HTTP", "admin.portUnification", "admin.forceHttps", "admin.needClientAuth",
+           "metricsProvider.ssl.*", "metricsProvider.httpsPort"),
     *_rows(_THROTTLE, "connection_throttle_tokens"),
     *_rows(_THROTTLE, "largeRequestThreshold", harmless=["-1"]),
     Protective("datadir.autocreate", "missing directories are always made", frozenset(("", "true"))),

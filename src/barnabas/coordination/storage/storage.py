@@ -207,6 +207,17 @@ class Storage:
             writer.write(part)
         writer.finish()
 
+    def sizes(self) -> tuple[int, int]:
+        """Bytes in the directory of snapshots, and in that of logs."""
+        return self._bytes_in(self.snapshots_dir), self._bytes_in(self.logs_dir)
+
+    def _bytes_in(self, directory: str) -> int:
+        total = 0
+        for name in self._files.list(directory):
+            with contextlib.suppress(OSError):  # a file that was removed meanwhile
+                total += self._files.size(posixpath.join(directory, name))
+        return total
+
     def any_snapshot(self) -> bool:
         """Whether there is a snapshot; Apache's server does not read a log without one."""
         return bool(self._snapshots())

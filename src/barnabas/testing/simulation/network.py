@@ -434,7 +434,7 @@ class _Endpoint:
             (size,) = _LENGTH.unpack_from(received, position)
             if not 0 <= size <= self.max_frame_bytes:
                 self._is_bad = self._is_paused = True
-                handler.bad_length(bytes(received[position : position + 4]))
+                handler.bad_length(bytes(received[position : position + 12]))
                 break
             stop = position + 4 + size
             if stop > len(received):

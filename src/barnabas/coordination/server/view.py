@@ -1,0 +1,249 @@
+"""What a server shows of itself: the figures and lists that the four-letter words, the admin server and metrics share.
+
+In ZooKeeper: ServerStats, ServerMetrics, ZooKeeperServer.dumpConf and ZooKeeperServer.dumpMonitorValues.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from barnabas import __version__
+from barnabas.base.settings import Values
+from barnabas.coordination.core.connections import ServerConnection
+from barnabas.coordination.core.processor import Processor
+from barnabas.coordination.core.statistics import Summary
+from barnabas.coordination.server.settings import session_timeouts_ms
+from barnabas.wire.jute.opcodes import OpCode
+
+__all__ = ["VERSION_TEXT", "ServerState", "ServerView"]
+
+_ZOOKEEPER_VERSION = "3.9.4"
+"""The version of ZooKeeper whose protocol and behaviour this is. Clients compare it with the version of a feature."""
+
+VERSION_TEXT = f"{_ZOOKEEPER_VERSION}-barnabas-{__version__}"
+"""Three numbers, then a suffix, as ZooKeeper's own versions have a commit there."""
+
+_OPERATIONS = {
+    OpCode.CREATE: "CREA", OpCode.DELETE: "DELE", OpCode.EXISTS: "EXIS", OpCode.GET_DATA: "GETD", OpCode.SET_DATA: "SETD",
+    OpCode.GET_ACL: "GETA", OpCode.SET_ACL: "SETA", OpCode.GET_CHILDREN: "GETC", OpCode.GET_CHILDREN2: "GETC",
+    OpCode.SYNC: "SYNC", OpCode.PING: "PING", OpCode.MULTI: "MULT", OpCode.MULTI_READ: "MLTR", OpCode.CREATE2: "CREA",
+    OpCode.CREATE_TTL: "CREA", OpCode.CREATE_CONTAINER: "CREA", OpCode.RECONFIG: "RECO", OpCode.CHECK_WATCHES: "CHKW",
+    OpCode.REMOVE_WATCHES: "REMW", OpCode.SET_WATCHES: "SETW", OpCode.SET_WATCHES2: "STW2", OpCode.ADD_WATCH: "ADDW",
+    OpCode.GET_EPHEMERALS: "GETE", OpCode.GET_ALL_CHILDREN_NUMBER: "GETACN", OpCode.WHO_AM_I: "HOMI",
+    OpCode.CLOSE_SESSION: "CLOS", OpCode.SASL: "SASL", OpCode.AUTH: "AUTH",
+}  # fmt: skip
+
+
+def _no_names() -> dict[str, str]:
+    return {}
+
+
+def _no_figures() -> dict[str, float]:
+    return {}
+
+
+def _no_sizes() -> tuple[int, int]:
+    return 0, 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What a server is at this moment. What costs something to find out is a function."""
+
+    mode: str
+    """standalone; in an ensemble leader, follower or observer"""
+    server_id: int
+    """myid; 0 for a server alone, as in ZooKeeper"""
+    client_port: int
+    is_serving: bool = True
+    """False while a member of an ensemble has no role"""
+    secure_client_port: int = -1
+    uptime_ms: int = 0
+    now_ms: int = 0
+    wall_ms: int = 0
+    last_snapshot: tuple[int, int] = (-1, 0)
+    """zxid, and when it was taken, in seconds"""
+    summaries: Mapping[str, Summary] = field(default_factory=dict)
+    """times that the edge has measured, by the names of ServerMetrics"""
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """what the edge has counted, likewise"""
+    show_date: Callable[[int], str] = str
+    """a time in ms since the epoch as text"""
+    environment: Callable[[], Mapping[str, str]] = _no_names
+    process: Callable[[], Mapping[str, float]] = _no_figures
+    sizes: Callable[[], tuple[int, int]] = _no_sizes
+    """bytes in the snapshot and the log directory"""
+
+
+class ServerView:
+    """A server's parts, as the words and commands read them."""
+
+    def __init__(
+        self, processor: Processor, connections: Collection[ServerConnection], settings: Values, state: ServerState
+    ) -> None:
+        self.processor = processor
+        self.connections = connections
+        self.settings = settings
+        self.state = state
+
+    def established(self) -> list[ServerConnection]:
+        """The connections that have a session."""
+        return [each for each in self.connections if each.session is not None]
+
+    # Figures
+
+    def configuration(self) -> dict[str, object]:
+        """The settings that `conf` shows, under its names."""
+        settings, state = self.settings, self.state
+        low, high = session_timeouts_ms(settings)
+        snapshot_bytes, log_bytes = state.sizes()
+        found: dict[str, object] = {
+            "clientPort": state.client_port,
+            "secureClientPort": state.secure_client_port,
+            "dataDir": f"{settings['dataDir']}/version-2",
+            "dataDirSize": snapshot_bytes,
+            "dataLogDir": f"{settings['dataLogDir'] or settings['dataDir']}/version-2",
+            "dataLogSize": log_bytes,
+            "tickTime": settings["tickTime"],
+            "maxClientCnxns": settings["maxClientCnxns"],
+            "minSessionTimeout": low,
+            "maxSessionTimeout": high,
+            "clientPortListenBacklog": -1,
+            "serverId": state.server_id,
+        }
+        if state.mode != "standalone":
+            for name in ("initLimit", "syncLimit", "electionAlg"):
+                found[name] = settings[name]
+            found["peerType"] = 1 if state.mode == "observer" else 0
+            members = {name: text for name, text in settings.texts.items() if name.partition(".")[0] == "server"}
+            found.update(sorted(members.items()))
+        return found
+
+    def gauges(self) -> dict[str, float]:
+        """The present values that `mntr` shows first."""
+        processor, statistics, state = self.processor, self.processor.statistics, self.state
+        tree = processor.database.tree
+        established = len(self.established())
+        process = state.process()
+        return {
+            "avg_latency": round(statistics.average_latency_ms, 4),
+            "max_latency": statistics.max_latency_ms,
+            "min_latency": max(statistics.min_latency_ms, 0),
+            "packets_received": statistics.received,
+            "packets_sent": statistics.sent,
+            "num_alive_connections": len(self.connections),
+            "outstanding_requests": processor.outstanding_requests,
+            "znode_count": len(tree.nodes),
+            "watch_count": len(processor.watches),
+            "ephemerals_count": sum(map(len, tree.ephemerals.values())),
+            "approximate_data_size": tree.data_bytes,
+            "global_sessions": len(processor.tracker.sessions),
+            "local_sessions": 0,
+            "uptime": state.uptime_ms,
+            "open_file_descriptor_count": process.get("process_open_fds", -1),
+            "max_file_descriptor_count": process.get("process_max_fds", -1),
+            "last_client_response_size": statistics.last_reply_bytes,
+            "max_client_response_size": statistics.max_reply_bytes,
+            "min_client_response_size": statistics.min_reply_bytes,
+            "auth_failed_count": statistics.failed_authentications,
+            "non_mtls_remote_conn_count": 0,
+            "non_mtls_local_conn_count": established,
+            "outstanding_tls_handshake": 0,
+            "connection_drop_probability": 0,
+        }
+
+    def counters(self) -> dict[str, float]:
+        """What has been counted since the start, by the names of ServerMetrics."""
+        return {
+            "digest_mismatches_count": self.processor.database.digest_mismatches,
+            **self.state.counters,
+        }
+
+    def summaries(self) -> dict[str, Summary]:
+        """Times and sizes since the start, by the names of ServerMetrics."""
+        return {**self.state.summaries, "updatelatency": self.processor.update_latency}
+
+    def monitor(self) -> dict[str, object]:
+        """All that `mntr` shows, without its prefix."""
+        found: dict[str, object] = {"version": VERSION_TEXT, "server_state": self.state.mode}
+        found.update(self.gauges())
+        found.update(self.counters())
+        for name, summary in self.summaries().items():
+            found.update(
+                {
+                    f"avg_{name}": round(summary.average, 4),
+                    f"min_{name}": summary.least,
+                    f"max_{name}": summary.greatest,
+                    f"cnt_{name}": summary.count,
+                    f"sum_{name}": summary.total,
+                }
+            )
+        found.update(self.state.process())
+        return found
+
+    # Lists
+
+    def connection(self, client: ServerConnection, *, full: bool) -> dict[str, object]:
+        """One connection, under the names of the admin server."""
+        counts = client.statistics
+        found: dict[str, object] = {
+            "remote_socket_address": f"{client.address}:{client.port}",
+            "interest_ops": 1,
+            "outstanding_requests": len(client.waiting),
+            "packets_received": counts.received,
+            "packets_sent": counts.sent,
+        }
+        if full and client.session is not None:
+            cxid, zxid = counts.last_ids
+            found |= {
+                "session_id": client.session_id,
+                "last_operation": _OPERATIONS.get(OpCode(client.last_opcode), "NA") if client.last_opcode else "NA",
+                "established": self.state.wall_ms - (self.state.now_ms - client.since_ms),
+                "session_timeout": client.session.timeout_ms,
+                "last_cxid": cxid,
+                "last_zxid": zxid,
+                "last_response_time": counts.last_reply_ms,
+                "last_latency": counts.last_latency_ms,
+                "min_latency": max(counts.min_latency_ms, 0),
+                "avg_latency": round(counts.average_latency_ms),
+                "max_latency": counts.max_latency_ms,
+            }
+        return found
+
+    def expiring_sessions(self) -> dict[int, list[int]]:
+        """Ids of sessions by the time at which they expire."""
+        found: dict[int, list[int]] = {}
+        for session_id, session in sorted(self.processor.tracker.sessions.items()):
+            found.setdefault(session.expires_ms, []).append(session_id)
+        return dict(sorted(found.items()))
+
+    def ephemerals(self) -> dict[int, list[str]]:
+        """Paths by session."""
+        return {
+            session_id: sorted(paths) for session_id, paths in sorted(self.processor.database.tree.ephemerals.items())
+        }
+
+    def watched_paths(self) -> dict[int, list[str]]:
+        """Paths by session."""
+        found: dict[int, set[str]] = {}
+        for path, watchers in self.processor.watches.by_path().items():
+            for watcher in watchers:
+                found.setdefault(watcher.session_id, set()).add(path)
+        return {session_id: sorted(paths) for session_id, paths in sorted(found.items())}
+
+    def watchers(self) -> dict[str, list[int]]:
+        """Sessions by path."""
+        return {
+            path: sorted(each.session_id for each in watchers)
+            for path, watchers in sorted(self.processor.watches.by_path().items())
+        }
+
+    # Changes
+
+    def reset_statistics(self) -> None:
+        """Begin to count again."""
+        self.processor.statistics.reset()
+
+    def reset_connections(self) -> None:
+        """Begin to count again for each connection."""
+        for each in self.connections:
+            each.statistics.reset()

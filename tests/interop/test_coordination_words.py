@@ -1,0 +1,137 @@
+"""The four-letter words and the admin server beside Apache's: the same names for the same things."""
+
+import json
+import re
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from barnabas.coordination.admin.commands import COMMANDS
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import OPEN_ACL, CreateRequest, ExistsRequest
+from support.coordination import RawClient, coordination_server, four_letter_word
+from support.needs import needs_reference
+from support.ports import free_ports
+
+pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
+
+WORDS = [
+    "conf",
+    "cons",
+    "dirs",
+    "dump",
+    "envi",
+    "gtmk",
+    "hash",
+    "isro",
+    "mntr",
+    "ruok",
+    "srvr",
+    "stat",
+    "wchc",
+    "wchp",
+    "wchs",
+    "srst",
+    "crst",
+]
+
+
+def names(word: str, text: str) -> set[str]:
+    """The names in an answer, without values."""
+    text = re.sub(r"\{[^}]*\}", "", text)
+    if word == "mntr":
+        return {line.split("\t")[0] for line in text.splitlines()}
+    if word in ("conf", "envi"):
+        return {line.split("=")[0] for line in text.splitlines()}
+    if word == "cons":
+        return {name for line in text.splitlines() if "sid=" in line for name in re.findall(r"(\w+)=", line)}
+    return set(re.findall(r"^[A-Za-z_ /]+(?=[:=(\[])", text, re.MULTILINE))
+
+
+def use(port: int) -> RawClient:
+    """The same requests to each server: enough for hash to have a line."""
+    client = RawClient(port)
+    client.call(OpCode.CREATE, CreateRequest("/e", b"x", list(OPEN_ACL), 1))
+    for number in range(140):
+        client.call(OpCode.CREATE, CreateRequest(f"/n{number}", b"x", list(OPEN_ACL), 0))
+    client.call(OpCode.EXISTS, ExistsRequest("/watched", True))
+    return client
+
+
+def test_each_word_and_command_has_apaches_names(tmp_path: Path) -> None:
+    """Ours may have more; mntr lacks only counters of parts that do not exist here."""
+    apache_http, our_http = free_ports(2)
+    on = {"admin.enableServer": "true"}
+    with (
+        coordination_server(tmp_path / "a", apache=True, **on, **{"admin.serverPort": apache_http}) as apache,
+        coordination_server(tmp_path / "o", **on, **{"admin.serverPort": our_http}) as ours,
+    ):
+        clients = [use(server.port) for server in (apache, ours)]
+        for word in WORDS:
+            theirs, mine = (four_letter_word(server.port, word.encode()).decode() for server in (apache, ours))
+            missing = names(word, theirs) - names(word, mine)
+            if word == "mntr":
+                missing = {name for name in missing if name.removeprefix("zk_") in GAUGES}
+            elif word == "dump":
+                missing -= {"Connections Sets "}
+            assert not missing, (word, mine)
+        hashes = [four_letter_word(server.port, b"hash").decode() for server in (apache, ours)]
+        assert [re.match(r"80: -?\d+\n", text) is not None for text in hashes] == [True, True]
+        for name in COMMANDS:
+            theirs, mine = (json.loads(get(port, name)) for port in (apache_http, our_http))
+            if name in ("monitor", "system_properties"):
+                continue
+            assert theirs.keys() - mine.keys() == set(), name
+        for client in clients:
+            client.close()
+
+
+GAUGES = [
+    "version",
+    "server_state",
+    "avg_latency",
+    "max_latency",
+    "min_latency",
+    "packets_received",
+    "packets_sent",
+    "num_alive_connections",
+    "outstanding_requests",
+    "znode_count",
+    "watch_count",
+    "ephemerals_count",
+    "approximate_data_size",
+    "global_sessions",
+    "local_sessions",
+    "uptime",
+    "open_file_descriptor_count",
+    "max_file_descriptor_count",
+    "last_client_response_size",
+    "max_client_response_size",
+    "min_client_response_size",
+    "auth_failed_count",
+    "non_mtls_remote_conn_count",
+    "non_mtls_local_conn_count",
+    "connection_drop_probability",
+    "outstanding_tls_handshake",
+    "commit_count",
+    "snap_count",
+    "connection_request_count",
+    "connection_drop_count",
+    "connection_rejected",
+    "sessionless_connections_expired",
+    "digest_mismatches_count",
+    "avg_fsynctime",
+    "max_fsynctime",
+    "min_fsynctime",
+    "cnt_fsynctime",
+    "sum_fsynctime",
+    "avg_updatelatency",
+    "avg_snapshottime",
+    "avg_dbinittime",
+]
+
+
+def get(port: int, name: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/commands/{name}", timeout=30) as response:
+        return response.read().decode()
