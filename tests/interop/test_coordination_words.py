@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.coordination.admin.commands import COMMANDS
+from barnabas.coordination.admin.commands import ADMIN_COMMANDS
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL, CreateRequest, ExistsRequest
 from support.coordination import RawClient, coordination_server, four_letter_word
@@ -78,7 +78,7 @@ def test_each_word_and_command_has_apaches_names(tmp_path: Path) -> None:
             assert not missing, (word, mine)
         hashes = [four_letter_word(server.port, b"hash").decode() for server in (apache, ours)]
         assert [re.match(r"80: -?\d+\n", text) is not None for text in hashes] == [True, True]
-        for name in COMMANDS:
+        for name in ADMIN_COMMANDS:
             theirs, mine = (json.loads(get(port, name)) for port in (apache_http, our_http))
             if name in ("monitor", "system_properties"):
                 continue

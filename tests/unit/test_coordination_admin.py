@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.coordination.admin.commands import COMMANDS
+from barnabas.coordination.admin.commands import ADMIN_COMMANDS
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.server.access_settings import PROMETHEUS_PROVIDER
 from barnabas.coordination.server.server import CoordinationServer
@@ -71,7 +71,7 @@ def test_every_command_answers_in_json_under_all_its_names(tmp_path: Path) -> No
         client.call(OpCode.EXISTS, ExistsRequest("/watched", True))
         session = client.response.session_id
         answers = {}
-        for name, (_, others) in COMMANDS.items():
+        for name, (_, others) in ADMIN_COMMANDS.items():
             assert f'href="/commands/{name}"' in get(http_ports[0], "/commands")
             for one in (name, *others.split()):
                 answers[name] = json.loads(get(http_ports[0], f"/commands/{one}"))
@@ -99,7 +99,7 @@ def test_no_command_shows_a_secret(tmp_path: Path) -> None:
     }
 
     def ask(_port: int, http_ports: list[int]) -> None:
-        for name in COMMANDS:
+        for name in ADMIN_COMMANDS:
             assert "geheim" not in get(http_ports[0], f"/commands/{name}")
         assert "clientPort=0" in get(http_ports[0], "/commands/icfg").replace("\\n", "\n")
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from barnabas.base.settings import Kind, Values
 from barnabas.coordination.server.view import VERSION_TEXT, ServerView
 
-__all__ = ["COMMANDS", "AdminResponse", "answer_command", "metrics_page"]
+__all__ = ["ADMIN_COMMANDS", "AdminResponse", "answer_command", "metrics_page"]
 
 Fields = dict[str, object]
-Command = Callable[[ServerView, Mapping[str, str]], Fields]
+_Command = Callable[[ServerView, Mapping[str, str]], Fields]
 """``command(view, parameters of the URL)``; a field ``error`` is a failure."""
 
 _INT_NAMES = {
@@ -176,7 +176,7 @@ def _watch_summary(view: ServerView, _: Mapping[str, str]) -> Fields:
     return {"num_connections": connections, "num_paths": paths, "num_total_watches": total}
 
 
-COMMANDS: dict[str, tuple[Command, str]] = {
+ADMIN_COMMANDS: dict[str, tuple[_Command, str]] = {
     "configuration": (_configuration, "conf config"),
     "connection_stat_reset": (_connection_stat_reset, "crst"),
     "connections": (_connections, "cons"),
@@ -211,14 +211,16 @@ _WITHOUT_SERVICE = (
 )
 
 _BY_NAME = {
-    name: (primary, command) for primary, (command, others) in COMMANDS.items() for name in (primary, *others.split())
+    name: (primary, command)
+    for primary, (command, others) in ADMIN_COMMANDS.items()
+    for name in (primary, *others.split())
 }
 
 
 def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], root: str) -> AdminResponse:
     """The answer to a command; to the empty name the list of all of them, with links below ``root``."""
     if not name:
-        links = (f'<a href="{html.escape(root)}/{command}">{command}</a>\n<br/>\n' for command in COMMANDS)
+        links = (f'<a href="{html.escape(root)}/{command}">{command}</a>\n<br/>\n' for command in ADMIN_COMMANDS)
         return AdminResponse(200, "text/html", "".join(links).encode())
     found = _BY_NAME.get(name)
     if found is None:
