@@ -8,6 +8,7 @@ from typing import Any
 
 from barnabas.base.files import FileSlice, OsFiles
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.slices import InOrder, Slices
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
 from barnabas.broker.apis.services import Services
@@ -28,6 +29,7 @@ from barnabas.wire.kafka.api import api
 from barnabas.wire.kafka.codec import decode
 from barnabas.wire.kafka.frames import decode_response_header, encode_request
 from barnabas.wire.kafka.records.records import Record, build_batch
+from support.slicing import at_once
 
 DATA_PATH_APIS = (
     "alter_replica_log_dirs",
@@ -63,6 +65,9 @@ class ManualClock:
 
     def monotonic_ms(self) -> int:
         return self.now_ms
+
+    def time_slice(self) -> Callable[[], bool]:
+        return lambda: False
 
 
 class ManualTimers:
@@ -226,6 +231,8 @@ class DataPath:
             "fetches": self.fetches,
             **parts,
         }
+        slices = Slices(self.clock, self.timers, at_once)
+        found = {"slices": slices, "control_requests": InOrder(slices), **found}
         services = Services(**{field.name: found.get(field.name, absent) for field in fields(Services)})
         self.dispatcher = Dispatcher(
             {key: handler.bind(services) for key, handler in handlers.items()},

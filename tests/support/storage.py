@@ -1,23 +1,13 @@
 """The background work of a `DataPath`, with threads that the test decides about."""
 
-from collections.abc import Callable
-
+from barnabas.base.slices import Slices
 from barnabas.base.threads import InThread
 from barnabas.broker.storage.log_cleaner import LogCleaner
 from barnabas.broker.storage.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from barnabas.broker.storage.schedule import StorageSchedule
 from barnabas.broker.storage.service import Background, LogSyncs, StorageService
 from support.broker import DataPath
-
-
-def at_once(work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-    """An `InThread` that works in the caller's thread."""
-    try:
-        work()
-    except Exception as error:
-        done(error)
-    else:
-        done(None)
+from support.slicing import at_once
 
 
 def storage_service(broker: DataPath, in_thread: InThread = at_once) -> StorageService:
@@ -26,10 +16,9 @@ def storage_service(broker: DataPath, in_thread: InThread = at_once) -> StorageS
         broker.clock, broker.timers, in_thread, lambda log: broker.replicas.synced(log, broker.clock.wall_ms())
     )
     return StorageService(
-        Background(broker.clock, broker.timers, in_thread),
+        Background(broker.clock, broker.timers, in_thread, Slices(broker.clock, broker.timers, in_thread)),
         StorageSchedule(
             broker.log_dirs,
-            broker.replicas,
             broker.config,
             flush=syncs.flush,
             partition_changed=broker.purgatory.check_and_complete,
@@ -45,7 +34,8 @@ class StartedLogCleaner:
 
     def __init__(self, broker: DataPath, in_thread: InThread = at_once) -> None:
         self._cleaner = LogCleaner(broker.log_dirs, broker.config)
-        self._background = Background(broker.clock, broker.timers, in_thread)
+        slices = Slices(broker.clock, broker.timers, in_thread)
+        self._background = Background(broker.clock, broker.timers, in_thread, slices)
         self._background.perform(self._cleaner.start())
 
     def stop(self) -> None:

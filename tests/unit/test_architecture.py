@@ -34,6 +34,7 @@ EDGE_PATHS = (
     "base/files.py",
     "base/network.py",
     "base/randomness.py",
+    "base/slices.py",
     "base/threads.py",
     "cli/",
     "client/",

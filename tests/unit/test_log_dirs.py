@@ -18,6 +18,7 @@ from barnabas.log.segment.time_index import TimeIndex
 from barnabas.log.settings import BROKER_SYNONYMS, TOPIC_SETTINGS, LogConfig, defaults_from_broker
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.records import Record, build_batch
+from support.slicing import finish
 
 TP = TopicPartition("topic", 0)
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -140,14 +141,14 @@ def test_a_deleted_partition_is_renamed_first_and_removed_after_its_delay(tmp_pa
     assert len(waiting) == 1
     assert waiting[0].startswith("topic-0.")
     put(dirs)
-    dirs.purge_deleted(NOW + 59_999)
+    finish(dirs.purge_deleted(NOW + 59_999))
     assert (tmp_path / waiting[0]).exists()
-    dirs.purge_deleted(NOW + 60_000)
+    finish(dirs.purge_deleted(NOW + 60_000))
     assert not (tmp_path / waiting[0]).exists()
     dirs.delete(TP, NOW)
     dirs.close(clean=False)
     dirs = open_dirs(tmp_path)
-    dirs.purge_deleted(NOW)
+    finish(dirs.purge_deleted(NOW))
     assert not any(path.name.endswith("-delete") for path in tmp_path.iterdir())
 
 
@@ -195,10 +196,10 @@ def test_a_flush_moves_the_recovery_point_and_recovery_begins_there(tmp_path: Pa
     log = dirs.get_or_create(TP, TOPIC_ID, config, NOW)
     for _ in range(5):
         log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=0, now_ms=NOW)
-    assert dirs.flush_due(NOW) == [log]
+    assert finish(dirs.flush_due(NOW)) == [log]
     log.flusher.flush(NOW, include_active=False)
     assert log.durability.recovery_point == 4
-    assert dirs.flush_due(NOW) == []
+    assert finish(dirs.flush_due(NOW)) == []
     task = log.flusher.prepare_flush()
     assert task is not None
     task.run()

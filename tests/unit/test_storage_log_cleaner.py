@@ -12,7 +12,8 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.records import Record, build_batch
 from support.broker import START_MS, DataPath
-from support.storage import StartedLogCleaner, at_once
+from support.slicing import at_once
+from support.storage import StartedLogCleaner
 
 COMPACT = LogConfig({"cleanup.policy": "compact"})
 

@@ -11,8 +11,11 @@ from typing import NamedTuple, Protocol
 __all__ = ["CallLater", "Clock", "Now", "SystemClock", "Timer"]
 
 
+_SLICE_NS = 5_000_000
+
+
 class Clock(Protocol):
-    """Two readings of time; a simulation advances both together."""
+    """Two readings of time, which a simulation advances together, and the length of a slice."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch; may jump. For timestamps that people and files see."""
@@ -20,6 +23,10 @@ class Clock(Protocol):
 
     def monotonic_ms(self) -> int:
         """Milliseconds since an arbitrary start; never goes back. For time-outs and intervals."""
+        ...
+
+    def time_slice(self) -> Callable[[], bool]:
+        """Begin a slice of work: a function that says whether it is over. See `barnabas.base.slices`."""
         ...
 
 
@@ -57,3 +64,8 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+    def time_slice(self) -> Callable[[], bool]:
+        now_ns = time.perf_counter_ns
+        end_ns = now_ns() + _SLICE_NS
+        return lambda: now_ns() >= end_ns

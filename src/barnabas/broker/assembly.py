@@ -15,6 +15,7 @@ from barnabas.base.files import Files
 from barnabas.base.network import Network
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.base.settings import Values
+from barnabas.base.slices import InOrder, Slices
 from barnabas.base.threads import InThread
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
@@ -87,6 +88,7 @@ class Parts:
         self.environment = environment
         self.log_dirs = environment.log_dirs
         self.purgatory = Purgatory(environment.call_later)
+        self.slices = Slices(environment.clock, environment.call_later, environment.in_thread)
         self.metadata = MetadataCache(environment.cluster_id)
         self.channels = Channels(
             environment.broker_id,
@@ -103,9 +105,7 @@ class Parts:
 
     def _make_configuration(self) -> None:
         environment = self.environment
-        self.configs = DynamicConfig(
-            environment.config, lambda: (partition.topic_partition.topic for partition in self.replicas)
-        )
+        self.configs = DynamicConfig(environment.config, lambda: self.replicas.topics())
         self.config_repository = ConfigRepository(self.configs, environment.broker_id, environment.clock.wall_ms)
         self.config_manager = ConfigManager(
             self.config_repository, self.interpreter, environment.spawn, environment.call_later
@@ -150,6 +150,7 @@ class Parts:
             clock,
             environment.call_later,
             environment.spawn,
+            self.slices,
         )
 
     def _make_fetching(self) -> None:
@@ -248,10 +249,9 @@ class Parts:
     def _make_storage(self) -> None:
         environment, config, log_dirs = self.environment, self.environment.config, self.log_dirs
         self.storage = StorageService(
-            Background(environment.clock, environment.call_later, environment.in_thread),
+            Background(environment.clock, environment.call_later, environment.in_thread, self.slices),
             StorageSchedule(
                 log_dirs,
-                self.replicas,
                 config,
                 flush=self.syncs.flush,
                 partition_changed=self.purgatory.check_and_complete,
@@ -272,6 +272,8 @@ class Parts:
             clock=environment.clock,
             call_later=environment.call_later,
             start=self.interpreter.start,
+            slices=self.slices,
+            control_requests=InOrder(self.slices),
             files=environment.files,
             purgatory=self.purgatory,
             metadata=self.metadata,

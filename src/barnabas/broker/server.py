@@ -330,6 +330,7 @@ class BrokerServer:
             for connection in tuple(parts.dispatcher.connections):
                 connection.close()
             parts.storage.stop()
+            parts.slices.stop()
             parts.alter_partition_sender.stop()
             await parts.death_watch.close()
             await parts.fetchers.close()

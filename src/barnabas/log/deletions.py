@@ -53,6 +53,9 @@ class Deletions:
                 renamed.append(path + DELETED)
         return renamed
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def purge(self, now_ms: int) -> int | None:
         """Remove the files whose time has come. Returns when the next are due, None when none wait. Raises `OSError`."""
         while self._waiting and self._waiting[0][0] <= now_ms:

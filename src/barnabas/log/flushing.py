@@ -8,6 +8,7 @@ from barnabas.log.availability import Availability
 from barnabas.log.bounds import Bounds
 from barnabas.log.durability import Durability
 from barnabas.log.flush_task import FlushTask
+from barnabas.log.leader_epochs import LeaderEpochCache
 from barnabas.log.segment.segments import Segments
 from barnabas.log.settings import LogConfig
 
@@ -17,12 +18,20 @@ __all__ = ["Flusher"]
 class Flusher:
     """The syncs of one log. One task of a log at a time, of either kind."""
 
-    __slots__ = ("_availability", "_bounds", "_durability", "_segments")
+    __slots__ = ("_availability", "_bounds", "_durability", "_epochs", "_segments")
 
-    def __init__(self, segments: Segments, bounds: Bounds, durability: Durability, availability: Availability) -> None:
+    def __init__(
+        self,
+        segments: Segments,
+        bounds: Bounds,
+        durability: Durability,
+        epochs: LeaderEpochCache,
+        availability: Availability,
+    ) -> None:
         self._segments = segments
         self._bounds = bounds
         self._durability = durability
+        self._epochs = epochs
         self._availability = availability
 
     def is_due(self, config: LogConfig, now_ms: int) -> bool:
@@ -37,6 +46,7 @@ class Flusher:
         """
         upto_offset = self._bounds.log_end_offset if include_active else self._segments.active.base_offset
         with self._availability.guard("flushing"):
+            self._epochs.complete()
             return self._durability.prepare_flush(self._segments, upto_offset)
 
     def prepare_sync(self) -> FlushTask | None:
@@ -45,6 +55,7 @@ class Flusher:
         Less than a flush: a producer may be waiting for it.
         """
         with self._availability.guard("flushing"):
+            self._epochs.complete()
             return self._durability.prepare_sync(self._segments, self._bounds.log_end_offset)
 
     def done(self, task: FlushTask, now_ms: int) -> None:

@@ -73,6 +73,7 @@ class PartitionLog:
         "availability",
         "bounds",
         "config",
+        "deletions",
         "durability",
         "flusher",
         "folder",
@@ -98,8 +99,9 @@ class PartitionLog:
         self.durability = parts.durability
         self.leader_epochs = parts.epochs
         self.producers = parts.producers
+        self.deletions = parts.deletions
         self.availability = Availability(parts.folder, options.topic_partition, options.on_failure)
-        self.flusher = Flusher(parts.segments, parts.bounds, parts.durability, self.availability)
+        self.flusher = Flusher(parts.segments, parts.bounds, parts.durability, parts.epochs, self.availability)
         self._appender = Appender(parts, options.topic_partition)
         parts.segments.set_jitter(min(options.config.segment_jitter_ms, options.config.segment_ms))
         parts.update_stable()
@@ -334,14 +336,14 @@ class PartitionLog:
         with self.availability.guard("swapping compacted segments of"):
             replacement.rename_to_swap()
             due_ms = now_ms + self.config.file_delete_delay_ms
-            self._parts.deletions.rename(group, due_ms, keep_snapshot=group[0].base_offset)
+            self.deletions.rename(group, due_ms, keep_snapshot=group[0].base_offset)
             replacement.rename_to_plain()
             self.segments.replace(group, replacement.size)
 
     def purge_deleted(self, now_ms: int) -> int | None:
         """Remove the files whose time has come. Returns when the next are due, None when none wait."""
         with self.availability.guard("removing files of"):
-            return self._parts.deletions.purge(now_ms)
+            return self.deletions.purge(now_ms)
 
     # ---- durability
 
@@ -375,5 +377,5 @@ class PartitionLog:
         """The folder was renamed."""
         old_directory = self.folder.directory
         self.folder.move_to(directory)
-        self._parts.deletions.moved(old_directory)
+        self.deletions.moved(old_directory)
         self.segments.moved()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import Files
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random
 from barnabas.log.bounds import Bounds
@@ -56,7 +57,7 @@ from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
 from barnabas.log.settings import LogConfig
 
-__all__ = ["Checkpointed", "LoadedLog", "LogOptions", "create_log", "load_log"]
+__all__ = ["Checkpointed", "LoadedLog", "LogOptions", "create_log", "load_log", "make_log_files"]
 
 logger = logging.getLogger(__name__)
 
@@ -93,18 +94,22 @@ class LoadedLog(NamedTuple):
     lost_data: LostData | None
 
 
-def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
-    """A new, empty log in a folder that does not exist yet. Raises `OSError`.
+def make_log_files(files: Files, directory: str, topic_id: Uuid) -> None:
+    """The folder and the files of a new, empty log; in any thread. Raises `OSError`.
 
     Nothing is synced: until the first flush a loss of power may take the folder, and with it no record that was
     promised to be on disk.
     """
-    folder = Folder(options.open_files.files, options.directory)
-    folder.files.make_dirs(options.directory)
+    files.make_dirs(directory)
     if topic_id != ZERO_UUID:
-        write_topic_id(folder.files, folder.path(PARTITION_METADATA), topic_id, sync=False)
+        write_topic_id(files, f"{directory}/{PARTITION_METADATA}", topic_id, sync=False)
+    files.open(f"{directory}/{file_name(0, LOG)}", create=True).close()
+
+
+def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
+    """A new, empty log, whose files are there."""
+    folder = Folder(options.open_files.files, options.directory)
     segment = Segment(folder, options.open_files, 0, 0, created_ms=options.now_ms)
-    folder.files.open(segment.path, create=True).close()
     durability = Durability(folder, 0, options.now_ms)
     durability.file_written(PARTITION_METADATA)  # and with it the new folder itself
     snapshots = ProducerSnapshots(folder, durability)

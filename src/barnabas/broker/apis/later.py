@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 from barnabas.base.clock import CallLater
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
@@ -11,7 +12,7 @@ from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["answer_later", "answer_when_done", "keeper_failure", "reply_once"]
+__all__ = ["answer_later", "answer_when_done", "in_slices", "keeper_failure", "reply_once"]
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,17 @@ def _with_errors(request: Request, steps: Steps[None]) -> Steps[None]:
 def _fail(request: Request, code: ErrorCode) -> None:
     if not request.answered:
         request.fail(code)
+
+
+def in_slices(request: Request, work: Sliced[None]) -> Sliced[None]:
+    """Work that answers ``request`` at its end; if it fails before, the answer carries the error."""
+    try:
+        yield from work
+    except KafkaError as error:
+        _fail(request, error.code)
+    except Exception:
+        logger.exception("%r failed", request)
+        _fail(request, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def reply_once(request: Request, response: Any) -> None:

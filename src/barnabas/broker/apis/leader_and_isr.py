@@ -14,12 +14,15 @@ Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH of the whole request; INCONSI
 """
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.slices import Beside, Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.control_requests import check_epochs
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.partition import StateChange
-from barnabas.broker.replication.replica_manager import LeadershipOutcome
+from barnabas.broker.replication.replica_manager import LeadershipOutcome, new_folders, write_leader_epochs
 from barnabas.broker.requests.request import Request
+from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.leader_and_isr import (
@@ -33,23 +36,48 @@ from barnabas.wire.kafka.messages.leader_and_isr import (
 _BY_TOPIC_ID = 5
 
 
+_CHANGES_A_STEP = 16
+
+
 def handle(services: Services, request: Request) -> None:
-    """Change the roles, tell who asked to know, answer for each partition."""
+    """Change the roles in the order of the controller's requests."""
+    services.control_requests.start(in_slices(request, _change_roles(services, request)))
+
+
+def _change_roles(services: Services, request: Request) -> Sliced[None]:
+    """Make the folders of new partitions beside the event loop, then change roles and inform the subscribers.
+
+    A role is changed and announced in one step: a fetcher, for instance, never meets a leader.
+    """
     message: LeaderAndIsrRequest = request.message
     check_epochs(services, message.broker_epoch, message.controller_epoch)
-    outcome = LeadershipOutcome()
+    changes = [
+        (TopicPartition(state.topic_name, state.partition_index), ZERO_UUID, _change(state))
+        for state in message.ungrouped_partition_states
+    ]
+    changes += [
+        (TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, _change(state))
+        for topic in message.topic_states
+        for state in topic.partition_states
+    ]
+    yield None
+    for folders in new_folders(services.log_dirs, services.broker_id, changes):
+        yield Beside(folders.run)
+        services.log_dirs.new_folders.take(folders)
     now_ms = services.clock.wall_ms()
     results: list[tuple[str, Uuid, int, ErrorCode]] = []
-    states = [(state.topic_name, ZERO_UUID, state) for state in message.ungrouped_partition_states]
-    states += [
-        (topic.topic_name, topic.topic_id, state) for topic in message.topic_states for state in topic.partition_states
-    ]
-    for topic_name, topic_id, state in states:
-        name = TopicPartition(topic_name, state.partition_index)
-        code = services.replicas.change_state(name, topic_id, _change(state), now_ms, outcome)
-        results.append((topic_name, topic_id, state.partition_index, code))
-    services.replicas.announce(outcome)
+    unwritten: list[PartitionLog] = []
+    for first in range(0, len(changes), _CHANGES_A_STEP):
+        outcome = LeadershipOutcome()
+        for name, topic_id, change in changes[first : first + _CHANGES_A_STEP]:
+            code = services.replicas.change_state(name, topic_id, change, now_ms, outcome)
+            results.append((name.topic, topic_id, name.partition, code))
+        services.replicas.announce(outcome)
+        unwritten += outcome.unwritten
+        yield None
     request.reply(_response(request.version, results))
+    if unwritten:
+        services.slices.start(write_leader_epochs(unwritten))
 
 
 def _change(state: LeaderAndIsrPartitionState) -> StateChange:

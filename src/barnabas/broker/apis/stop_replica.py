@@ -13,30 +13,41 @@ partition.
 from collections.abc import Iterator
 
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.control_requests import check_epochs
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 
+_STOPS_A_STEP = 16
+
 
 def handle(services: Services, request: Request) -> None:
-    """Stop or delete each partition."""
+    """Stop or delete partitions in the order of the controller's requests."""
+    services.control_requests.start(in_slices(request, _stop(services, request)))
+
+
+def _stop(services: Services, request: Request) -> Sliced[None]:
     message: StopReplicaRequest = request.message
     check_epochs(services, message.broker_epoch, message.controller_epoch)
-    outcome = LeadershipOutcome()
     now_ms = services.clock.wall_ms()
-    errors = [
-        StopReplicaPartitionError(
-            topic_name=name.topic,
-            partition_index=name.partition,
-            error_code=services.replicas.stop(name, leader_epoch, now_ms, delete=delete, outcome=outcome),
-        )
-        for name, leader_epoch, delete in _partitions(message)
-    ]
-    services.replicas.announce(outcome)
+    stops = list(_partitions(message))
+    errors: list[StopReplicaPartitionError] = []
+    yield None
+    for first in range(0, len(stops), _STOPS_A_STEP):
+        outcome = LeadershipOutcome()
+        for name, leader_epoch, delete in stops[first : first + _STOPS_A_STEP]:
+            code = services.replicas.stop(name, leader_epoch, now_ms, delete=delete, outcome=outcome)
+            errors.append(
+                StopReplicaPartitionError(topic_name=name.topic, partition_index=name.partition, error_code=code)
+            )
+        services.replicas.announce(outcome)
+        yield None
+    services.log_dirs.checkpoint_deletions()
     request.reply(StopReplicaResponse(partition_errors=errors))
 
 

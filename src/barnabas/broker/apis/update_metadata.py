@@ -10,8 +10,10 @@ that a broker knows of the cluster, so all responses of Metadata and the like re
 Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
 """
 
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.control_requests import check_epochs
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.metadata import FIRST_NEWS
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
@@ -20,12 +22,17 @@ from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest, 
 
 
 def handle(services: Services, request: Request) -> None:
-    """Take the news into the cache."""
+    """Take the news into the cache, in the order of the controller's requests."""
+    services.control_requests.start(in_slices(request, _update(services, request)))
+
+
+def _update(services: Services, request: Request) -> Sliced[None]:
     message: UpdateMetadataRequest = request.message
     check_epochs(services, message.broker_epoch, message.controller_epoch)
     services.metadata.update(message)
     services.purgatory.check_and_complete(FIRST_NEWS)
     request.reply(UpdateMetadataResponse())
+    yield None
 
 
 API = ApiHandler(ApiKey.UPDATE_METADATA, 5, 8, handle, inter_broker=True)

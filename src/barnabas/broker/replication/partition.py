@@ -235,7 +235,7 @@ class Partition:
             role = before
         else:
             start_offset = self.log.log_end_offset
-            self.log.assign_epoch(change.leader_epoch, start_offset)
+            self.log.leader_epochs.begin_unwritten(change.leader_epoch, start_offset)
             role = Leader(start_offset, isr)
         known = before.followers if isinstance(before, Leader) else {}
         for broker_id in change.replicas:

@@ -6,21 +6,23 @@ reported there, so waits end by events, never by polling.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.base.ids import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.slices import Beside, Sliced
 from barnabas.broker.replication.alter_partition_manager import AlterPartitionManager
 from barnabas.broker.replication.partition import Leader, Partition, Presence, StateChange, anyone
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.log.dirs.new_folders import FolderTask
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_partition import AlterPartitionResponse
 
-__all__ = ["AppendInfo", "LeadershipOutcome", "ReplicaManager"]
+__all__ = ["AppendInfo", "LeadershipOutcome", "ReplicaManager", "new_folders", "write_leader_epochs"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,8 @@ class LeadershipOutcome:
     """Followers that must fetch in a new epoch."""
     stopped: list[TopicPartition] = field(default_factory=list)
     """Partitions that this broker no longer serves or copies."""
+    unwritten: list[PartitionLog] = field(default_factory=list)
+    """Logs whose leader epochs are to be written; see `write_leader_epochs`."""
 
 
 class ReplicaManager:
@@ -68,6 +72,7 @@ class ReplicaManager:
         self._lag_time_max_ms = lag_time_max_ms
         self._lag_max_messages = lag_max_messages
         self._partitions: dict[TopicPartition, Partition] = {}
+        self._by_topic: dict[str, dict[int, Partition]] = {}
         self._on_leadership: list[LeadershipCallback] = []
         self._on_roles: list[Callable[[LeadershipOutcome], None]] = []
         self._is_alive = is_alive
@@ -112,9 +117,8 @@ class ReplicaManager:
 
     def configure(self, topic: str, config: LogConfig) -> None:
         """A topic's configuration changed."""
-        for partition in self._partitions.values():
-            if partition.topic_partition.topic == topic:
-                partition.log.configure(config)
+        for partition in self._by_topic.get(topic, {}).values():
+            partition.log.configure(config)
 
     # Appending
 
@@ -279,12 +283,17 @@ class ReplicaManager:
     def _advance(self, partition: Partition, now_ms: int) -> bool:
         return partition.advance_high_watermark(now_ms, self._lag_time_max_ms, self._is_alive)
 
-    def shrink_isrs(self, now_ms: int) -> None:
+    def topics(self) -> list[str]:
+        """The topics of which this broker has partitions."""
+        return list(self._by_topic)
+
+    def shrink_isrs(self, now_ms: int) -> Sliced[None]:
         """Propose to remove followers that were not caught up for replica.lag.time.max.ms. Call it every half of that.
 
         A caught-up follower outside the set also holds back the high watermark; it stops doing so after the same time.
         """
-        for partition in self._partitions.values():
+        for partition in list(self._partitions.values()):
+            yield None
             role = partition.role
             if type(role) is not Leader or not role.followers or partition.offline:
                 continue
@@ -369,6 +378,7 @@ class ReplicaManager:
                 config = self._log_config(topic_partition.topic)
                 log = self._log_dirs.get_or_create(topic_partition, topic_id, config, now_ms, is_new=change.is_new)
                 partition = self._partitions[topic_partition] = Partition(topic_partition, self.broker_id, log)
+                self._by_topic.setdefault(topic_partition.topic, {})[topic_partition.partition] = partition
             self._change_role(partition, change, now_ms, outcome)
         except KafkaError as failure:
             logger.error("Partition %s cannot take its role: %s", topic_partition, failure)
@@ -397,6 +407,8 @@ class ReplicaManager:
         if change.leader == self.broker_id:
             if partition.lead(change, now_ms):
                 outcome.gained.append(partition)
+            if partition.log.leader_epochs.unwritten is not None:
+                outcome.unwritten.append(partition.log)
             _accept_loss(partition)
             self._sync_role(partition)
             self._advance(partition, now_ms)
@@ -433,7 +445,7 @@ class ReplicaManager:
             if partition.is_leader and (delete or leader_epoch > 0):
                 outcome.lost.append(partition)
         if delete:
-            self._partitions.pop(topic_partition, None)
+            self._forget(topic_partition)
             outcome.stopped.append(topic_partition)
             try:
                 self._log_dirs.delete(topic_partition, now_ms)
@@ -446,6 +458,13 @@ class ReplicaManager:
         self._purgatory.check_and_complete(topic_partition)
         return ErrorCode.NONE
 
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        if self._partitions.pop(topic_partition, None) is not None:
+            siblings = self._by_topic[topic_partition.topic]
+            del siblings[topic_partition.partition]
+            if not siblings:
+                del self._by_topic[topic_partition.topic]
+
     def announce(self, outcome: LeadershipOutcome) -> None:
         """Call the subscribers of `on_roles` and `on_leadership`."""
         for callback in self._on_roles:
@@ -453,6 +472,35 @@ class ReplicaManager:
         if outcome.gained or outcome.lost:
             for leadership_callback in self._on_leadership:
                 leadership_callback(outcome.gained, outcome.lost)
+
+
+def new_folders(
+    log_dirs: LogDirs, broker_id: int, changes: Iterable[tuple[TopicPartition, Uuid, StateChange]]
+) -> list[FolderTask]:
+    """Folders that `ReplicaManager.change_state` will need: run them in a thread, then call `NewFolders.take`."""
+    wanted: dict[bool, list[tuple[TopicPartition, Uuid]]] = {True: [], False: []}
+    for topic_partition, topic_id, change in changes:
+        if broker_id in change.replicas:
+            wanted[change.is_new].append((topic_partition, topic_id))
+    found = [log_dirs.new_folders.prepare(logs, is_new=is_new) for is_new, logs in wanted.items()]
+    return [folders for folders in found if folders is not None]
+
+
+def write_leader_epochs(logs: Sequence[PartitionLog]) -> Sliced[None]:
+    """Write the leader epochs of logs beside the event loop; a disk that fails takes the log dir offline."""
+    waiting = [(log, epochs) for log in logs if (epochs := log.leader_epochs.unwritten) is not None]
+    failed: list[tuple[PartitionLog, OSError]] = []
+
+    def write() -> None:
+        for log, epochs in waiting:
+            try:
+                epochs.run()
+            except OSError as error:
+                failed.append((log, error))
+
+    yield Beside(write)
+    for log, error in failed:
+        log.availability.fail(error, "writing the leader epochs of")
 
 
 def _accept_loss(partition: Partition) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 from barnabas.base.clock import CallLater, Clock, Timer
 from barnabas.base.ids import TopicPartition
 from barnabas.base.network import Network
+from barnabas.base.slices import Sliced, Slices
 from barnabas.broker.cluster.channels import BrokenConnectionError, ChannelError, Channels
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
@@ -398,8 +399,10 @@ class AlterPartitionSender:
         clock: Clock,
         call_later: CallLater,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        slices: Slices,
     ) -> None:
         self._replicas = replicas
+        self._slices = slices
         self._manager = replicas.alter_partition
         self._metadata = metadata
         self._channels = channels
@@ -426,8 +429,11 @@ class AlterPartitionSender:
             self._check_timer.cancel()
 
     def _check(self) -> None:
+        self._slices.start(self._shrink())
+
+    def _shrink(self) -> Sliced[None]:
         try:
-            self._replicas.shrink_isrs(self._clock.wall_ms())
+            yield from self._replicas.shrink_isrs(self._clock.wall_ms())
         finally:
             if not self._is_stopped:
                 self._check_timer = self._call_later(self._check_ms, self._check)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from barnabas.base.clock import Now
+from barnabas.base.slices import Sliced
 
-__all__ = ["Effects", "Later", "RunBeside"]
+__all__ = ["Effects", "InSlices", "Later", "RunBeside"]
 
 
 class RunBeside(NamedTuple):
@@ -29,4 +30,12 @@ class Later(NamedTuple):
     then: "Callable[[Now], Effects]"
 
 
-Effects = Sequence[RunBeside | Later]
+class InSlices(NamedTuple):
+    """Do ``work`` in slices, then continue with ``then``. What the work raises is logged under ``name``."""
+
+    name: str
+    work: Sliced[None]
+    then: "Callable[[Now], Effects]"
+
+
+Effects = Sequence[RunBeside | Later | InSlices]

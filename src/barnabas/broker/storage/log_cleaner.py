@@ -19,7 +19,7 @@ from functools import partial
 from barnabas.base.clock import Now
 from barnabas.base.errors import CorruptDataError
 from barnabas.broker.configuration.broker_config import BrokerConfig
-from barnabas.broker.storage.effects import Effects, Later, RunBeside
+from barnabas.broker.storage.effects import Effects, InSlices, Later, RunBeside
 from barnabas.log.compaction.cleanable import Cleanable, cleanable
 from barnabas.log.compaction.compaction import Compaction, CompactionLimits
 from barnabas.log.dirs.log_dirs import LogDirs
@@ -75,7 +75,7 @@ class LogCleaner:
     def _look(self, now: Now) -> Effects:
         if self._is_stopped:
             return ()
-        effects: list[RunBeside | Later] = []
+        effects: list[InSlices | Later | RunBeside] = []
         try:
             effects += self._begin_due(now)
         except Exception:
@@ -87,7 +87,7 @@ class LogCleaner:
         threads = self._config["log.cleaner.threads"]
         if len(self._running) >= threads or self._is_stopped:
             return ()
-        effects: list[RunBeside | Later] = []
+        effects: list[InSlices | Later | RunBeside] = []
         due = sorted(self._due(now), key=lambda found: found.ratio)
         while due and len(self._running) < threads:
             effects += self._begin(due.pop(), now)

@@ -1,9 +1,10 @@
 """The periodic jobs of a broker's storage: what runs, how often, and what each run does.
 
 In Kafka: the tasks that `LogManager.startup` schedules, and the high watermark checkpoint of `ReplicaManager`. A job that
-fails is logged and runs again at its next time. What waits for the disk runs beside the event loop.
+fails is logged and runs again at its next time. Jobs run in slices; what waits for the disk runs beside the event loop.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -11,10 +12,10 @@ from typing import NamedTuple
 
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Beside, Sliced
 from barnabas.broker.configuration.broker_config import BrokerConfig
-from barnabas.broker.replication.replica_manager import ReplicaManager
-from barnabas.broker.storage.effects import Effects, Later, RunBeside
-from barnabas.log.dirs.high_watermark_checkpoint import HighWatermarkWrite
+from barnabas.broker.storage.effects import Effects, InSlices, Later
+from barnabas.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import KafkaError
@@ -35,7 +36,7 @@ class Job(NamedTuple):
 
     name: str
     period_ms: int
-    run: Callable[[Now], Effects]
+    run: Callable[[Now], Sliced[None]]
 
 
 class StorageSchedule:
@@ -44,7 +45,6 @@ class StorageSchedule:
     def __init__(
         self,
         log_dirs: LogDirs,
-        replicas: ReplicaManager,
         config: BrokerConfig,
         *,
         flush: Callable[[PartitionLog, bool], None],
@@ -56,7 +56,6 @@ class StorageSchedule:
         ``close_idle(now_ms, max_idle_ms)`` closes idle connections.
         """
         self._log_dirs = log_dirs
-        self._replicas = replicas
         self._config = config
         self._flush = flush
         self._partition_changed = partition_changed
@@ -94,59 +93,47 @@ class StorageSchedule:
         return [Later(job.period_ms, partial(self._run, job)) for job in self.jobs()]
 
     def _run(self, job: Job, now: Now) -> Effects:
-        effects: list[RunBeside | Later] = []
-        try:
-            effects += job.run(now)
-        except Exception:
-            logger.exception("Scheduled task %s failed", job.name)
-        return [*effects, Later(job.period_ms, partial(self._run, job))]
+        return [InSlices(job.name, job.run(now), lambda _: [Later(job.period_ms, partial(self._run, job))])]
 
-    def apply_retention(self, now: Now) -> Effects:
+    def apply_retention(self, now: Now) -> Sliced[None]:
         """Delete expired segments; fetches that wait below the new log start offset are answered."""
-        if self._log_dirs.apply_retention(now.wall_ms):
-            for partition in self._replicas:
-                self._partition_changed(partition.topic_partition)
-        return ()
+        shorter = yield from self._log_dirs.apply_retention(now.wall_ms)
+        for topic_partition in shorter:
+            self._partition_changed(topic_partition)
+            yield None
 
-    def delete_logs(self, now: Now) -> Effects:
+    def delete_logs(self, now: Now) -> Sliced[None]:
         """Remove deleted files whose delay is over."""
-        self._log_dirs.purge_deleted(now.wall_ms)
-        return ()
+        yield from self._log_dirs.purge_deleted(now.wall_ms)
 
-    def flush(self, now: Now) -> Effects:
+    def flush(self, now: Now) -> Sliced[None]:
         """Sync rolled segments, and what flush.messages and flush.ms ask for."""
-        for log in self._log_dirs.flush_due(now.wall_ms):
-            try:
+        due = yield from self._log_dirs.flush_due(now.wall_ms)
+        for log in due:
+            with contextlib.suppress(KafkaError):  # its log dir is offline, which its owner knows
                 self._flush(log, log.flusher.is_due(log.config, now.wall_ms))
-            except KafkaError:
-                continue  # its log dir is offline, which its owner knows
-        return ()
+            yield None
 
-    def checkpoint_recovery_points(self, now: Now) -> Effects:  # noqa: ARG002  # a job's signature
+    def checkpoint_recovery_points(self, _: Now) -> Sliced[None]:
         """Write recovery-point-offset-checkpoint."""
-        self._log_dirs.checkpoint_recovery_points()
-        return ()
+        yield from self._log_dirs.checkpoint(RECOVERY_POINTS)
 
-    def checkpoint_start_offsets(self, now: Now) -> Effects:  # noqa: ARG002  # a job's signature
+    def checkpoint_start_offsets(self, _: Now) -> Sliced[None]:
         """Write log-start-offset-checkpoint."""
-        self._log_dirs.checkpoint_log_start_offsets()
-        return ()
+        yield from self._log_dirs.checkpoint(LOG_START_OFFSETS)
 
-    def checkpoint_high_watermarks(self, now: Now) -> Effects:  # noqa: ARG002  # a job's signature
+    def checkpoint_high_watermarks(self, _: Now) -> Sliced[None]:
         """Write replication-offset-checkpoint in each log dir where a high watermark moved."""
-        return [
-            RunBeside(write.prepare, partial(self._prepared, write)) for write in self._log_dirs.high_watermarks.due()
-        ]
+        for write in (yield from self._log_dirs.high_watermarks.due()):
+            try:
+                yield Beside(write.prepare)
+            except OSError as error:
+                logger.error("The high watermarks of %s could not be written: %s", write.log_dir.path, error)
+                self._log_dirs.high_watermarks.failed(write, error)
+            else:
+                self._log_dirs.high_watermarks.commit(write)
 
-    def _prepared(self, write: HighWatermarkWrite, error: BaseException | None, _: Now) -> Effects:
-        if error is None:
-            self._log_dirs.high_watermarks.commit(write)
-        else:
-            logger.error("The high watermarks of %s could not be written: %s", write.log_dir.path, error)
-            self._log_dirs.high_watermarks.failed(write, error if isinstance(error, OSError) else None)
-        return ()
-
-    def expire_producers(self, now: Now) -> Effects:
+    def expire_producers(self, now: Now) -> Sliced[None]:
         """Remove the state of producers that were silent for producer.id.expiration.ms."""
         expiration_ms = self._config["producer.id.expiration.ms"]
         for log in tuple(self._log_dirs.logs().values()):
@@ -154,11 +141,11 @@ class StorageSchedule:
                 log.producers.remove_expired(now.wall_ms, expiration_ms)
             except KafkaError as error:
                 logger.warning("%s", error)
-        return ()
+            yield None
 
-    def close_idle(self, now: Now) -> Effects:
+    def close_idle(self, now: Now) -> Sliced[None]:
         """Close connections that were silent for connections.max.idle.ms; a negative value means never."""
         max_idle_ms = self._config["connections.max.idle.ms"]
         if max_idle_ms >= 0:
             self._close_idle(now.ms, max_idle_ms)
-        return ()
+        yield None

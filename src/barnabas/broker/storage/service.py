@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from barnabas.base.clock import CallLater, Clock, Now, Timer
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced, Slices
 from barnabas.base.threads import InThread
 from barnabas.broker.replication.replica_manager import LeadershipOutcome
-from barnabas.broker.storage.effects import Effects, Later
+from barnabas.broker.storage.effects import Effects, InSlices, Later
 from barnabas.broker.storage.log_cleaner import LogCleaner
 from barnabas.broker.storage.replica_alter_log_dirs import ReplicaAlterLogDirsManager
 from barnabas.broker.storage.schedule import StorageSchedule
@@ -27,12 +28,13 @@ _RETRY_MS = 500
 
 
 class Background:
-    """Performs `Effects`: work in threads, and steps at a later time."""
+    """Performs `Effects`: work in threads and in slices, and steps at a later time."""
 
-    def __init__(self, clock: Clock, call_later: CallLater, in_thread: InThread) -> None:
+    def __init__(self, clock: Clock, call_later: CallLater, in_thread: InThread, slices: Slices) -> None:
         self._clock = clock
         self._call_later = call_later
         self._in_thread = in_thread
+        self._slices = slices
         self._timers: dict[int, Timer] = {}
         self._planned = 0
         self._is_stopped = False
@@ -51,10 +53,20 @@ class Background:
     def perform(self, effects: Effects) -> None:
         """In order."""
         for effect in effects:
-            if isinstance(effect, Later):
-                self._plan(effect)
-            else:
-                self._in_thread(effect.work, self._reporting(effect.done))
+            match effect:
+                case Later():
+                    self._plan(effect)
+                case InSlices(name, work, then):
+                    self._slices.start(self._followed(name, work, then))
+                case _:
+                    self._in_thread(effect.work, self._reporting(effect.done))
+
+    def _followed(self, name: str, work: Sliced[None], then: Callable[[Now], Effects]) -> Sliced[None]:
+        try:
+            yield from work
+        except Exception:
+            logger.exception("Scheduled task %s failed", name)
+        self.perform(then(self.now()))
 
     def _reporting(
         self, done: Callable[[BaseException | None, Now], Effects]

@@ -5,8 +5,9 @@ Kafka: LogManager.asyncDelete, deleteLogs.
 
 import contextlib
 
-from barnabas.base.files import is_descriptor_shortage
+from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.randomness import Random
+from barnabas.base.slices import Beside, Sliced
 from barnabas.log.dirs.dir_set import DirSet
 from barnabas.log.dirs.log_dir import LogDir
 from barnabas.log.names import delete_folder
@@ -14,6 +15,9 @@ from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["DeletedFolders"]
+
+_FOLDERS_A_PART = 64
+"""Some 20 ms of a disk."""
 
 
 class DeletedFolders:
@@ -38,6 +42,7 @@ class DeletedFolders:
         log_dir = self._dirs.dir_of(log)
         directory = log_dir.file_path(delete_folder(log.topic_partition, self._rng.randbytes(16)))
         try:
+            log.leader_epochs.complete()
             self._dirs.files.rename(log.directory, directory)
             if sync:
                 self._dirs.files.sync_dir(log_dir.path)
@@ -70,16 +75,34 @@ class DeletedFolders:
         due = {self._dirs.parent_of(directory) for due_ms, directory in self._waiting if due_ms <= now_ms}
         return [log_dir for log_dir in self._dirs if log_dir in due]
 
-    def purge(self, now_ms: int) -> None:
-        """Remove the folders whose time has come."""
+    def purge(self, now_ms: int) -> Sliced[None]:
+        """Remove the folders whose time has come, beside the event loop. A stop comes between two of some folders."""
         due = [directory for due_ms, directory in self._waiting if due_ms <= now_ms]
         self._waiting = [(due_ms, directory) for due_ms, directory in self._waiting if due_ms > now_ms]
-        for directory in due:
-            log_dir = self._dirs.parent_of(directory)
-            if log_dir.error is not None:
-                continue
+        try:
+            while due:
+                some = [due.pop() for _ in range(min(_FOLDERS_A_PART, len(due)))]
+                removal = _Removal(self._dirs.files, [d for d in some if self._dirs.parent_of(d).error is None])
+                yield Beside(removal.run)
+                for directory, error in removal.failed:
+                    self._dirs.disk_failed(self._dirs.parent_of(directory), error, f"removing {directory}")
+                    self.add(directory, now_ms)  # for the next time, if there is one
+        finally:
+            for directory in due:  # the broker stops: the next start finds them
+                self.add(directory, now_ms)
+
+
+class _Removal:
+    """Folders to remove, and those that could not be."""
+
+    def __init__(self, files: Files, directories: list[str]) -> None:
+        self._files = files
+        self._directories = directories
+        self.failed: list[tuple[str, OSError]] = []
+
+    def run(self) -> None:
+        for directory in self._directories:
             try:
-                self._dirs.files.remove_tree(directory)
+                self._files.remove_tree(directory)
             except OSError as error:
-                self._dirs.disk_failed(log_dir, error, f"removing {directory}")
-                self.add(directory, now_ms)  # for the next time, if there is one
+                self.failed.append((directory, error))

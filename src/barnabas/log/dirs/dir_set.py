@@ -10,26 +10,60 @@ from collections.abc import Callable, Iterator, Mapping
 
 from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.ids import TopicPartition
+from barnabas.base.threads import Claim
 from barnabas.log.checkpoints import CLEANER_OFFSETS
 from barnabas.log.dirs.log_dir import LogDir
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["DirSet", "start_inside_segment"]
+__all__ = ["CheckpointWrite", "DirSet", "start_inside_segment"]
 
 logger = logging.getLogger(__name__)
+
+
+class CheckpointWrite:
+    """A checkpoint that is written beside the event loop, unless the event loop writes a newer one before."""
+
+    __slots__ = ("_claim", "_written", "is_done", "log_dir", "name", "offsets")
+
+    def __init__(self, log_dir: LogDir, name: str, written: dict[TopicPartition, int] | None) -> None:
+        self.log_dir = log_dir
+        self.name = name
+        self.offsets: dict[TopicPartition, int] = {}
+        """What is to be written; filled before `run`."""
+        self.is_done = False
+        """Whether the file has these offsets."""
+        self._written = written
+        self._claim = Claim()
+
+    def run(self) -> None:
+        """Write, in any thread. Raises `OSError`."""
+        if self.offsets != self._written:
+            self._claim.run(self._write)
+
+    def _write(self) -> None:
+        self.log_dir.write_checkpoint(self.name, self.offsets, sync=True)
+        self.is_done = True
+
+    def cancel(self) -> None:
+        """Nothing is written from now on."""
+        self._claim.take()
 
 
 class DirSet:
     """The log dirs of one broker, and where each log is."""
 
-    __slots__ = ("_counts", "_dirs", "_on_offline", "files", "futures", "logs")
+    __slots__ = ("_checkpoints", "_counts", "_dirs", "_on_offline", "_written", "files", "futures", "logs")
 
     def __init__(self, files: Files, paths: list[str], on_offline: Callable[[str, str], None] | None) -> None:
         self.files = files
         self._dirs = {path.rstrip("/") or "/": LogDir(files, path.rstrip("/") or "/") for path in paths}
         self._on_offline = on_offline
         self._counts = dict.fromkeys(self._dirs, 0)
+        self._checkpoints: dict[tuple[str, str], CheckpointWrite] = {}
+        """Writes beside the event loop, by dir and name."""
+        self._written: dict[tuple[str, str], dict[TopicPartition, int]] = {}
+        """What the last of them wrote, while the file is that."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
         """The logs by partition. For reading."""
         self.futures: dict[TopicPartition, PartitionLog] = {}
@@ -162,6 +196,7 @@ class DirSet:
         self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True
     ) -> bool:
         """Replace a checkpoint; a failure takes the dir offline. Returns whether it was replaced."""
+        self._forget_checkpoint(log_dir.path, name)
         if log_dir.error is not None:
             return False
         try:
@@ -170,6 +205,25 @@ class DirSet:
             self.disk_failed(log_dir, error, f"writing {name} in {log_dir.path}")
             return False
         return True
+
+    def begin_checkpoint(self, path: str, name: str) -> CheckpointWrite:
+        """A write of a checkpoint beside the event loop; what `write_checkpoint` writes from now on comes after it."""
+        self._checkpoints[path, name] = write = CheckpointWrite(self[path], name, self._written.get((path, name)))
+        return write
+
+    def checkpoint_written(self, write: CheckpointWrite) -> None:
+        """The write has ended."""
+        key = (write.log_dir.path, write.name)
+        if self._checkpoints.get(key) is write:
+            del self._checkpoints[key]
+            if write.is_done:
+                self._written[key] = write.offsets
+
+    def _forget_checkpoint(self, path: str, name: str) -> None:
+        write = self._checkpoints.pop((path, name), None)
+        if write is not None:
+            write.cancel()
+        self._written.pop((path, name), None)
 
     def write_cleaner_offsets(self, log_dir: LogDir) -> None:
         """Write down how far the dir's logs are compacted."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.log.checkpoints import HIGH_WATERMARKS, write_offsets
 from barnabas.log.dirs.dir_set import DirSet
 from barnabas.log.dirs.log_dir import LogDir
@@ -28,10 +29,11 @@ class HighWatermarkWrite:
 
     __slots__ = ("_files", "is_superseded", "log_dir", "offsets", "path")
 
-    def __init__(self, files: Files, log_dir: LogDir, offsets: Mapping[TopicPartition, int]) -> None:
+    def __init__(self, files: Files, log_dir: LogDir) -> None:
         self._files = files
         self.log_dir = log_dir
-        self.offsets = offsets
+        self.offsets: dict[TopicPartition, int] = {}
+        """Filled before `prepare`."""
         self.path = log_dir.file_path(_NEXT)
         self.is_superseded = False
 
@@ -55,17 +57,23 @@ class HighWatermarkCheckpoint:
         """A start has read the file of a dir."""
         self._written[log_dir.path] = offsets
 
-    def due(self) -> list[HighWatermarkWrite]:
-        """A write for each dir in which a high watermark moved, and none is under way."""
-        writes = []
+    def due(self) -> Sliced[list[HighWatermarkWrite]]:
+        """A write for each dir in which a high watermark moved, and none is under way.
+
+        A log that is cut while they are gathered supersedes the write of its dir, as one that is cut later does.
+        """
+        writes: dict[str, HighWatermarkWrite] = {}
         for log_dir in self._dirs:
-            if log_dir.error is not None or log_dir.path in self._under_way:
-                continue
-            offsets = self._dirs.offsets_of(log_dir, _high_watermark)
-            if offsets != self._written.get(log_dir.path, {}):
-                write = self._under_way[log_dir.path] = HighWatermarkWrite(self._dirs.files, log_dir, offsets)
-                writes.append(write)
-        return writes
+            if log_dir.error is None and log_dir.path not in self._under_way:
+                write = HighWatermarkWrite(self._dirs.files, log_dir)
+                writes[log_dir.path] = self._under_way[log_dir.path] = write
+        for path, topic_partition, log in list(self._dirs.stored()):
+            if path in writes:
+                writes[path].offsets[topic_partition] = log.high_watermark
+            yield None
+        for path in [path for path, write in writes.items() if write.offsets == self._written.get(path, {})]:
+            del self._under_way[path], writes[path]
+        return list(writes.values())
 
     def commit(self, write: HighWatermarkWrite) -> None:
         """A prepared file becomes the checkpoint, unless another was written since. A failure takes the dir offline."""

@@ -20,6 +20,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.randomness import Random, new_random
+from barnabas.base.slices import Beside, Sliced
 from barnabas.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet, start_inside_segment
@@ -29,6 +30,7 @@ from barnabas.log.dirs.log_dir import LogDir, Owner
 from barnabas.log.dirs.log_factory import LogFactory
 from barnabas.log.dirs.missing_logs import MissingLogs
 from barnabas.log.dirs.moves import Moves
+from barnabas.log.dirs.new_folders import NewFolders
 from barnabas.log.flush_task import FlushTask
 from barnabas.log.lost_data import LostData
 from barnabas.log.names import partition_folder
@@ -41,6 +43,10 @@ from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 __all__ = ["DirDescription", "LogDirs", "PartitionSize"]
 
 _DAY_MS = 86_400_000
+_CHECKPOINTED: dict[str, Callable[[PartitionLog], int | None]] = {
+    RECOVERY_POINTS: lambda log: log.durability.recovery_point,
+    LOG_START_OFFSETS: start_inside_segment,
+}
 
 _ConfigSource = Callable[[str], LogConfig] | Mapping[str, LogConfig]
 """A topic's configuration by its name; topics that a mapping does not hold have the defaults."""
@@ -123,6 +129,10 @@ class LogDirs:
         self._missing = MissingLogs(self._dirs, self.high_watermarks)
         self.moves = Moves(self._dirs, self._factory, self._deleted_folders, rng)
         """Replicas on their way between the dirs."""
+        self.new_folders = NewFolders(self._dirs, self.moves)
+        """Folders that are made beside the event loop, before `get_or_create`."""
+        self._uncompacted: set[str] = set()
+        """Dirs whose checkpoints of compaction name deleted partitions."""
         self._closing: list[tuple[PartitionLog, FlushTask]] = []
         self._incomplete: set[str] = set()
         """Dirs with a log that could not be completed: they get no marker of a clean stop."""
@@ -229,7 +239,12 @@ class LogDirs:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"{str(topic_partition)!r} cannot be the name of a folder"
             )
-        log = self._create(folder, topic_partition, topic_id, config, now_ms)
+        self.checkpoint_deletions()
+        directory = self.new_folders.adopt(topic_partition, topic_id)
+        if directory is None:
+            log = self._create(folder, topic_partition, topic_id, config, now_ms)
+        else:
+            log = self._factory.create(directory, topic_partition, topic_id, config, now_ms, has_files=True)
         self._missing.replace(log, is_new=is_new)
         self._dirs.add(log)
         self.moves.forget_preferred(topic_partition)
@@ -262,22 +277,30 @@ class LogDirs:
             return
         log_dir = self._dirs.dir_of(log)
         self._missing.note_deleted(log_dir, topic_partition)
-        self._deleted_folders.throw_away(log, now_ms, f"{topic_partition} is deleted")
         if log.bounds.cleaned_offset is not None:
-            self._dirs.write_cleaner_offsets(log_dir)
+            self._uncompacted.add(log_dir.path)
+        self._deleted_folders.throw_away(log, now_ms, f"{topic_partition} is deleted")
+
+    def checkpoint_deletions(self) -> None:
+        """After calls of `delete`: the checkpoints of compaction no longer name those partitions.
+
+        Otherwise a restart would take new partitions of these names for compacted ones.
+        """
+        while self._uncompacted:
+            self._dirs.write_cleaner_offsets(self._dirs[self._uncompacted.pop()])
 
     # ---- work on all logs
 
-    def purge_deleted(self, now_ms: int) -> None:
+    def purge_deleted(self, now_ms: int) -> Sliced[None]:
         """Remove the folders and segment files whose time has come."""
         for log in list(self._dirs.logs.values()):
-            try:
-                log.purge_deleted(now_ms)
-            except KafkaError:
-                continue  # the owner heard that its dir went offline
+            if len(log.deletions):
+                with contextlib.suppress(KafkaError):  # the owner heard that its dir went offline
+                    log.purge_deleted(now_ms)
+            yield None
         for log_dir in self._deleted_folders.due(now_ms):
             self._missing.forget(log_dir)
-        self._deleted_folders.purge(now_ms)
+        yield from self._deleted_folders.purge(now_ms)
 
     def lost_data(self) -> dict[TopicPartition, LostData]:
         """The partitions that have lost records, those whose folder is gone included."""
@@ -324,23 +347,26 @@ class LogDirs:
             )
         self.high_watermarks.lower(ends)
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Let retention delete segments of all logs; returns how many."""
-        count = 0
-        for log in list(self._dirs.logs.values()):
-            try:
-                count += log.apply_retention(now_ms)
-            except KafkaError:
-                continue  # the owner heard that its dir went offline
-        return count
+    def apply_retention(self, now_ms: int) -> Sliced[list[TopicPartition]]:
+        """Let retention delete segments of all logs; returns the partitions that lost some."""
+        shorter = []
+        for topic_partition, log in list(self._dirs.logs.items()):
+            with contextlib.suppress(KafkaError):  # the owner heard that its dir went offline
+                if log.offline is None and log.apply_retention(now_ms):
+                    shorter.append(topic_partition)
+            yield None
+        return shorter
 
-    def flush_due(self, now_ms: int) -> list[PartitionLog]:
+    def flush_due(self, now_ms: int) -> Sliced[list[PartitionLog]]:
         """The logs that have something to sync: rolled segments, or more than flush.messages and flush.ms allow."""
-        return [
-            log
-            for log in self._dirs.logs.values()
-            if log.durability.recovery_point < log.segments.active.base_offset or log.flusher.is_due(log.config, now_ms)
-        ]
+        due = []
+        for log in list(self._dirs.logs.values()):
+            if log.durability.recovery_point < log.segments.active.base_offset or log.flusher.is_due(
+                log.config, now_ms
+            ):
+                due.append(log)
+            yield None
+        return due
 
     def describe(self) -> list[DirDescription]:
         """Every dir with the sizes of its partitions (DescribeLogDirs)."""
@@ -351,9 +377,28 @@ class LogDirs:
 
     # ---- checkpoints
 
+    def checkpoint(self, name: str) -> Sliced[None]:
+        """Write one of the checkpoints below in slices and beside the event loop, in each dir where it has changed.
+
+        What the event loop writes meanwhile is newer, and stays.
+        """
+        value = _CHECKPOINTED[name]
+        writes = {path: self._dirs.begin_checkpoint(path, name) for path in self.online}
+        for log in [log for _, _, log in self.stored()]:
+            offset = value(log)
+            if offset is not None and (write := writes.get(self.dir_of(log))) is not None:
+                write.offsets[log.topic_partition] = offset
+            yield None
+        for path, write in writes.items():
+            try:
+                yield Beside(write.run)
+            except OSError as error:
+                self.disk_failed(path, error, f"writing {name} in {path}")
+            self._dirs.checkpoint_written(write)
+
     def checkpoint_recovery_points(self) -> None:
         """Write down what is on stable storage; a start after a crash begins to check there."""
-        self._checkpoint(RECOVERY_POINTS, lambda log: log.durability.recovery_point)
+        self._checkpoint(RECOVERY_POINTS)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks; `load` takes them up."""
@@ -362,11 +407,11 @@ class LogDirs:
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write down the log start offsets that lie inside a segment."""
-        self._checkpoint(LOG_START_OFFSETS, start_inside_segment)
+        self._checkpoint(LOG_START_OFFSETS)
 
-    def _checkpoint(self, name: str, value: Callable[[PartitionLog], int | None]) -> None:
+    def _checkpoint(self, name: str) -> None:
         for log_dir in self._dirs:
-            self._dirs.write_checkpoint(log_dir, name, value)
+            self._dirs.write_checkpoint(log_dir, name, _CHECKPOINTED[name])
 
     def compacted(self, log: PartitionLog, end_offset: int) -> None:
         """A log was compacted up to an offset: the next compaction begins there."""

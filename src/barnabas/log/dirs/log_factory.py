@@ -8,7 +8,7 @@ from barnabas.base.randomness import Random
 from barnabas.log.dirs.dir_set import DirSet
 from barnabas.log.dirs.log_dir import LogDir
 from barnabas.log.partition_log import PartitionLog
-from barnabas.log.recovery import Checkpointed, LogOptions, create_log, load_log
+from barnabas.log.recovery import Checkpointed, LogOptions, create_log, load_log, make_log_files
 from barnabas.log.segment.open_files import OpenFiles
 from barnabas.log.settings import LogConfig
 
@@ -28,11 +28,20 @@ class LogFactory:
         self._rng = rng
 
     def create(
-        self, directory: str, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig, now_ms: int
+        self,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        has_files: bool = False,
     ) -> PartitionLog:
-        """A new log. Raises `OSError`."""
+        """A new log, whose files are made or are there. Raises `OSError`."""
         log_dir = self._dirs.parent_of(directory)
         options = self._options(log_dir, self.open_files, directory, topic_partition, config, now_ms)
+        if not has_files:
+            make_log_files(self._dirs.files, directory, topic_id)
         log = PartitionLog(options, create_log(options, topic_id))
         self._dirs.count(log_dir, 1)
         return log
@@ -44,6 +53,7 @@ class LogFactory:
         log_dir = self._dirs.parent_of(directory)
         options = self._options(log_dir, self._own_files(), directory, topic_partition, config, now_ms)
         options = options._replace(on_failure=_ignore)
+        make_log_files(self._dirs.files, directory, topic_id)
         log = PartitionLog(options, create_log(options, topic_id))
         self._dirs.count(log_dir, 1)
         return log

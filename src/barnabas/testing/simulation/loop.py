@@ -315,9 +315,22 @@ class SimulatedClock:
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
         self.skew_ms = 0
+        self._slices = 0
 
     def wall_ms(self) -> int:
         return _WALL_AT_START_MS + (self._loop.now_us - START_US) // 1000 + self.skew_ms
 
     def monotonic_ms(self) -> int:
         return self._loop.now_us // 1000
+
+    def time_slice(self) -> Callable[[], bool]:
+        """No time passes inside a callback, so a slice is some steps long: 0 to 7, another number each time."""
+        self._slices += 1
+        left = self._slices * 0x9E3779B1 >> 16 & 7
+
+        def is_over() -> bool:
+            nonlocal left
+            left -= 1
+            return left < 0
+
+        return is_over

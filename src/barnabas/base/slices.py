@@ -1,0 +1,137 @@
+"""Work in slices: what takes long goes on for some milliseconds at a time, and between two slices everything else is served.
+
+Work in proportion to partitions, files, records or bytes is written as a generator. It yields None wherever it may be
+interrupted: its data must be whole there, because other code runs before it goes on. It yields `Beside` for what waits
+for a disk, which then runs in a thread. `Slices` runs such work. A slice ends at the first yield after some 5 ms, so
+short work is done before `Slices.start` returns, as if it were a plain call. Works that wait have their turn one after
+the other, and together they get one slice in each turn of the event loop. `InOrder` is for works that must not overlap.
+
+A stop closes the generators that wait (GeneratorExit at their yield); a thread that runs is left to end.
+
+Kafka has threads for this: request handlers, KafkaScheduler.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from barnabas.base.clock import CallLater, Clock
+from barnabas.base.threads import InThread
+
+__all__ = ["Beside", "InOrder", "Sliced", "Slices"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Beside(NamedTuple):
+    """Run ``work`` in a thread, then go on; what it raises is raised at the yield.
+
+    It must share nothing with what runs meanwhile.
+    """
+
+    work: Callable[[], None]
+
+
+Sliced = Generator[Beside | None, None, T]
+"""Work that yields where it may be interrupted."""
+
+
+class Slices:
+    """Runs the sliced work of one server."""
+
+    def __init__(self, clock: Clock, call_later: CallLater, in_thread: InThread) -> None:
+        self._clock = clock
+        self._call_later = call_later
+        self._in_thread = in_thread
+        self._waiting: deque[tuple[Sliced[None], BaseException | None]] = deque()
+        """Works with what is to be raised at their yield."""
+        self._is_planned = False
+        self._is_stopped = False
+
+    def start(self, work: Sliced[None]) -> None:
+        """Begin work, at once unless other work waits for its next slice. What it raises is logged."""
+        if self._is_stopped:
+            work.close()
+        elif self._waiting:
+            self._waiting.append((work, None))
+        else:
+            self._advance(work, None, self._clock.time_slice())
+
+    def stop(self) -> None:
+        """Start nothing more, and end what waits."""
+        self._is_stopped = True
+        while self._waiting:
+            self._waiting.popleft()[0].close()
+
+    def _advance(self, work: Sliced[None], error: BaseException | None, is_over: Callable[[], bool]) -> None:
+        try:
+            step = next(work) if error is None else work.throw(error)
+            while step is None:
+                if is_over():
+                    self._wait(work, None)
+                    return
+                step = next(work)
+        except StopIteration:
+            return
+        except Exception:
+            logger.exception("Work in slices failed")
+            return
+        self._in_thread(step.work, partial(self._resume, work))
+
+    def _resume(self, work: Sliced[None], error: BaseException | None) -> None:
+        if self._is_stopped:
+            work.close()
+        elif self._waiting:
+            self._wait(work, error)
+        else:
+            self._advance(work, error, self._clock.time_slice())
+
+    def _wait(self, work: Sliced[None], error: BaseException | None) -> None:
+        self._waiting.append((work, error))
+        if not self._is_planned:
+            self._is_planned = True
+            self._call_later(0, self._turn)
+
+    def _turn(self) -> None:
+        self._is_planned = False
+        is_over = self._clock.time_slice()
+        for _ in range(len(self._waiting)):
+            if not self._waiting:
+                return  # stopped meanwhile
+            work, error = self._waiting.popleft()
+            self._advance(work, error, is_over)
+            if is_over():
+                break
+        if self._waiting and not self._is_planned:
+            self._is_planned = True
+            self._call_later(0, self._turn)
+
+
+class InOrder:
+    """Works that run one after the other: each begins when those before it are done."""
+
+    def __init__(self, slices: Slices) -> None:
+        self._slices = slices
+        self._works: deque[Sliced[None]] = deque()
+        self._is_running = False
+
+    def start(self, work: Sliced[None]) -> None:
+        """Begin work, at once if no other is under way. What it raises is logged."""
+        self._works.append(work)
+        if not self._is_running:
+            self._is_running = True
+            self._slices.start(self._run())
+
+    def _run(self) -> Sliced[None]:
+        try:
+            while self._works:
+                try:
+                    yield from self._works.popleft()
+                except Exception:
+                    logger.exception("Work in slices failed")
+        finally:
+            self._is_running = False

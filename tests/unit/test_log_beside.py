@@ -1,0 +1,196 @@
+"""What a log dir writes beside the event loop: the newest contents win, and a crash finds what it found before."""
+
+from pathlib import Path
+
+from barnabas.base.files import OsFiles
+from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.log.checkpoints import (
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    RECOVERY_POINTS,
+    read_epochs,
+    read_offsets,
+)
+from barnabas.log.dirs.log_dirs import LogDirs
+from barnabas.log.partition_log import PartitionLog
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.records.records import Record, build_batch
+from support.slicing import finish
+
+NOW = 1_700_000_000_000
+TOPIC_ID = Uuid(bytes(range(16)))
+TP = TopicPartition("topic", 0)
+
+
+def opened(*paths: Path) -> LogDirs:
+    dirs = LogDirs(OsFiles(), [str(path) for path in paths], LogConfig(), broker_id=0, cluster_id="c")
+    dirs.load(NOW, {})
+    return dirs
+
+
+def made(dirs: LogDirs, partition: int = 0) -> PartitionLog:
+    return dirs.get_or_create(TopicPartition("topic", partition), TOPIC_ID, LogConfig(), NOW)
+
+
+def append(log: PartitionLog, epoch: int) -> None:
+    log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=epoch, now_ms=NOW)
+
+
+def epochs_on_disk(path: Path) -> list[tuple[int, int]]:
+    return read_epochs(OsFiles(), str(path / "topic-0" / LEADER_EPOCHS))
+
+
+def test_an_epoch_is_known_at_once_and_written_by_any_thread(tmp_path: Path) -> None:
+    """The write says what the epochs were when it was left."""
+    log = made(opened(tmp_path))
+    log.leader_epochs.begin_unwritten(3, 0)
+    assert log.leader_epochs.latest_epoch == 3
+    assert epochs_on_disk(tmp_path) == []
+    unwritten = log.leader_epochs.unwritten
+    assert unwritten is not None
+    unwritten.run()
+    assert epochs_on_disk(tmp_path) == [(3, 0)]
+    assert log.leader_epochs.unwritten is None
+
+
+def test_a_write_that_comes_late_does_not_replace_newer_epochs(tmp_path: Path) -> None:
+    """Neither those of the next election nor those that the event loop wrote itself."""
+    log = made(opened(tmp_path))
+    log.leader_epochs.begin_unwritten(3, 0)
+    late = log.leader_epochs.unwritten
+    assert late is not None
+    append(log, 3)
+    log.leader_epochs.begin_unwritten(4, 1)
+    later = log.leader_epochs.unwritten
+    assert later is not None
+    later.run()
+    late.run()
+    assert epochs_on_disk(tmp_path) == [(3, 0), (4, 1)]
+    log.leader_epochs.begin_unwritten(5, 1)
+    last = log.leader_epochs.unwritten
+    assert last is not None
+    append(log, 5)
+    log.assign_epoch(6)
+    last.run()
+    assert epochs_on_disk(tmp_path) == [(3, 0), (5, 1), (6, 2)]
+
+
+def test_a_flush_writes_the_epochs_first(tmp_path: Path) -> None:
+    """Below the recovery point nothing looks into batches, so the file must be complete there."""
+    log = made(opened(tmp_path))
+    log.leader_epochs.begin_unwritten(3, 0)
+    append(log, 3)
+    log.flusher.flush(NOW)
+    assert epochs_on_disk(tmp_path) == [(3, 0)]
+
+
+def test_a_process_that_dies_before_the_write_finds_the_epoch_in_its_batches(tmp_path: Path) -> None:
+    """Records of the epoch are past the recovery point; an epoch without records is no loss."""
+    dirs = opened(tmp_path)
+    log = made(dirs)
+    log.leader_epochs.begin_unwritten(3, 0)
+    append(log, 3)
+    log.leader_epochs.begin_unwritten(4, 1)
+    dirs.close(clean=False)
+    again = opened(tmp_path)
+    loaded = again.get(TP)
+    assert loaded is not None
+    assert loaded.leader_epochs.epochs.entries == [(3, 0)]
+
+
+def test_folders_are_made_ahead_in_the_emptiest_dirs_and_used(tmp_path: Path) -> None:
+    """The logs are made in them, with their topic's id, and nothing is left to make."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    dirs = opened(first, second)
+    partitions = [TopicPartition("topic", index) for index in range(6)]
+    task = dirs.new_folders.prepare([(partition, TOPIC_ID) for partition in partitions], is_new=True)
+    assert task is not None
+    task.run()
+    assert [len(list(path.glob("topic-*"))) for path in (first, second)] == [3, 3]
+    dirs.new_folders.take(task)
+    logs = [made(dirs, index) for index in range(6)]
+    assert [len(list(path.glob("topic-*"))) for path in (first, second)] == [3, 3]
+    append(logs[0], 0)
+    dirs.close(clean=True)
+    again = opened(first, second)
+    assert {log.topic_id for log in again.logs().values()} == {TOPIC_ID}
+    assert again.new_folders.prepare([(partitions[0], TOPIC_ID)], is_new=True) is None
+
+
+def test_a_dir_that_fails_while_folders_are_made_is_offline_and_another_takes_the_log(tmp_path: Path) -> None:
+    """As when `get_or_create` makes the folder itself."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    dirs = opened(first, second)
+    task = dirs.new_folders.prepare([(TP, TOPIC_ID)], is_new=True)
+    assert task is not None
+    (first / "topic-0").write_text("in the way")
+    task.run()
+    dirs.new_folders.take(task)
+    assert list(dirs.offline) == [str(first)]
+    assert made(dirs).directory == str(second / "topic-0")
+
+
+def test_a_checkpoint_that_is_written_late_does_not_replace_a_newer_one(tmp_path: Path) -> None:
+    """A recovery point above the end of a truncated log would pass for lost records."""
+    dirs = opened(tmp_path)
+    log = made(dirs)
+    for _ in range(5):
+        append(log, 0)
+    log.flusher.flush(NOW)
+    work = dirs.checkpoint(RECOVERY_POINTS)
+    step = next(step for step in work if step is not None)
+    dirs.truncate({TP: 2})
+    step.work()
+    assert list(work) == []
+    assert read_offsets(OsFiles(), str(tmp_path / RECOVERY_POINTS)) == {TP: 2}
+    append(log, 0)
+    log.flusher.flush(NOW)
+    finish(dirs.checkpoint(RECOVERY_POINTS))
+    assert read_offsets(OsFiles(), str(tmp_path / RECOVERY_POINTS)) == {TP: 3}
+
+
+def test_a_log_that_is_cut_while_high_watermarks_are_gathered_supersedes_their_checkpoint(tmp_path: Path) -> None:
+    """The file never names more than the log holds."""
+    dirs = opened(tmp_path)
+    log, other = made(dirs), made(dirs, 1)
+    for _ in range(5):
+        append(log, 0)
+        append(other, 0)
+    log.update_high_watermark(5)
+    other.update_high_watermark(5)
+    work = dirs.high_watermarks.due()
+    next(work)
+    dirs.truncate({TP: 2})
+    (write,) = finish(work)
+    write.prepare()
+    dirs.high_watermarks.commit(write)
+    assert read_offsets(OsFiles(), str(tmp_path / HIGH_WATERMARKS))[TP] == 2
+
+
+def test_a_checkpoint_without_news_is_not_written(tmp_path: Path) -> None:
+    """An idle broker leaves its disk alone."""
+    dirs = opened(tmp_path)
+    made(dirs)
+    finish(dirs.checkpoint(RECOVERY_POINTS))
+    path = tmp_path / RECOVERY_POINTS
+    assert read_offsets(OsFiles(), str(path)) == {TP: 0}
+    path.unlink()
+    finish(dirs.checkpoint(RECOVERY_POINTS))
+    assert not path.exists()
+
+
+def test_the_removal_of_folders_can_be_interrupted_by_a_stop(tmp_path: Path) -> None:
+    """What is left is removed by the next start."""
+    dirs = opened(tmp_path)
+    for index in range(200):
+        made(dirs, index)
+        dirs.delete(TopicPartition("topic", index), NOW)
+    work = dirs.purge_deleted(NOW + 60_000)
+    step = next(step for step in work if step is not None)
+    step.work()
+    work.close()
+    left = len(list(tmp_path.glob("topic-*")))
+    assert 0 < left < 200
+    dirs.close(clean=True)
+    finish(opened(tmp_path).purge_deleted(NOW + 60_000))
+    assert list(tmp_path.glob("topic-*")) == []

@@ -1,0 +1,170 @@
+"""Work in slices: short work is a plain call, long work shares the event loop, and the order stays."""
+
+from collections.abc import Callable
+
+import pytest
+
+from barnabas.base.slices import Beside, InOrder, Sliced, Slices
+
+
+class Loop:
+    """Timers and threads that run when the test says so, and slices of ``steps`` steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.timers: list[Callable[[], object]] = []
+        self.threads: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+        self.slices = Slices(self, self.call_later, lambda work, done: self.threads.append((work, done)))
+
+    def wall_ms(self) -> int:
+        return 0
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+    def time_slice(self) -> Callable[[], bool]:
+        left = self.steps
+
+        def is_over() -> bool:
+            nonlocal left
+            left -= 1
+            return left < 0
+
+        return is_over
+
+    def call_later(self, delay_ms: int, callback: Callable[[], object]) -> "Loop":
+        assert delay_ms == 0
+        self.timers.append(callback)
+        return self
+
+    def cancel(self) -> None:
+        raise AssertionError("a turn is never cancelled")
+
+    def turn(self) -> None:
+        timers, self.timers = self.timers, []
+        for callback in timers:
+            callback()
+
+    def end_thread(self) -> None:
+        work, done = self.threads.pop(0)
+        try:
+            work()
+        except OSError as error:
+            done(error)
+        else:
+            done(None)
+
+
+def counting(log: list[str], name: str, steps: int) -> Sliced[None]:
+    for step in range(steps):
+        log.append(f"{name}{step}")
+        yield None
+    log.append(f"{name}.")
+
+
+def test_short_work_is_done_when_start_returns() -> None:
+    """As if it were a plain call: no timer, no turn of the loop."""
+    loop, log = Loop(steps=10), []
+    loop.slices.start(counting(log, "a", 3))
+    assert (log, loop.timers) == (["a0", "a1", "a2", "a."], [])
+
+
+def test_long_works_take_turns_and_each_turn_of_the_loop_has_one_slice() -> None:
+    """However much waits, what else the loop serves waits for one slice only."""
+    loop, log = Loop(steps=2), []
+    loop.slices.start(counting(log, "a", 8))
+    loop.slices.start(counting(log, "b", 8))
+    assert log == ["a0", "a1", "a2"]
+    before = len(log)
+    while loop.timers:
+        assert len(loop.timers) == 1
+        loop.turn()
+        assert len(log) - before <= 4
+        before = len(log)
+    assert [entry for entry in log if entry[0] == "a"] == [*(f"a{n}" for n in range(8)), "a."]
+    assert [entry for entry in log if entry[0] == "b"] == [*(f"b{n}" for n in range(8)), "b."]
+    assert log.index("b0") < log.index("a.")
+
+
+def test_work_beside_the_loop_goes_on_with_what_the_thread_raised() -> None:
+    """The generator gets the error at its yield, and may go on."""
+    loop, log = Loop(steps=10), []
+
+    def fail() -> None:
+        raise OSError("no disk")
+
+    def work() -> Sliced[None]:
+        yield Beside(lambda: log.append("made"))
+        try:
+            yield Beside(fail)
+        except OSError as error:
+            log.append(str(error))
+
+    loop.slices.start(work())
+    assert log == []
+    loop.end_thread()
+    assert log == ["made"]
+    loop.end_thread()
+    assert log == ["made", "no disk"]
+
+
+def test_a_failure_is_logged_and_ends_only_its_own_work(caplog: pytest.LogCaptureFixture) -> None:
+    """Others go on."""
+    loop, log = Loop(steps=0), []
+
+    def broken() -> Sliced[None]:
+        yield None
+        raise ValueError("broken")
+
+    loop.slices.start(broken())
+    loop.slices.start(counting(log, "a", 2))
+    while loop.timers:
+        loop.turn()
+    assert log == ["a0", "a1", "a."]
+    assert "broken" in caplog.text
+
+
+def test_a_stop_ends_what_waits_and_starts_nothing_more() -> None:
+    """At a yield, so data is whole; a thread that runs is left to end, and its work ends with it."""
+    loop, log = Loop(steps=0), []
+
+    def closing(name: str, *steps: Beside | None) -> Sliced[None]:
+        try:
+            yield from steps
+        finally:
+            log.append(f"{name} ends")
+
+    loop.slices.start(closing("beside", Beside(lambda: log.append("made"))))
+    loop.slices.start(closing("waiting", None, None))
+    loop.slices.stop()
+    assert log == ["waiting ends"]
+    loop.end_thread()
+    assert log == ["waiting ends", "made", "beside ends"]
+    loop.slices.start(counting(log, "a", 1))
+    loop.turn()
+    assert "a0" not in log
+
+
+def test_works_in_order_do_not_overlap() -> None:
+    """The next begins when the one before is done, its work beside the loop included; a failure does not stop them."""
+    loop, log = Loop(steps=0), []
+    in_order = InOrder(loop.slices)
+
+    def broken() -> Sliced[None]:
+        yield None
+        raise ValueError("broken")
+
+    def beside() -> Sliced[None]:
+        log.append("asks")
+        yield Beside(lambda: log.append("made"))
+        log.append("goes on")
+
+    for work in (counting(log, "a", 2), beside(), broken(), counting(log, "b", 2)):
+        in_order.start(work)
+    while loop.timers or loop.threads:
+        if loop.threads:
+            loop.end_thread()
+        loop.turn()
+    assert log == ["a0", "a1", "a.", "asks", "made", "goes on", "b0", "b1", "b."]
+    in_order.start(counting(log, "c", 0))
+    assert log[-1] == "c."
