@@ -398,7 +398,8 @@ class LogDirs:
 
     def checkpoint_recovery_points(self) -> None:
         """Write down what is on stable storage; a start after a crash begins to check there."""
-        self._checkpoint(RECOVERY_POINTS)
+        for log_dir in self._dirs:
+            self._dirs.write_checkpoint(log_dir, RECOVERY_POINTS, _CHECKPOINTED[RECOVERY_POINTS])
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks; `load` takes them up."""
@@ -407,11 +408,8 @@ class LogDirs:
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write down the log start offsets that lie inside a segment."""
-        self._checkpoint(LOG_START_OFFSETS)
-
-    def _checkpoint(self, name: str) -> None:
         for log_dir in self._dirs:
-            self._dirs.write_checkpoint(log_dir, name, _CHECKPOINTED[name])
+            self._dirs.write_checkpoint(log_dir, LOG_START_OFFSETS, _CHECKPOINTED[LOG_START_OFFSETS])
 
     def compacted(self, log: PartitionLog, end_offset: int) -> None:
         """A log was compacted up to an offset: the next compaction begins there."""
