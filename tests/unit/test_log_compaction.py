@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -18,12 +19,12 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.log.checkpoints import CLEANER_OFFSETS
 from barnabas.log.compaction.cleanable import cleanable
 from barnabas.log.compaction.compaction import Compaction, CompactionLimits
-from barnabas.log.compaction.offset_map import OffsetMap
+from barnabas.log.compaction.offset_map import OffsetMap, blake2_digests, siphashes
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog
 from barnabas.log.settings import LogConfig
-from barnabas.wire.kafka.records.batch_header import BatchHeader, read_headers
-from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.batch_header import HEADER, BatchHeader, read_headers, seal
+from barnabas.wire.kafka.records.compression import CompressionType, compress
 from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
 
@@ -239,31 +240,99 @@ def test_a_batch_that_the_map_cannot_hold_is_an_error_that_names_the_setting(tmp
         compact(dirs, log, limits=CompactionLimits(1, 0.9, 4096))
 
 
-def test_a_batch_with_a_wrong_crc_is_never_written_anew(tmp_path: Path) -> None:
-    """The log stays as it is, and no files are left."""
+def test_a_batch_that_cannot_be_read_stays_as_it_is_and_compaction_goes_on_behind_it(tmp_path: Path) -> None:
+    """A wrong CRC: the batch keeps its bytes, the reason is reported, and the keys of other batches are compacted."""
+    dirs, log = new_log(tmp_path)
+    put(log, ("a", "1"), ("b", "1"))
+    damaged_at = log.segments[0].size
+    put(log, ("a", "2"), ("c", "1"))
+    damaged_end = log.segments[0].size
+    put(log, ("b", "2"), ("c", "2"))
+    log.roll(NOW)
+    log.segments[0].file.write_at(damaged_at + 70, b"\xff")
+    before = log.segments[0].file.read_at(damaged_at, damaged_end - damaged_at)
+    compaction = compact(dirs, log)
+    assert compaction.end_offset == 6
+    assert compaction.unreadable == ["offset 2: a wrong CRC"]
+    assert bytes(before) in bytes(log.segments[0].file.read_at(0, log.segments[0].size))
+    kept = {header.base_offset: header.record_count for _, header in log.segments[0].headers(0)}
+    assert kept == {0: 1, 2: 2, 4: 2}, "a stays at offset 0: no sound batch has a newer one"
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
+def test_batches_with_damaged_or_too_large_contents_stay_as_they_are(tmp_path: Path, codec: CompressionType) -> None:
+    """Their CRC is right. Records that do not fill the batch, or grow past what a leader takes, are left alone."""
+    dirs, log = new_log(tmp_path, max_message_bytes="100000000", segment_bytes="100000000")
+    put(log, ("a", "1"), ("b", "1"))
+    body = bytes(build_batch([Record(0, NOW, b"a", b"2"), Record(1, NOW, b"b", b"2")])[61:])
+    forged = [body[:-1], body + b"\0", bytes([body[0] | 1]) + body[1:], body[:4] + b"\x40" + body[5:]]
+    if codec is CompressionType.GZIP:
+        forged.append(bytes(20 << 20))
+    for contents_of_batch in forged:
+        packed = bytes(compress(codec, contents_of_batch))
+        base_offset = log.log_end_offset
+        fields = (base_offset, 49 + len(packed), 0, 2, 0, int(codec), 1, NOW, NOW, -1, -1, -1, 2)
+        batch = bytearray(HEADER.pack(*fields)) + packed
+        seal(batch)
+        log.append_as_follower(batch, now_ms=NOW)
+        log.update_high_watermark(log.log_end_offset)
+    put(log, ("b", "3"))
+    log.configure(LogConfig({**COMPACT, "max.message.bytes": "1000", "segment.bytes": "100000000"}))
+    log.roll(NOW)
+    compaction = compact(dirs, log)
+    assert compaction.unreadable_count == len(forged)
+    kept = {header.base_offset: header.record_count for _, header in log.segments[0].headers(0)}
+    assert kept == {0: 1, **{2 + 2 * number: 2 for number in range(len(forged))}, 2 + 2 * len(forged): 1}
+
+
+def test_offsets_that_no_batch_of_the_segment_can_have_end_the_compaction(tmp_path: Path) -> None:
+    """A header that lies about its place says nothing about the next one either. No files are left."""
     dirs, log = new_log(tmp_path)
     put(log, ("a", "1"), ("a", "2"))
     log.roll(NOW)
-    log.segments[0].file.write_at(70, b"\xff")
-    with pytest.raises(CorruptDataError, match="CRC"):
+    log.segments[0].file.write_at(23, b"\x7f")
+    with pytest.raises(CorruptDataError, match="offsets 0 to"):
         compact(dirs, log)
     assert not list((tmp_path / str(TP)).glob("*.cleaned"))
 
 
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.ZSTD])
+def test_batches_of_every_size_are_compacted_alike(tmp_path: Path, codec: CompressionType) -> None:
+    """Thousands of records in one batch, batches of one record, more than a step takes: as a dict does it."""
+    dirs, log = new_log(tmp_path, segment_bytes="100000000")
+    rng = random.Random(8)
+    newest: dict[str, tuple[int, str | None]] = {}
+    for count in (1, 5000, 1, 1, 700, 1, 2048, *(1,) * 300):
+        pairs = [
+            (f"k{rng.randrange(2500)}", None if rng.random() < 0.1 else "v" * rng.randrange(90)) for _ in range(count)
+        ]
+        base_offset = put(log, *pairs, compression=codec)
+        newest.update({key: (base_offset + at, value) for at, (key, value) in enumerate(pairs)})
+    log.roll(NOW)
+    compact(dirs, log, limits=CompactionLimits(map_bytes=1 << 20, map_load_factor=0.9, chunk_bytes=1 << 18))
+    assert {key: (offset, value) for offset, key, value in contents(log)} == newest
+    assert len(contents(log)) == len(newest)
+
+
 def test_the_map_agrees_with_a_dict() -> None:
-    """At any load up to its bound; a new key finds no room past it, a known one does."""
+    """At any load up to its bound, many keys at once; none of them finds room past it."""
     rng = random.Random(5)
-    offsets = OffsetMap(64 * 24, 0.9, 10_000)
-    known: dict[bytes, int] = {}
-    for offset in range(2000):
-        key = rng.randbytes(rng.randrange(3))
-        fits = offsets.put(key, offset)
-        assert fits == (key in known or len(known) < 57)
-        if fits:
-            known[key] = offset
-        probe = rng.randbytes(rng.randrange(3))
-        assert offsets.get(probe) == known.get(probe, -1)
-    assert offsets.size == len(known) == 57
+    for digests_of in (siphashes, blake2_digests):
+        offsets = OffsetMap(64 * 24, 0.9, 10_000)
+        known: dict[bytes, int] = {}
+        for offset in range(0, 4000, 10):
+            keys = [
+                rng.randbytes(rng.randrange(3)) if rng.random() < 0.1 else b"%d" % rng.randrange(60)
+                for _ in range(rng.randrange(10))
+            ]
+            at = np.arange(offset, offset + len(keys))
+            fits = offsets.put(digests_of(keys), at)
+            assert fits == (len({*known, *keys}) <= 57)
+            if fits:
+                known.update(zip(keys, at.tolist(), strict=True))
+            probes = [rng.randbytes(rng.randrange(3)), *keys]
+            assert offsets.get(digests_of(probes)).tolist() == [known.get(probe, -1) for probe in probes]
+        assert offsets.size == len(known) > 50
 
 
 def test_a_log_is_due_by_its_ratio_or_by_the_age_of_its_dirty_part(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ __all__ = ["LogCleaner"]
 
 logger = logging.getLogger(__name__)
 
-_MAX_CHUNK_BYTES = 256 * 1024
+_MAX_CHUNK_BYTES = 512 * 1024
 _LEAST_PERIOD_MS = 100
 
 
@@ -63,8 +63,7 @@ class LogCleaner:
         return CompactionLimits(
             map_bytes=config["log.cleaner.dedupe.buffer.size"] // shares,
             map_load_factor=config["log.cleaner.io.buffer.load.factor"],
-            # One buffer to read and one to write for each.
-            chunk_bytes=min(config["log.cleaner.io.buffer.size"] // shares // 2, _MAX_CHUNK_BYTES),
+            chunk_bytes=min(config["log.cleaner.io.buffer.size"] // shares, _MAX_CHUNK_BYTES),
         )
 
     # Which log is next
@@ -178,6 +177,13 @@ class LogCleaner:
             compaction.bytes_read,
             compaction.bytes_written,
         )
+        if compaction.unreadable_count:
+            logger.warning(
+                "%s: %d batches that cannot be read stay as they are, among them: %s",
+                log.topic_partition,
+                compaction.unreadable_count,
+                "; ".join(compaction.unreadable),
+            )
         return self._begin_due(now)
 
     def _failed(self, compaction: Compaction, error: BaseException) -> None:

@@ -1,22 +1,25 @@
-"""What compaction leaves of one record batch. Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
+"""What compaction leaves of record batches. Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
 
 A record stays while it is the newest of its key, or lies past the range that was read into the offset map. A delete
 marker (a null value) that is the newest stays until the delete horizon of its batch: the first pass that meets it writes
 now + ``delete.retention.ms`` into the batch's base timestamp and sets bit 6 of its attributes (KIP-534). Of the last
 batch of each producer at least the header stays, for it carries the last sequence. Whatever goes, a batch keeps its
 base and last offset, leader epoch, producer fields, codec and timestamp type; records keep offsets and timestamps.
+
+A batch that is damaged stays as it is, byte for byte. Its keys are not in the map, so it is the reason for no record to go.
 """
 
 from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from crc32c import crc32c
 
-from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.log.compaction.cleaned_transactions import CleanedTransactions
-from barnabas.log.compaction.offset_map import OffsetMap
-from barnabas.log.compaction.record_slices import RecordSlice, scan_records, with_timestamp_delta
+from barnabas.log.compaction.offset_map import OffsetMap, digests
+from barnabas.log.compaction.record_groups import STEP_RECORDS, Chunk, RecordGroup, Report, read_groups
 from barnabas.wire.kafka.records.batch_header import (
     CONTROL,
     CRC_START,
@@ -30,14 +33,10 @@ from barnabas.wire.kafka.records.batch_header import (
     BatchHeader,
     seal,
 )
-from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress
+from barnabas.wire.kafka.records.compression import CompressionType, compress
+from barnabas.wire.kafka.records.varints import put_varint
 
-__all__ = ["STEP_RECORDS", "BatchFilter", "LastRecord", "check_whole", "unpack"]
-
-STEP_RECORDS = 250
-"""So many take about 1 ms, less than the interpreter lets one thread keep others waiting."""
-
-_MAX_UNPACKED_BYTES = 256 << 20
+__all__ = ["BatchFilter", "LastRecord", "damage"]
 
 
 class LastRecord(NamedTuple):
@@ -47,57 +46,78 @@ class LastRecord(NamedTuple):
     epoch: int
 
 
-def check_whole(batch: memoryview, header: BatchHeader) -> None:
-    """Raises `CorruptDataError` unless the batch is of format 2 and its CRC right: others must not be written again."""
+def damage(batch: memoryview, header: BatchHeader) -> str | None:
+    """What is wrong with a batch that must not be written again, if anything is."""
     if header.magic != 2:
-        raise CorruptDataError(f"the batch at offset {header.base_offset} has format {header.magic}")
+        return f"format {header.magic}"
     if crc32c(batch[CRC_START:]) != header.crc:
-        raise CorruptDataError(f"the CRC of the batch at offset {header.base_offset} is wrong")
-
-
-def unpack(batch: memoryview, header: BatchHeader) -> memoryview:
-    """The batch's records, decompressed."""
-    return memoryview(decompress(header.compression, batch[HEADER_BYTES:], _MAX_UNPACKED_BYTES))
+        return "a wrong CRC"
+    return None
 
 
 class BatchFilter:
-    """Decides and writes, batch after batch in the order of the log."""
+    """Decides and writes, chunk after chunk in the order of the log."""
 
-    __slots__ = ("_last_records", "_new_horizon_ms", "_now_ms", "_offsets", "_transactions")
+    __slots__ = ("_last_records", "_limit_bytes", "_new_horizon_ms", "_now_ms", "_offsets", "_report", "_transactions")
 
     def __init__(
         self,
         offsets: OffsetMap,
         transactions: CleanedTransactions,
         last_records: Mapping[int, LastRecord],
+        report: Report,
         *,
         now_ms: int,
         delete_retention_ms: int,
+        limit_bytes: int,
     ) -> None:
+        """``report`` is called with a batch that stays because it cannot be read; `read_groups` has ``limit_bytes``."""
         self._offsets = offsets
         self._transactions = transactions
         self._last_records = last_records
+        self._report = report
         self._now_ms = now_ms
         self._new_horizon_ms = now_ms + delete_retention_ms
+        self._limit_bytes = limit_bytes
 
-    def filter(self, batch: memoryview, header: BatchHeader) -> Generator[None, None, Buffer | None]:
-        """The batch as it stays: itself, one with fewer records, a header without any, or None.
-
-        Yields after every `STEP_RECORDS` records.
-        Raises `CorruptDataError`, and `KafkaError` for an unknown codec.
-        """
-        check_whole(batch, header)
-        can_discard = self._transactions.can_discard(batch, header)
-        horizon_ms = header.delete_horizon_ms
-        is_due = horizon_ms is not None and horizon_ms <= self._now_ms
-        drop_records = can_discard and (is_due or not header.is_control)
-        out = None
-        if not drop_records and header.record_count:
-            marks_empty_transaction = can_discard and header.is_control
-            out = yield from self._keep(batch, header, is_due=is_due, needs_horizon=marks_empty_transaction)
-        if out is None and self._is_last_of_producer(header):
-            return _empty(header)
-        return out
+    def filter(self, chunk: Chunk) -> Generator[None, None, list[Buffer | None]]:
+        """What stays of each batch: itself, one with fewer records, a header without any, or None. Yields as it goes."""
+        stays: list[Buffer | None] = []
+        wanted: list[int] = []
+        markers: list[int] = []
+        is_due: list[bool] = []
+        for number, found in enumerate(chunk.batches):
+            batch, header = chunk.batch(found), found.header
+            problem = damage(batch, header)
+            if problem is not None:
+                self._report(header, problem)
+                stays.append(batch)
+                is_due.append(False)
+                continue
+            can_discard = self._transactions.can_discard(batch, header)
+            horizon_ms = header.delete_horizon_ms
+            is_due.append(horizon_ms is not None and horizon_ms <= self._now_ms)
+            if not header.record_count or (can_discard and (is_due[number] or not header.is_control)):
+                stays.append(None)
+                continue
+            stays.append(batch)
+            if not header.is_control:
+                wanted.append(number)
+            elif can_discard and horizon_ms is None:
+                markers.append(number)  # of an empty transaction, which goes after its horizon
+        for number, group in enumerate(read_groups(chunk, wanted, self._limit_bytes, self._report)):
+            if number:
+                yield
+            if group is not None:
+                yield from self._filter_group(group, is_due, stays)
+        for group in read_groups(chunk, markers, self._limit_bytes, self._report):
+            if group is not None:
+                for batch_number, number in enumerate(group.numbers):
+                    stays[number] = yield from self._with_horizon(group, batch_number, group.rows_of(batch_number))
+        for number, found in enumerate(chunk.batches):
+            if stays[number] is None and self._is_last_of_producer(found.header):
+                stays[number] = _empty(found.header)
+        return stays
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         last = self._last_records.get(header.producer_id)
@@ -108,58 +128,122 @@ class BatchFilter:
         # Only a marker is left of the producer: it has the epoch that fences older ones.
         return header.is_control and header.producer_epoch == last.epoch
 
-    def _keep(
-        self, batch: memoryview, header: BatchHeader, *, is_due: bool, needs_horizon: bool
-    ) -> Generator[None, None, Buffer | None]:
-        data = unpack(batch, header)
-        if header.is_control:
-            kept = list(scan_records(data, header.record_count))
-        else:
-            kept = []
-            get, latest, base_offset = self._offsets.get, self._offsets.latest_offset, header.base_offset
-            for number, record in enumerate(scan_records(data, header.record_count), 1):
-                if not number % STEP_RECORDS:
-                    yield
-                offset = base_offset + record.offset_delta
-                if offset <= latest:
-                    if record.key is None or offset < get(record.key):
-                        continue
-                    if not record.has_value:
-                        if is_due:
-                            continue
-                        needs_horizon = True
-                kept.append(record)
-        if not kept:
+    def _filter_group(
+        self, group: RecordGroup, is_due: list[bool], stays: list[Buffer | None]
+    ) -> Generator[None, None, None]:
+        if not len(group.rows.start):
+            return
+        keep = self._is_newest(group)
+        markers = keep & (group.columns.value_size < 0) & (group.offsets <= self._offsets.latest_offset)
+        needs_horizon: set[int] = set()
+        if markers.any():
+            due = np.array([is_due[number] for number in group.numbers])
+            keep &= ~(markers & due[group.batch_of_row])
+            needs_horizon.update(group.batch_of_row[markers & keep].tolist())
+        kept = _Kept(group, keep)
+        for batch, (number, header) in enumerate(zip(group.numbers, group.headers, strict=True)):
+            rows = group.rows_of(batch)
+            if rows.start == rows.stop:
+                continue  # damaged
+            if batch in needs_horizon and header.delete_horizon_ms is None:
+                stays[number] = yield from self._with_horizon(group, batch, rows, keep[rows])
+            elif kept.counts[batch] < header.record_count:
+                stays[number] = kept.rebuilt(batch)
+
+    def _is_newest(self, group: RecordGroup) -> npt.NDArray[np.bool_]:
+        """Which rows stay: those past the map, and the newest record of each key."""
+        offsets = group.offsets
+        keep: npt.NDArray[np.bool_] = offsets > self._offsets.latest_offset
+        looked_up = np.flatnonzero(~keep & (group.columns.key_size >= 0))
+        newest = self._offsets.get(digests(group.keys(looked_up)))
+        keep[looked_up] = offsets[looked_up] >= newest
+        return keep
+
+    def _with_horizon(
+        self, group: RecordGroup, batch: int, rows: slice, keep: npt.NDArray[np.bool_] | None = None
+    ) -> Generator[None, None, Buffer]:
+        """A batch of these rows, or of those to keep, that carries the delete horizon.
+
+        The base timestamp gives its place to the horizon: every record's delta changes.
+        """
+        header, data, columns = group.headers[batch], group.data, group.columns
+        shift = header.base_timestamp - self._new_horizon_ms
+        deltas = columns.timestamp_delta[rows] + shift
+        starts, stops = columns.offset_start[rows], group.rows.stop[rows]
+        if keep is not None:
+            deltas, starts, stops = deltas[keep], starts[keep], stops[keep]
+        body = bytearray()
+        fields = zip(deltas.tolist(), starts.tolist(), stops.tolist(), strict=True)
+        for number, (delta, after_timestamp, stop) in enumerate(fields, 1):
+            _append_with_timestamp(body, delta, data[after_timestamp:stop])
+            if not number % STEP_RECORDS:
+                yield
+        header = header._replace(
+            base_timestamp=self._new_horizon_ms, attributes=header.attributes | DELETE_HORIZON, record_count=len(deltas)
+        )
+        return _rebuilt(header, body, self._new_horizon_ms + int(deltas.max()))
+
+
+def _append_with_timestamp(body: bytearray, timestamp_delta: int, after_timestamp: bytes) -> None:
+    delta = bytearray()
+    put_varint(delta, timestamp_delta)
+    put_varint(body, 1 + len(delta) + len(after_timestamp))
+    body.append(0)  # attributes, unused in format 2
+    body += delta
+    body += after_timestamp
+
+
+class _Kept:
+    """The records of a group that stay, in runs of neighbours within their batch, which are copied together."""
+
+    __slots__ = ("_first_runs", "_group", "_latest", "_run_starts", "_run_stops", "counts")
+
+    def __init__(self, group: RecordGroup, keep: npt.NDArray[np.bool_]) -> None:
+        self._group = group
+        ends = np.array(group.ends)
+        starts = np.concatenate(([0], ends[:-1]))
+        has_rows = ends > starts
+        firsts, lasts = starts[has_rows], ends[has_rows] - 1
+        begins_run, ends_run = keep.copy(), keep.copy()
+        begins_run[1:] &= ~keep[:-1]
+        begins_run[firsts] = keep[firsts]
+        ends_run[:-1] &= ~keep[1:]
+        ends_run[lasts] = keep[lasts]
+        self._run_starts: list[int] = group.rows.start[begins_run].tolist()
+        self._run_stops: list[int] = group.rows.stop[ends_run].tolist()
+        self._first_runs: list[int] = np.concatenate(([0], np.cumsum(begins_run)))[[0, *ends]].tolist()
+        total = np.concatenate(([0], np.cumsum(keep)))
+        self.counts: list[int] = (total[ends] - total[starts]).tolist()
+        """How many stay of each batch."""
+        deltas = np.where(keep, group.columns.timestamp_delta, np.iinfo(np.int64).min)
+        latest = np.zeros(len(ends), np.int64)
+        latest[has_rows] = np.maximum.reduceat(deltas, firsts)
+        self._latest: list[int] = latest.tolist()
+
+    def rebuilt(self, batch: int) -> Buffer | None:
+        """A batch of the records that stay; None without any.
+
+        As it keeps its base offset and timestamp, the bytes of these records are right as they are.
+        """
+        if not self.counts[batch]:
             return None
-        if header.delete_horizon_ms is None and needs_horizon:
-            return _rebuild(header, data, kept, self._new_horizon_ms)
-        if len(kept) == header.record_count:
-            return batch
-        return _rebuild(header, data, kept, None)
+        view = memoryview(self._group.data)
+        runs = slice(self._first_runs[batch], self._first_runs[batch + 1])
+        parts = [view[start:stop] for start, stop in zip(self._run_starts[runs], self._run_stops[runs], strict=True)]
+        header = self._group.headers[batch]
+        return _rebuilt(
+            header._replace(record_count=self.counts[batch]),
+            b"".join(parts),
+            header.base_timestamp + self._latest[batch],
+        )
 
 
-def _rebuild(header: BatchHeader, data: memoryview, kept: list[RecordSlice], new_horizon_ms: int | None) -> Buffer:
-    base_timestamp = header.base_timestamp
-    max_timestamp = header.max_timestamp
-    attributes = header.attributes
-    if not header.is_log_append_time:
-        max_timestamp = base_timestamp + max(record.timestamp_delta for record in kept)
-    if new_horizon_ms is None:
-        body = b"".join([data[record.start : record.stop] for record in kept])
-    else:
-        # The base timestamp gives its place to the horizon: every record's delta changes.
-        shift = base_timestamp - new_horizon_ms
-        body = b"".join([with_timestamp_delta(data, record, record.timestamp_delta + shift) for record in kept])
-        base_timestamp = new_horizon_ms
-        attributes |= DELETE_HORIZON
+def _rebuilt(header: BatchHeader, body: Buffer, max_timestamp: int) -> bytearray:
     packed = compress(header.compression, body)
-    return _seal(
+    return _sealed(
         header._replace(
             length=HEADER_BYTES - LOG_OVERHEAD_BYTES + len(packed),
-            attributes=attributes,
-            base_timestamp=base_timestamp,
-            max_timestamp=max_timestamp,
-            record_count=len(kept),
+            max_timestamp=header.max_timestamp if header.is_log_append_time else max_timestamp,
         ),
         packed,
     )
@@ -167,7 +251,7 @@ def _rebuild(header: BatchHeader, data: memoryview, kept: list[RecordSlice], new
 
 def _empty(header: BatchHeader) -> Buffer:
     kept_attributes = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
-    return _seal(
+    return _sealed(
         header._replace(
             length=HEADER_BYTES - LOG_OVERHEAD_BYTES,
             attributes=header.attributes & kept_attributes | CompressionType.NONE,
@@ -178,7 +262,7 @@ def _empty(header: BatchHeader) -> Buffer:
     )
 
 
-def _seal(header: BatchHeader, body: Buffer) -> bytearray:
+def _sealed(header: BatchHeader, body: Buffer) -> bytearray:
     batch = bytearray(HEADER.pack(*header))
     batch += body
     seal(batch)

@@ -5,35 +5,44 @@ the last compaction ended up to the first segment that must stay, into an `Offse
 full. The second rewrites all segments from the log's beginning to there, in groups that fit one segment, and drops each
 record that the map knows a newer one for.
 
-The work is cut into steps of at most about ``chunk_bytes`` and 250 records. A step may run in another thread than the
+The work is cut into steps of at most about ``chunk_bytes`` and some thousand records. A step may run in another thread than the
 log's: it reads closed segments through files of its own and writes ``.cleaned`` files; what it needs of the log's state
 was taken when the `Compaction` was made. Only `swap`, a few renames, touches the log, and belongs to the log's thread, as
 does `is_possible`, to be asked before each step. Apache's cleaner thread and its locks are this split of ownership here.
 
 Offsets never change and no batch is merged with another, so followers and consumers may read on at any offset.
+
+A batch that cannot be read (a wrong CRC, records that do not fill it, more bytes or records than a leader takes) is reported
+and stays as it is; compaction goes on behind it. Only where a header does not say where the next batch begins is there no
+way on, and the compaction fails.
 """
 
 from collections.abc import Generator, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
-from barnabas.log.compaction.batch_filter import STEP_RECORDS, BatchFilter, LastRecord, check_whole, unpack
+from barnabas.log.append_checks import unpacked_limit_bytes
 from barnabas.log.compaction.cleaned_segment import CleanedSegment
 from barnabas.log.compaction.cleaned_transactions import CleanedTransactions
-from barnabas.log.compaction.offset_map import OffsetMap
-from barnabas.log.compaction.record_slices import scan_records
 from barnabas.log.names import INDEX, TIME_INDEX
 from barnabas.log.partition_log import PartitionLog
 from barnabas.log.segment.offset_index import MAX_RELATIVE
 from barnabas.log.segment.segment import Segment
 from barnabas.wire.kafka.records.batch_header import BatchHeader, read_header, read_headers
+from barnabas.wire.kafka.records.contents import load_columns
+
+if TYPE_CHECKING:  # numpy is imported by the first step
+    from barnabas.log.compaction.batch_filter import BatchFilter
+    from barnabas.log.compaction.offset_map import OffsetMap
+    from barnabas.log.compaction.record_groups import Chunk
 
 __all__ = ["Compaction", "CompactionLimits"]
 
 _LEAST_CHUNK_BYTES = 4096
-_Batches = list[tuple[memoryview, BatchHeader]]
+_STEP_BATCHES = 128
+_MOST_REPORTS = 10
 
 
 class CompactionLimits(NamedTuple):
@@ -51,20 +60,6 @@ class _Closed(NamedTuple):
     end_offset: int
 
 
-def _in_steps(batches: _Batches) -> Iterator[_Batches]:
-    """The batches, divided where their records are enough for a step."""
-    step: _Batches = []
-    records = 0
-    for batch, header in batches:
-        step.append((batch, header))
-        records += header.record_count
-        if records >= STEP_RECORDS:
-            yield step
-            step, records = [], 0
-    if step:
-        yield step
-
-
 class Compaction:
     """One compaction of one log. `step` until `is_done`, with `swap` whenever `wants_swap`."""
 
@@ -74,10 +69,11 @@ class Compaction:
         "_closed",
         "_config",
         "_cuts",
+        "_expected_keys",
         "_first_dirty_offset",
         "_first_position",
         "_group",
-        "_last_records",
+        "_last_producers",
         "_limits",
         "_now_ms",
         "_offsets",
@@ -88,6 +84,8 @@ class Compaction:
         "end_offset",
         "is_done",
         "log",
+        "unreadable",
+        "unreadable_count",
         "wants_swap",
     )
 
@@ -114,12 +112,11 @@ class Compaction:
             located = log.segments[log.segments.index_of(first_dirty_offset)].locate(first_dirty_offset)
         self._first_position = located.position if located else 0
         self._aborted = log.aborted_transactions(self._closed[0].segment.base_offset, upto_offset)
-        self._last_records = {
-            entry.producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else -1, entry.epoch)
+        self._last_producers = [
+            (entry.producer_id, entry.batches[-1].last_offset if entry.batches else -1, entry.epoch)
             for entry in log.producers.entries.values()
-        }
-        expected = min(upto_offset - first_dirty_offset, 1 << 40)
-        self._offsets = OffsetMap(limits.map_bytes, limits.map_load_factor, expected)
+        ]
+        self._expected_keys = min(upto_offset - first_dirty_offset, 1 << 40)
         self._group: list[Segment] = []
         self._cleaned: CleanedSegment | None = None
         self._steps = self._run()
@@ -129,6 +126,9 @@ class Compaction:
         self.wants_swap = False
         self.bytes_read = 0
         self.bytes_written = 0
+        self.unreadable: list[str] = []
+        """The first batches that stay as they are because they cannot be read, and why."""
+        self.unreadable_count = 0
 
     # ---- on the log's thread
 
@@ -165,56 +165,88 @@ class Compaction:
         next(self._steps, None)
 
     def _run(self) -> Generator[None, None, None]:
-        yield from self._map_keys()
-        self.end_offset = self._offsets.latest_offset + 1
+        load_columns()
+        from barnabas.log.compaction.batch_filter import BatchFilter, LastRecord
+        from barnabas.log.compaction.offset_map import OffsetMap
+
+        yield
+        offsets = OffsetMap(self._limits.map_bytes, self._limits.map_load_factor, self._expected_keys)
+        yield from self._map_keys(offsets)
+        self.end_offset = offsets.latest_offset + 1
         if self.end_offset <= self._first_dirty_offset:
             raise CorruptDataError(
                 f"{self.log.topic_partition}: one batch at offset {self._first_dirty_offset} has more keys than "
-                f"log.cleaner.dedupe.buffer.size has room for ({self._offsets.max_keys})"
+                f"log.cleaner.dedupe.buffer.size has room for ({offsets.max_keys})"
             )
         transactions = CleanedTransactions(self._aborted)
         batch_filter = BatchFilter(
-            self._offsets,
+            offsets,
             transactions,
-            self._last_records,
+            {producer_id: LastRecord(last_offset, epoch) for producer_id, last_offset, epoch in self._last_producers},
+            self._report,
             now_ms=self._now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
+            limit_bytes=unpacked_limit_bytes(self._config),
         )
         for group in self._groups():
             yield from self._rewrite(group, batch_filter, transactions)
-        self._offsets = OffsetMap(0, 1.0, 0)  # its memory is not needed any more
         self.is_done = True
 
-    def _map_keys(self) -> Generator[None, None, None]:
+    def _report(self, header: BatchHeader, problem: str) -> None:
+        """A batch stays as it is. Both passes meet it, so it counts in the second."""
+        self.unreadable_count += 1
+        if len(self.unreadable) < _MOST_REPORTS:
+            self.unreadable.append(f"offset {header.base_offset}: {problem}")
+
+    def _map_keys(self, offsets: "OffsetMap") -> Generator[None, None, None]:
         """Read the dirty range into the map, up to its end or until the map is full."""
-        offsets = self._offsets
+        from barnabas.log.compaction.batch_filter import damage
+
         transactions = CleanedTransactions(self._aborted)
         position = self._first_position
         for segment, end_offset in self._closed:
             if end_offset <= self._first_dirty_offset:
                 continue
-            for batches in self._chunks(segment, position):
-                for batch, header in batches:
-                    check_whole(batch, header)
-                    if not transactions.can_discard(batch, header) and not header.is_control:
-                        has_room = yield from self._map_batch(batch, header)
-                        if not has_room:
-                            return
-                    if header.last_offset >= self._first_dirty_offset:
-                        offsets.cover(header.last_offset)
+            for chunk in self._chunks(segment, end_offset, position):
+                wanted = [
+                    number
+                    for number, (batch, header) in enumerate(
+                        (chunk.batch(found), found.header) for found in chunk.batches
+                    )
+                    if damage(batch, header) is None
+                    and not transactions.can_discard(batch, header)
+                    and not header.is_control
+                ]
+                has_room = yield from self._map_chunk(chunk, wanted, offsets)
+                if not has_room:
+                    return
+                last_offset = chunk.batches[-1].header.last_offset
+                if last_offset >= self._first_dirty_offset:
+                    offsets.cover(last_offset)
                 yield
             position = 0
             offsets.cover(end_offset - 1)
 
-    def _map_batch(self, batch: memoryview, header: BatchHeader) -> Generator[None, None, bool]:
-        """Whether all of the batch's keys found room. A large batch takes several steps."""
-        put, base_offset, first_dirty = self._offsets.put, header.base_offset, self._first_dirty_offset
-        for number, record in enumerate(scan_records(unpack(batch, header), header.record_count), 1):
-            if not number % STEP_RECORDS:
+    def _map_chunk(self, chunk: "Chunk", wanted: list[int], offsets: "OffsetMap") -> Generator[None, None, bool]:
+        """Whether all keys of the wanted batches found room. If not, the map covers what is in front of the first without."""
+        from barnabas.log.compaction.offset_map import Digests, digests
+        from barnabas.log.compaction.record_groups import read_groups
+
+        limit_bytes = unpacked_limit_bytes(self._config)
+        for number, group in enumerate(read_groups(chunk, wanted, limit_bytes, lambda _header, _problem: None)):
+            if number:
                 yield
-            offset = base_offset + record.offset_delta
-            if record.key is not None and offset >= first_dirty and not put(record.key, offset):
-                return False
+            if group is not None:
+                found = group.offsets
+                rows = ((group.columns.key_size >= 0) & (found >= self._first_dirty_offset)).nonzero()[0]
+                keys, found, batch_of_row = digests(group.keys(rows)), found[rows], group.batch_of_row[rows]
+                if not offsets.put(keys, found):
+                    for batch, header in enumerate(group.headers):
+                        its = batch_of_row == batch
+                        if not offsets.put(Digests(keys.first[its], keys.second[its]), found[its]):
+                            if header.base_offset > self._first_dirty_offset:
+                                offsets.cover(header.base_offset - 1)
+                            return False
         return True
 
     def _groups(self) -> Iterator[list[Segment]]:
@@ -250,7 +282,7 @@ class Compaction:
         return largest
 
     def _rewrite(
-        self, group: list[Segment], batch_filter: BatchFilter, transactions: CleanedTransactions
+        self, group: list[Segment], batch_filter: "BatchFilter", transactions: CleanedTransactions
     ) -> Generator[None, None, None]:
         files, directory = self.log.folder.files, self.log.directory
         transactions.retained.clear()
@@ -258,15 +290,16 @@ class Compaction:
         cleaned = self._cleaned = CleanedSegment(
             files, directory, group[0].base_offset, self._config.index_interval_bytes
         )
+        end_offsets = {closed.segment: closed.end_offset for closed in self._closed}
         for segment in group:
-            for batches in self._chunks(segment, 0):
+            for chunk in self._chunks(segment, end_offsets[segment], 0):
                 kept: list[Buffer] = []
                 headers: list[BatchHeader] = []
-                for batch, header in batches:
-                    stays = yield from batch_filter.filter(batch, header)
-                    if stays is not None:
-                        kept.append(stays)
-                        headers.append(header if stays is batch else read_header(stays))
+                stays = yield from batch_filter.filter(chunk)
+                for batch, (_, header) in zip(stays, chunk.batches, strict=True):
+                    if batch is not None:
+                        kept.append(batch)
+                        headers.append(read_header(batch) if isinstance(batch, bytearray) else header)
                 written = cleaned.size
                 cleaned.append(kept, headers)
                 self.bytes_written += cleaned.size - written
@@ -277,26 +310,51 @@ class Compaction:
         files.sync_dir(directory)
         yield
 
-    def _chunks(self, segment: Segment, position: int) -> Iterator[_Batches]:
+    def _chunks(self, segment: Segment, end_offset: int, position: int) -> "Iterator[Chunk]":
         """The segment's batches from a position on, by about a chunk. Raises `CorruptDataError`."""
         if position >= segment.size:
             return
         wanted = chunk_bytes = max(self._limits.chunk_bytes, _LEAST_CHUNK_BYTES)
+        next_offset = segment.base_offset
         file = self.log.folder.files.open(segment.path, read_only=True)
         try:
             while position < segment.size:
-                chunk = memoryview(file.read_at(position, min(wanted, segment.size - position)))
-                batches = [(chunk[at : at + header.size_bytes], header) for at, header in read_headers(chunk)]
+                data = bytes(file.read_at(position, min(wanted, segment.size - position)))
+                batches = list(read_headers(data))
                 if not batches:
-                    size = read_header(chunk).size_bytes if len(chunk) >= 61 else 0
+                    size = read_header(data).size_bytes if len(data) >= 61 else 0
                     if not wanted < size <= segment.size - position:
                         raise CorruptDataError(f"{segment.path}: no batch at position {position}")
                     wanted = size  # one batch that is larger than a chunk
                     continue
                 wanted = chunk_bytes
-                used = sum(len(batch) for batch, _ in batches)
+                for at, header in batches:
+                    if not next_offset <= header.base_offset <= header.last_offset < end_offset:
+                        raise CorruptDataError(
+                            f"{segment.path}: a batch with offsets {header.base_offset} to {header.last_offset} at "
+                            f"position {position + at}, where offsets {next_offset} to {end_offset - 1} are left"
+                        )
+                    next_offset = header.last_offset + 1
+                at, header = batches[-1]
+                used = at + header.size_bytes
                 position += used
                 self.bytes_read += used
-                yield from _in_steps(batches)
+                yield from _in_steps(data, batches)
         finally:
             file.close()
+
+
+def _in_steps(data: bytes, batches: list[tuple[int, BatchHeader]]) -> "Iterator[Chunk]":
+    """The batches, divided where they are enough for a step."""
+    from barnabas.log.compaction.record_groups import STEP_RECORDS, Chunk, Found
+
+    step: list[Found] = []
+    records = 0
+    for position, header in batches:
+        step.append(Found(position, header))
+        records += header.record_count
+        if records >= STEP_RECORDS or len(step) >= _STEP_BATCHES:
+            yield Chunk(data, step)
+            step, records = [], 0
+    if step:
+        yield Chunk(data, step)

@@ -1,27 +1,58 @@
 """The newest offset of each key, in memory of a fixed size: what compaction looks up for every record. Kafka: SkimpyOffsetMap.
 
-Open addressing in three columns of 8 bytes a slot: the two halves of a 16-byte BLAKE2b digest of the key, and the offset
-plus one (0: a free slot). Keys themselves are not kept, so a map costs 24 bytes a slot whatever keys there are; two keys
-of equal digests would be one key, which 128 bits rule out in practice. A second part of the digest gives the step of a
-probe, odd and so without common factor with the number of slots, a power of two: every slot is reached, and chains stay
-short up to a load of 0.9.
+Open addressing in three columns of 8 bytes a slot: the two halves of a digest of the key, and the offset plus one (0: a free
+slot). Keys themselves are not kept, so a map costs 24 bytes a slot whatever keys there are. The second half of the digest
+gives the step of a probe, odd and so without common factor with the number of slots, a power of two: every slot is reached,
+and chains stay short up to a load of 0.9. Keys are put and looked up many at once, with numpy.
+
+Two keys of equal digests would be one key. A digest has 128 bits: Python's hash of the key, and of the key with a byte more.
+That is SipHash under a secret of the process, so clients who share a topic, such as ``__consumer_offsets``, cannot make a key
+of theirs look like another's. Where pointers, and so hashes, have 32 bits it is BLAKE2b.
 """
 
 import struct
+from collections.abc import Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
-from barnabas.base.files import Buffer
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["SLOT_BYTES", "OffsetMap"]
+__all__ = ["SLOT_BYTES", "Digests", "OffsetMap", "digests"]
 
 SLOT_BYTES = 24
 _LEAST_SLOTS = 64
 _DIGEST_BYTES = 16
-_HALVES = struct.Struct("<QQ").unpack
+_HAS_LONG_HASHES = struct.calcsize("P") == 8
+
+_Integers = npt.NDArray[np.int64]
+_Halves = npt.NDArray[np.uint64]
 
 
-def _column(slots: int) -> memoryview:
-    return memoryview(bytearray(8 * slots)).cast("Q")
+class Digests(NamedTuple):
+    """Of keys, a row each."""
+
+    first: _Halves
+    second: _Halves
+
+
+def digests(keys: Sequence[bytes]) -> Digests:
+    """The digests of keys, in their order."""
+    return siphashes(keys) if _HAS_LONG_HASHES else blake2_digests(keys)
+
+
+def siphashes(keys: Sequence[bytes]) -> Digests:
+    """Digests of Python's own hash, which must have 64 bits."""
+    count = len(keys)
+    first = np.fromiter(map(hash, keys), np.int64, count).view(np.uint64)
+    second = np.fromiter([hash(key + b"\0") for key in keys], np.int64, count).view(np.uint64)
+    return Digests(first, second)
+
+
+def blake2_digests(keys: Sequence[bytes]) -> Digests:
+    """Digests of BLAKE2b: three times as long."""
+    halves = np.frombuffer(b"".join([blake2b(key, digest_size=_DIGEST_BYTES).digest() for key in keys]), np.uint64)
+    return Digests(halves[0::2], halves[1::2])
 
 
 class OffsetMap:
@@ -35,39 +66,61 @@ class OffsetMap:
         while slots * load_factor < expected_keys and slots * 2 * SLOT_BYTES <= max_bytes:
             slots *= 2
         self.max_keys = max(1, min(slots - 1, int(slots * load_factor)))
-        self._mask = slots - 1
-        self._first, self._second, self._offsets = _column(slots), _column(slots), _column(slots)
+        self._mask = np.uint64(slots - 1)
+        self._first, self._second = np.zeros(slots, np.uint64), np.zeros(slots, np.uint64)
+        self._offsets = np.zeros(slots, np.int64)
         self.size = 0
         self.latest_offset = -1
         """Every record up to this offset is in the map: see `cover`."""
 
-    def put(self, key: Buffer, offset: int) -> bool:
-        """The key's newest record is at an offset. False when the key is new and there is no room."""
-        first, second = _HALVES(blake2b(key, digest_size=_DIGEST_BYTES).digest())
-        slot = self._slot(first, second)
-        if not self._offsets[slot]:
-            if self.size >= self.max_keys:
-                return False
-            self.size += 1
-            self._first[slot] = first
-            self._second[slot] = second
-        self._offsets[slot] = offset + 1
+    def put(self, keys: Digests, offsets: _Integers) -> bool:
+        """The newest records of keys are at these rising offsets. False, and nothing is put, when there is no room for all."""
+        slots = self._slots(keys)
+        new = np.flatnonzero(self._offsets[slots] == 0)
+        if new.size:
+            if self.size + new.size > self.max_keys:
+                distinct = len(set(zip(keys.first[new].tolist(), keys.second[new].tolist(), strict=True)))
+                if self.size + distinct > self.max_keys:
+                    return False
+            self._take_slots(keys, slots, new)
+        self._offsets[slots] = offsets + 1  # where a key comes twice, its last offset stays
         return True
+
+    def _take_slots(self, keys: Digests, slots: _Integers, new: _Integers) -> None:
+        """Give each key of the rows ``new`` a free slot. Of keys that meet at a slot one stays, and the others probe on."""
+        while new.size:
+            wanted = slots[new]
+            first, second = keys.first[new], keys.second[new]
+            self._first[wanted] = first
+            self._second[wanted] = second
+            self._offsets[wanted] = 1
+            self.size += np.unique(wanted).size
+            new = new[(self._first[wanted] != first) | (self._second[wanted] != second)]
+            if new.size:
+                slots[new] = self._slots(Digests(keys.first[new], keys.second[new]))
+                new = new[self._offsets[slots[new]] == 0]
 
     def cover(self, offset: int) -> None:
         """Every record up to an offset is in the map."""
         self.latest_offset = max(self.latest_offset, offset)
 
-    def get(self, key: Buffer) -> int:
-        """The newest offset of a key, -1 when it has none."""
-        first, second = _HALVES(blake2b(key, digest_size=_DIGEST_BYTES).digest())
-        return self._offsets[self._slot(first, second)] - 1
+    def get(self, keys: Digests) -> _Integers:
+        """The newest offset of each key, -1 for one that has none."""
+        found: _Integers = self._offsets[self._slots(keys)] - 1
+        return found
 
-    def _slot(self, first: int, second: int) -> int:
-        """The slot of a digest, or the free one where it would be put; there is always a free one."""
-        firsts, seconds, offsets, mask = self._first, self._second, self._offsets, self._mask
-        slot = first & mask
-        step = second | 1
-        while offsets[slot] and (firsts[slot] != first or seconds[slot] != second):
-            slot = (slot + step) & mask
-        return slot
+    def _slots(self, keys: Digests) -> _Integers:
+        """The slot of each key, or the free one where it would be put; there is always a free one."""
+        slots: _Integers = (keys.first & self._mask).astype(np.int64)
+        rows, first, second = None, keys.first, keys.second
+        here = slots
+        while True:
+            others = np.flatnonzero(
+                ((self._first[here] != first) | (self._second[here] != second)) & (self._offsets[here] != 0)
+            )
+            if not others.size:
+                return slots
+            rows = others if rows is None else rows[others]
+            first, second = first[others], second[others]
+            here = ((here[others].astype(np.uint64) + (second | np.uint64(1))) & self._mask).astype(np.int64)
+            slots[rows] = here
