@@ -151,7 +151,8 @@ def test_a_broker_that_may_have_lost_records_waits_for_the_end_of_its_last_regis
     driven = Driven(join(INFO, has_kept_its_pages=False))
     assert driven.step == joining.SetEpoch((1 << 63) - 1)
     assert driven.answer(None) == joining.IsRegistered()
-    assert driven.answer(True) == joining.IsRegistered()
+    assert driven.answer(True) == joining.ReadSession()
+    assert driven.answer(session()) == joining.IsRegistered()
     assert driven.answer(True) == Pause(500)
     assert driven.answer(None) == joining.IsRegistered()
     assert driven.answer(False) == Pause(500)
@@ -161,6 +162,15 @@ def test_a_broker_that_may_have_lost_records_waits_for_the_end_of_its_last_regis
     assert driven.answer(None) == joining.NoteBoot()
     driven.answer(None)
     assert driven.result == 62
+
+
+def test_a_broker_with_empty_log_dirs_does_not_wait_for_another_broker_that_has_its_id() -> None:
+    """That registration may never end, so the start fails at once and names the other broker's address."""
+    driven = Driven(join(ELSEWHERE, has_kept_its_pages=False))
+    driven.answer(None)
+    assert driven.answer(True) == joining.ReadSession()
+    with pytest.raises(BrokerIdTakenError, match="Broker id 1 is taken by the broker at"):
+        driven.answer(session())
 
 
 @pytest.mark.parametrize(("has_kept_its_pages", "leaves"), [(True, True), (False, False)])

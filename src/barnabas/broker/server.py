@@ -60,6 +60,9 @@ logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_S = 5
 
+_QUIET_MS = 2000
+"""How long the start waits for the coordination service before it says so."""
+
 
 class BrokerServer:
     """One broker, from its properties."""
@@ -168,8 +171,17 @@ class BrokerServer:
             self._network, address, rng=self._rng, session_timeout_ms=session_timeout_ms
         )
         timeout_ms = self._config["zookeeper.connection.timeout.ms"] or session_timeout_ms
+        first_ms = min(_QUIET_MS, timeout_ms)
         try:
-            await coordination.start(timeout_ms)
+            try:
+                await coordination.start(first_ms)
+            except KeeperError:
+                if timeout_ms == first_ms:
+                    raise
+                logger.warning(
+                    "Waiting for a coordination server at zookeeper.connect=%s, up to %d ms in all", address, timeout_ms
+                )
+                await coordination.wait_connected(timeout_ms - first_ms)
         except KeeperError as error:
             raise BarnabasError(
                 f"No coordination server at zookeeper.connect={address} could be reached within {timeout_ms} ms. "

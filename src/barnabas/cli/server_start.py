@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from barnabas.base.errors import BarnabasError
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import read_properties
 from barnabas.cli.common import ToolParser
 from barnabas.net.descriptors import raise_descriptor_limit
@@ -60,7 +60,19 @@ def _settings(path: str, overrides: list[str]) -> dict[str, str]:
         if not equals or not name:
             raise BarnabasError(f"--override {override}: NAME=VALUE is expected")
         texts[name.strip()] = value.strip()
+    _refuse_kraft(path, texts)
     return texts
+
+
+def _refuse_kraft(path: str, texts: dict[str, str]) -> None:
+    """Say what a configuration of KRaft mode lacks; Kafka 4 has no other."""
+    found = [name for name in texts if name == "process.roles" or name.startswith("controller.quorum.")]
+    if found and ("process.roles" in texts or "zookeeper.connect" not in texts):
+        raise ConfigError(
+            f"{path} configures a node of KRaft mode ({', '.join(found)}); brokers here run in ZooKeeper mode. Start a "
+            "coordination server (barnabas zookeeper-server-start), remove process.roles and controller.*, rename node.id "
+            "to broker.id, and set zookeeper.connect=HOST:PORT. barnabas up does all this for a local cluster"
+        )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

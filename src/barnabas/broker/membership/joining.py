@@ -101,7 +101,7 @@ def join(
     if not has_kept_its_pages:
         # The controller still sends requests to the earlier life. No such request may reach this one.
         yield SetEpoch(_MAX_BROKER_EPOCH)
-        yield from _await_end_of_predecessor()
+        yield from _await_end_of_predecessor(info)
         yield from give_up_leaderships(info.id, replicas)
         yield SetEpoch(_NO_EPOCH)
     if lost and has_kept_its_pages:
@@ -126,10 +126,14 @@ def _replace_predecessor(info: BrokerInfo) -> Generator[JoinStep, Any, None]:
         yield Remove(removals)
 
 
-def _await_end_of_predecessor() -> Generator[JoinStep, Any, None]:
-    """Wait until the earlier life's registration is gone, and a moment more, in which the controller acts on that."""
+def _await_end_of_predecessor(info: BrokerInfo) -> Generator[JoinStep, Any, None]:
+    """Wait until the earlier life's registration is gone, and a moment more, in which the controller acts on that.
+
+    Raises `BrokerIdTakenError` when the registration is another broker's, which may never end.
+    """
     if not (yield IsRegistered()):
         return
+    replace_predecessor(info, (yield ReadSession()))
     logger.info("Waiting for the end of the registration from before this machine was restarted")
     while (yield IsRegistered()):
         yield Pause(_PREDECESSOR_PAUSE_MS)

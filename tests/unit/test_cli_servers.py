@@ -1,0 +1,42 @@
+"""What the commands that start servers say when they cannot."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from barnabas.cli.main import main
+
+
+def server_properties(tmp_path: Path, text: str) -> str:
+    """A properties file."""
+    path = tmp_path / "server.properties"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_configuration_of_kraft_mode_gets_an_answer_that_explains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka 4's own server.properties: what is found, what is needed, what does it all at once."""
+    text = "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\n"
+    assert main(["server-start", server_properties(tmp_path, text)]) == 1
+    shown = capsys.readouterr().err
+    assert "configures a node of KRaft mode (process.roles, controller.quorum.voters)" in shown
+    assert "set zookeeper.connect=HOST:PORT" in shown
+    assert "barnabas up" in shown
+
+
+def test_a_broker_without_coordination_says_what_it_waits_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After two seconds, long before it gives up."""
+    text = (
+        f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/logs\nzookeeper.connect=127.0.0.1:1\n"
+        "zookeeper.connection.timeout.ms=2050\n"
+    )
+    caplog.set_level(logging.WARNING)
+    assert main(["server-start", server_properties(tmp_path, text)]) == 1
+    waiting = "Waiting for a coordination server at zookeeper.connect=127.0.0.1:1, up to 2050 ms in all"
+    assert waiting in caplog.text
+    assert "could be reached within 2050 ms. Is it running?" in capsys.readouterr().err
