@@ -25,6 +25,9 @@ class _Command(NamedTuple):
 
 COMMANDS = {
     "up": _Command("up", "start a whole cluster on this machine and stay until Ctrl-C"),
+    "status": _Command("status", "show the clusters that up runs on this machine"),
+    "logs": _Command("logs", "show the logs of such a cluster"),
+    "down": _Command("down", "stop such a cluster"),
     "zookeeper-server-start": _Command("zookeeper_server_start", "start a coordination server from a zoo.cfg"),
     "server-start": _Command("server_start", "start a broker from a server.properties"),
     "topics": _Command("topics", "create, list, describe, alter and delete topics"),

@@ -1,0 +1,161 @@
+"""Clusters that run on this machine by ``barnabas up``: the lock of a data dir, and the record by which ``status``, ``down``
+and ``logs`` find them.
+
+The lock is held by the supervisor and inherited by its servers, so a data dir is free only when all of them have ended.
+The record in the data dir says how to reach the cluster; a pointer to it lies in the user's state folder, so that no data
+dir need be named. Nothing is read from a record whose lock is free: it is of a cluster that has ended.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+from barnabas.base.errors import BarnabasError
+
+__all__ = ["LocalCluster", "choose_cluster", "locked", "record", "running_clusters", "stop_cluster"]
+
+_LOCK = ".lock"
+_RECORD = "cluster.json"
+_POLL_S = 0.05
+
+
+@dataclass(slots=True)
+class LocalCluster:
+    """What a record says. ``pids`` has each server's process under its name."""
+
+    data_dir: str
+    pid: int
+    bootstrap_servers: str
+    zookeeper_connect: str
+    pids: dict[str, int] = field(default_factory=dict)
+    output: str = ""
+    """Where the supervisor's own messages go, if it runs in the background."""
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the data dir's lock; raises `BarnabasError` when another cluster has it. Nothing else is written before."""
+    with _lock_file(directory, "a") as file:
+        if not _acquire(file):
+            found = _read(directory)
+            who = f" (process {found.pid}, at {found.bootstrap_servers})" if found else ""
+            raise BarnabasError(
+                f"{directory} is in use by a running cluster{who}: stop it with barnabas down --data-dir {directory}, or "
+                "choose another --data-dir"
+            )
+        (directory / _RECORD).unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            (directory / _RECORD).unlink(missing_ok=True)
+            _pointer(directory).unlink(missing_ok=True)
+
+
+def record(cluster: LocalCluster) -> None:
+    """Write the record of a cluster that is ready, and the pointer to it where the state folder can be written."""
+    directory = Path(cluster.data_dir)
+    (directory / _RECORD).write_text(json.dumps(asdict(cluster), indent=2))
+    with contextlib.suppress(OSError):
+        pointer = _pointer(directory)
+        pointer.parent.mkdir(parents=True, exist_ok=True)
+        pointer.write_text(str(directory))
+
+
+def running_clusters() -> list[LocalCluster]:
+    """The user's clusters that run now; pointers to others are removed."""
+    found = []
+    for pointer in sorted(_state_folder().glob("*.path")):
+        with contextlib.suppress(OSError):
+            cluster = _running(Path(pointer.read_text()))
+            if cluster is None:
+                pointer.unlink()
+            else:
+                found.append(cluster)
+    return found
+
+
+def choose_cluster(data_dir: str | None) -> LocalCluster:
+    """The cluster of a data dir, or the only one that runs. Raises `BarnabasError`."""
+    if data_dir is not None:
+        cluster = _running(Path(data_dir).absolute())
+        if cluster is None:
+            raise BarnabasError(f"no cluster runs in {data_dir}; start one with barnabas up --data-dir {data_dir}")
+        return cluster
+    clusters = running_clusters()
+    if not clusters:
+        raise BarnabasError("no cluster of yours runs here; start one with barnabas up --detach")
+    if len(clusters) > 1:
+        dirs = ", ".join(cluster.data_dir for cluster in clusters)
+        raise BarnabasError(f"{len(clusters)} clusters run: choose one with --data-dir ({dirs})")
+    return clusters[0]
+
+
+def stop_cluster(cluster: LocalCluster, timeout_s: float) -> None:
+    """Ask the supervisor to stop everything, and wait until it has. Raises `BarnabasError` after the time."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(cluster.pid, signal.SIGTERM)
+    end = time.monotonic() + timeout_s
+    while _running(Path(cluster.data_dir)) is not None:
+        if time.monotonic() > end:
+            raise BarnabasError(
+                f"the cluster in {cluster.data_dir} did not stop within {timeout_s:g} s: see barnabas logs, or end it "
+                f"with kill -9 {cluster.pid}"
+            )
+        time.sleep(_POLL_S)
+
+
+def _running(directory: Path) -> LocalCluster | None:
+    """The record of a data dir whose lock is held."""
+    found = _read(directory)
+    if found is None:
+        return None
+    try:
+        with _lock_file(directory, "r") as file:
+            return None if _acquire(file) else found
+    except BarnabasError:
+        return None
+
+
+def _read(directory: Path) -> LocalCluster | None:
+    try:
+        return LocalCluster(**json.loads((directory / _RECORD).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _lock_file(directory: Path, mode: str) -> IO[str]:
+    try:
+        return (directory / _LOCK).open(mode)
+    except OSError as error:
+        raise BarnabasError(
+            f"{directory} cannot be written ({error.strerror}): choose another folder with --data-dir"
+        ) from None
+
+
+def _acquire(file: IO[str]) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows: the ports alone protect the cluster there
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _state_folder() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "barnabas" / "clusters"
+
+
+def _pointer(directory: Path) -> Path:
+    from hashlib import sha256
+
+    return _state_folder() / f"{sha256(str(directory).encode()).hexdigest()[:16]}.path"

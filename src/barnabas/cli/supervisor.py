@@ -1,0 +1,229 @@
+"""The servers of ``barnabas up`` as child processes: started, watched, stopped. Nothing is started again by itself.
+
+Children are forked from this process with the servers' modules already loaded, which saves each of them the imports; where
+there is no fork they are spawned. A child that cannot start sends the reason through its pipe, so that the reason arrives
+even where a full disk keeps it out of the log.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import NamedTuple
+
+from barnabas.base.errors import BarnabasError
+from barnabas.cli.up_files import COORDINATION_NAME, log_of
+
+__all__ = ["ServerPlan", "Supervisor"]
+
+_READY_TIMEOUT_S = 60
+_STOP_TIMEOUT_S = 20
+_TAIL_LINES = 10
+_FULL_BYTES = 1024 * 1024
+
+
+class ServerPlan(NamedTuple):
+    """A server's name ("zookeeper", "0", "1" ...), its command and the file that the command takes."""
+
+    name: str
+    command: str
+    config: Path
+
+
+class Supervisor:
+    """The children by name, what each was started with, and their end."""
+
+    def __init__(self, directory: Path, plans: Sequence[ServerPlan], bootstrap: str, brokers: int) -> None:
+        self._logs = directory / "logs"
+        self._plans = {plan.name: plan for plan in plans}
+        self._bootstrap = bootstrap
+        self._brokers = brokers
+        self._children: dict[str, BaseProcess] = {}
+        self._pipes: dict[str, Connection] = {}
+        self._wake, self._woken = multiprocessing.Pipe(duplex=False)
+        self._signals = 0
+        self.has_failed = False
+        """Whether a server ended by itself, with an error."""
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Each server's process."""
+        return {name: child.pid or 0 for name, child in self._children.items()}
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a signal asked for the end."""
+        return self._signals > 0
+
+    def start(self) -> None:
+        """Start all servers."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._signalled)
+        can_fork = "fork" in multiprocessing.get_all_start_methods()
+        context = multiprocessing.get_context("fork") if can_fork else multiprocessing.get_context("spawn")
+        self._logs.mkdir(exist_ok=True)
+        _import_servers()
+        for plan in self._plans.values():
+            theirs, ours = context.Pipe()
+            inherited = [ours, *self._pipes.values()]
+            child = context.Process(
+                target=_serve,
+                args=(plan.command, str(plan.config), str(log_of(self._logs, plan.name)), theirs, inherited),
+                name=f"barnabas {plan.name}",
+            )
+            child.start()
+            theirs.close()
+            self._pipes[plan.name] = ours
+            self._children[plan.name] = child
+
+    def _signalled(self, *_: object) -> None:
+        self._signals += 1
+        if self._signals == 1:
+            self._woken.send_bytes(b"stop")
+        else:  # a second Ctrl-C: at once
+            for child in self._children.values():
+                child.kill()
+
+    def wait_until_ready(self) -> bool:
+        """Whether every broker is known to clients and has a controller, rather than a signal or a death first."""
+        from barnabas.client.admin_connection import AdminConnection
+
+        end = time.monotonic() + _READY_TIMEOUT_S
+        while time.monotonic() < end:
+            dead = [name for name, child in self._children.items() if child.exitcode is not None]
+            if dead:
+                for name in dead:
+                    self._report(name)
+                return False
+            if self._wake.poll(0.01):
+                return False
+            with contextlib.suppress(BarnabasError, OSError), AdminConnection(self._bootstrap) as admin:
+                cluster = admin.describe_cluster()
+                if len(cluster.brokers) == self._brokers and cluster.controller_id >= 0:
+                    return True
+        self.has_failed = True
+        _say(f"the cluster did not come up within {_READY_TIMEOUT_S} s; its logs are in {self._logs}")
+        return False
+
+    def watch(self) -> None:
+        """Until a signal: say which child ended and why, and leave it so (a lab stops brokers on purpose)."""
+        alive = dict(self._children)
+        while True:
+            ready = wait([self._wake, *(child.sentinel for child in alive.values())])
+            if self._wake in ready:
+                return
+            for name, child in list(alive.items()):
+                if child.sentinel in ready:
+                    child.join()
+                    del alive[name]
+                    self._report(name)
+
+    def _report(self, name: str) -> None:
+        """Say how a child ended; with an error also why, as far as the child or its log says it."""
+        child, log = self._children[name], log_of(self._logs, name)
+        code = child.exitcode or 0
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+        who = name if name.startswith(COORDINATION_NAME) else f"broker {name}"
+        _say(f"{who} (pid {child.pid}) {how}")
+        if code > 0:
+            self.has_failed = True
+            self._explain(name, log)
+        if code:
+            plan = self._plans[name]
+            _say(f"  its log is {log}; start it again with: barnabas {plan.command} {plan.config}")
+
+    def _explain(self, name: str, log: Path) -> None:
+        reason = ""
+        with contextlib.suppress(EOFError, OSError):
+            if self._pipes[name].poll(0):
+                reason = self._pipes[name].recv_bytes().decode()
+        for line in reason.splitlines():
+            _say(f"  {line}")
+        with contextlib.suppress(OSError):
+            free_bytes = shutil.disk_usage(self._logs).free
+            if free_bytes < _FULL_BYTES:
+                _say(f"  the disk of {self._logs} is full ({free_bytes} bytes are free)")
+        lines = [] if reason else _last_lines(log)
+        for line in lines:
+            _say(f"  {line}")
+
+    def stop(self) -> None:
+        """Brokers first and together, so that each can close its session."""
+        brokers = [child for name, child in self._children.items() if not name.startswith(COORDINATION_NAME)]
+        for group in (brokers, [child for child in self._children.values() if child not in brokers]):
+            for child in group:
+                if child.exitcode is None:
+                    child.terminate()
+            end = time.monotonic() + _STOP_TIMEOUT_S
+            for child in group:
+                child.join(max(0.0, end - time.monotonic()))
+                if child.exitcode is None:
+                    child.kill()
+                    child.join()
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _last_lines(log: Path) -> list[str]:
+    """The errors at a log's end, or its last lines where there are none."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    errors = [line for line in lines[-200:] if " ERROR " in line or " CRITICAL " in line or line.startswith("Error")]
+    return (errors or lines)[-_TAIL_LINES:]
+
+
+def _import_servers() -> None:
+    """Load what every child needs before the fork."""
+    import asyncio  # noqa: F401  # loaded for the children
+    import importlib
+
+    for module in ("barnabas.coordination.server.server", "barnabas.broker.server", "barnabas.client.admin_connection"):
+        importlib.import_module(module)
+
+
+def _serve(command: str, config: str, log: str, pipe: Connection, inherited: list[Connection]) -> None:
+    """In the child: run one server's command; stop cleanly when the supervisor is gone, however it went."""
+    import importlib
+
+    for other in inherited:
+        other.close()
+    if hasattr(os, "setsid"):
+        os.setsid()  # a terminal's Ctrl-C goes to the supervisor, which stops the children in order
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    code = 1
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        for standard in (1, 2):
+            os.dup2(descriptor, standard)
+        os.close(descriptor)
+        threading.Thread(target=_terminate_at_end_of, args=(pipe,), daemon=True).start()
+        module = importlib.import_module(f"barnabas.cli.{command.replace('-', '_')}")
+        code = module.main([config])
+    except (BarnabasError, OSError) as error:
+        with contextlib.suppress(OSError):
+            pipe.send_bytes(f"Error: {error}".encode())
+        with contextlib.suppress(OSError):
+            print(f"Error: {error}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _terminate_at_end_of(pipe: Connection) -> None:
+    with contextlib.suppress(EOFError, OSError):
+        pipe.recv_bytes()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,90 @@
+"""What ``barnabas up`` says and leaves behind, and the commands for clusters in the background."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.ports import free_ports
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop]
+
+
+def run(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own."""
+    command = [sys.executable, "-m", "barnabas", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state folder and a folder for temporary files of the test's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--port", "80000"], "port 80000 cannot be used: ports are 1 to 65535"),
+        (["--override", "foo"], "NAME=VALUE is expected"),
+        (["--override", "num.partitions=many"], "Invalid value many for configuration num.partitions"),
+        (["--brokers", "0"], "at least one broker is needed"),
+        (["--data-dir", "/dev/null/x"], "choose another folder with --data-dir"),
+    ],
+)
+def test_what_cannot_be_started_is_one_line(options: list[str], message: str) -> None:
+    """Never a traceback, and nothing was started."""
+    done = run("up", *(["--port", "0"] if "--port" not in options else []), "--zk-port", "0", *options)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_server_that_cannot_start_gives_the_reason_and_its_logs_are_kept(tmp_path: Path) -> None:
+    """The temporary folder goes, the logs and configuration files stay."""
+    done = run("up", "--port", "0", "--zk-port", "0", "--override", "log.dirs=/proc/no")
+    assert done.returncode == 1
+    assert re.search(r"broker 0 \(pid \d+\) ended with 1\n  Error: No log dir can be used", done.stderr)
+    assert "Traceback" not in done.stderr
+    kept = Path(re.search(r"the logs are kept in (\S+)", done.stderr)[1])
+    assert "No log dir can be used" in (kept / "logs" / "broker-0.log").read_text()
+    assert "log.dirs=/proc/no" in (kept / "server.properties").read_text()
+    assert [path.name for path in (tmp_path / "tmp").iterdir()] == [kept.name]
+
+
+def test_a_cluster_in_the_background_is_found_watched_and_stopped(tmp_path: Path) -> None:
+    """--detach, status, logs, a second up on the same folder, a broker that is killed, down."""
+    port, zk_port = free_ports(2)
+    data_dir = str(tmp_path / "data")
+    options = ["--port", str(port), "--zk-port", str(zk_port), "--data-dir", data_dir]
+    done = run("up", "--detach", *options, "--override", "num.partition=3")
+    assert done.returncode == 0, done.stderr
+    assert "num.partition=3 has no effect: it is not known; did you mean num.partitions?" in done.stdout
+    assert f"ready 127.0.0.1:{port} zk=127.0.0.1:{zk_port} pids=zookeeper:" in done.stdout
+    try:
+        (cluster,) = json.loads(run("status", "--output", "json").stdout)
+        assert cluster["servers"] == {"zookeeper": "running", "0": "running"}
+        before = Path(data_dir, "server.properties").read_text()
+        second = run("up", "--port", "0", "--zk-port", "0", "--data-dir", data_dir)
+        assert second.returncode == 1
+        assert f"{data_dir} is in use by a running cluster (process {cluster['pid']}" in second.stderr
+        assert Path(data_dir, "server.properties").read_text() == before
+        assert "started (barnabas.broker.server)" in run("logs", "0").stdout
+        os.kill(cluster["pids"]["0"], signal.SIGKILL)
+        eventually(lambda: "was killed by signal 9" in run("logs", "up").stdout, what="the death is reported")
+        assert f"start it again with: barnabas server-start {data_dir}" in run("logs", "up").stdout
+        assert json.loads(run("status", "--output", "json").stdout)[0]["servers"]["0"] == "ended"
+    finally:
+        down = run("down", "--data-dir", data_dir)
+    assert down.stdout == f"stopped 127.0.0.1:{port}\n", down.stderr
+    assert run("status").returncode == 1
+    assert "no cluster of yours runs here" in run("down").stderr
