@@ -157,7 +157,7 @@ def commands() -> str:
 
 
 def _help(command: str) -> str:
-    environment = {"COLUMNS": "100", "PATH": "", "NO_COLOR": "1", "PYTHONPATH": str(ROOT / "src")}
+    environment = {"COLUMNS": "100", "PATH": "", "NO_COLOR": "1", "PYTHONPATH": str(DOCS.parent / "src")}
     run = [sys.executable, "-m", "barnabas", command, "--help"]
     done = subprocess.run(run, capture_output=True, text=True, check=True, env=environment)
     return done.stdout.rstrip()
