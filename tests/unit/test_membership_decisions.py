@@ -7,6 +7,7 @@ import pytest
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import (
     CONTROLLER,
     BrokerInfo,
@@ -20,7 +21,6 @@ from barnabas.broker.membership import death_watch as deaths
 from barnabas.broker.membership import joining
 from barnabas.broker.membership.death_watch import ConnectOutcome, removals_of_dead, watch_broker
 from barnabas.broker.membership.joining import OnChange, join, on_registration_changed
-from barnabas.broker.membership.lost_data import Pause
 from barnabas.broker.membership.registration import (
     BrokerIdTakenError,
     EphemeralZnode,

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import (
     NO_LEADER,
     LeaderAndIsr,
@@ -19,7 +20,6 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.membership.leaderships import give_up_leaderships
 from barnabas.broker.membership.lost_data import (
     LeaveStep,
-    Pause,
     ReadStates,
     States,
     StateZnode,

@@ -25,6 +25,7 @@ from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.znodes import BrokerInfo
 from barnabas.broker.configuration import definitions
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.configuration.config_admin import ConfigAdmin
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.service import ConfigManager
@@ -286,6 +287,7 @@ class Parts:
             producer_ids=self.producer_ids,
             configs=self.configs,
             config_repository=self.config_repository,
+            config_admin=ConfigAdmin(environment.broker_id, self.config_repository, self.metadata.__contains__),
             topics=self.topics,
             controller=self.controller,
         )

@@ -18,6 +18,7 @@ from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_loggers import log_levels
+from barnabas.broker.configuration.config_admin import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, broker_of
 from barnabas.broker.configuration.definitions import DEFINITIONS, NOT_DESCRIBED, UPDATE_MODES
 from barnabas.broker.configuration.inert import WITHOUT_EFFECT
 from barnabas.broker.requests.request import Request
@@ -34,10 +35,7 @@ from barnabas.wire.kafka.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-__all__ = ["API", "BROKER", "BROKER_LOGGER", "CLIENT_METRICS", "TOPIC", "broker_of", "topic_entries"]
-
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
-"""Types of resources."""
+__all__ = ["API", "topic_entries"]
 
 _TOPIC_CONFIG, _DYNAMIC_BROKER, _DYNAMIC_CLUSTER, _STATIC, _DEFAULT, _DYNAMIC_BROKER_LOGGER = 1, 2, 3, 4, 5, 6
 """Where a value comes from."""
@@ -90,7 +88,7 @@ def _describe(
                 services, texts, keys, with_synonyms=synonyms, with_documentation=documentation
             )
         elif resource.resource_type == BROKER:
-            broker = broker_of(services, resource.resource_name)
+            broker = broker_of(services.broker_id, resource.resource_name)
             result.configs = _broker_entries(
                 services, keys, per_broker=broker is not None, with_synonyms=synonyms, with_documentation=documentation
             )
@@ -107,26 +105,6 @@ def _describe(
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     return result
-
-
-def broker_of(services: Services, resource_name: str, *, to_alter: bool = False) -> int | None:
-    """This broker's id, None for all brokers; raises `KafkaError` for another broker's, in the words of either use."""
-    if not resource_name:
-        return None
-    try:
-        broker = int(resource_name)
-    except ValueError:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"{'Node' if to_alter else 'Broker'} id must be an integer, but it is: {resource_name}",
-        ) from None
-    if broker != services.broker_id:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {services.broker_id}{'' if to_alter else ' or empty string'}, but received "
-            f"{resource_name}",
-        )
-    return broker
 
 
 def _logger_entries(

@@ -11,6 +11,7 @@ from barnabas.base.files import Files
 from barnabas.base.slices import InOrder, Slices
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.configuration.config_admin import ConfigAdmin
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.controller.service import Controller
@@ -59,5 +60,6 @@ class Services:
     producer_ids: ProducerIds
     configs: DynamicConfig
     config_repository: ConfigRepository
+    config_admin: ConfigAdmin
     topics: Topics
     controller: Controller

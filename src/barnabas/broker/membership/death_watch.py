@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Never
 
-from barnabas.broker.membership.lost_data import Pause
+from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.membership.registration import Removal, SessionZnodes, removals_of
 
 __all__ = [

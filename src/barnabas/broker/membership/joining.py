@@ -24,9 +24,10 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import BrokerInfo
 from barnabas.broker.membership.leaderships import give_up_leaderships
-from barnabas.broker.membership.lost_data import LeaveStep, Pause, leave_in_sync_sets
+from barnabas.broker.membership.lost_data import LeaveStep, leave_in_sync_sets
 from barnabas.broker.membership.registration import Removal, SessionZnodes, replace_predecessor
 from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.opcodes import EventType

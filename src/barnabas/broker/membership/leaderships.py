@@ -22,6 +22,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import (
     NO_LEADER,
     LeaderIsrAndControllerEpoch,
@@ -29,7 +30,7 @@ from barnabas.broker.cluster.znodes import (
     encode_partition_state,
     partition_state_path,
 )
-from barnabas.broker.membership.lost_data import MAX_WRITES, LeaveStep, Pause, ReadStates, States, WriteStates
+from barnabas.broker.membership.lost_data import MAX_WRITES, LeaveStep, ReadStates, States, WriteStates
 
 __all__ = ["give_up_leaderships"]
 

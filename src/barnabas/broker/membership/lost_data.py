@@ -29,6 +29,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import (
     NO_LEADER,
     LeaderIsrAndControllerEpoch,
@@ -41,7 +42,6 @@ from barnabas.log.lost_data import LostData
 __all__ = [
     "MAX_WRITES",
     "LeaveStep",
-    "Pause",
     "ReadStates",
     "StateZnode",
     "States",
@@ -84,12 +84,6 @@ class WriteStates(NamedTuple):
 
     controller_epoch_version: int | None
     writes: Sequence[tuple[str, bytes, int]]
-
-
-class Pause(NamedTuple):
-    """Let time pass."""
-
-    ms: int
 
 
 LeaveStep = ReadStates | WriteStates | Pause

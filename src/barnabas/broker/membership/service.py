@@ -20,6 +20,7 @@ from barnabas.base.ids import TopicPartition, uuid_text
 from barnabas.base.network import Connection, Network
 from barnabas.base.randomness import Random, random_uuid
 from barnabas.broker.cluster.channels import Channels
+from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import (
     BROKER_SEQUENCE,
     CLUSTER_ID,
@@ -271,7 +272,7 @@ class BrokerLifecycle:
                 return await _read_states(client, partitions)
             case lost_data.WriteStates(version, writes):
                 return await _write_states(client, version, writes)
-            case lost_data.Pause(ms):
+            case Pause(ms):
                 return await asyncio.sleep(ms / 1000)
 
     async def _create(self) -> int | None:
@@ -511,7 +512,7 @@ class _BrokerWatch:
                 return await self._await_end()
             case death_watch.RemoveBroker(epoch):
                 return await self._watch.remove_broker(self._broker_id, epoch)
-            case lost_data.Pause(ms):
+            case Pause(ms):
                 return await asyncio.sleep(ms / 1000)
 
     async def _connect(self) -> ConnectOutcome:

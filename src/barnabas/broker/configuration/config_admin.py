@@ -1,0 +1,135 @@
+"""Which configuration a client may change, and how: topics, brokers and the levels of loggers. Kafka: ConfigAdminManager.
+
+`ConfigAdmin` checks a request and has `ConfigRepository` write what it changes; there the rules for values apply. The
+modules of dynamic configuration, from the request to the part that obeys a value:
+
+- `operations`: what set, delete, append and subtract do to an entity's texts.
+- `rules`, `protective`: which changes of a broker's settings are refused.
+- `repository`: the znodes, written with a version check, and the notes by which all brokers hear of a change.
+- `dynamic_config`: the values that hold now; parts subscribe to them in `broker/assembly.py`.
+- `service`: the edge, which watches the notes.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.configuration.broker_loggers import alter_log_levels
+from barnabas.broker.configuration.definitions import DEFINITIONS
+from barnabas.broker.configuration.operations import DELETE, AlterConfigOp, change_texts
+from barnabas.broker.configuration.repository import ConfigRepository
+from barnabas.log.settings import TOPIC_SETTINGS
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+
+__all__ = ["BROKER", "BROKER_LOGGER", "CLIENT_METRICS", "TOPIC", "ConfigAdmin", "ResourceChange", "broker_of"]
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+"""Types of resources."""
+
+
+class ResourceChange(NamedTuple):
+    """What a client wants changed of one resource."""
+
+    resource_type: int
+    resource_name: str
+    operations: Sequence[AlterConfigOp]
+    replaces_all: bool
+    """Whether the settings replace all that there are (AlterConfigs); otherwise the operations change some of them."""
+
+    def texts_after(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """The texts of the resource's entity after the change. Raises `KafkaError`."""
+        if self.replaces_all:
+            return {name: value for name, _, value in self.operations if value is not None}
+        definitions = TOPIC_SETTINGS if self.resource_type == TOPIC else DEFINITIONS
+        return change_texts(texts, self.operations, definitions)
+
+
+class ConfigAdmin:
+    """Serves AlterConfigs and IncrementalAlterConfigs."""
+
+    def __init__(self, broker_id: int, repository: ConfigRepository, has_topic: Callable[[str], bool]) -> None:
+        self._broker_id = broker_id
+        self._repository = repository
+        self._has_topic = has_topic
+
+    def alter(
+        self, changes: Sequence[ResourceChange], *, validate_only: bool
+    ) -> Steps[list[KafkaError | KeeperError | None]]:
+        """Alter each resource by itself; what went wrong with each, in order."""
+        failures: list[KafkaError | KeeperError | None] = []
+        counts = Counter((change.resource_type, change.resource_name) for change in changes)
+        for change in changes:
+            try:
+                if counts[change.resource_type, change.resource_name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                _check_names_and_values(change.operations)
+                if change.resource_type == BROKER_LOGGER and not change.replaces_all:
+                    self._check_logger_broker(change.resource_name)
+                    alter_log_levels(change.operations, validate_only=validate_only)
+                else:
+                    yield from self._alter_one(change, validate_only=validate_only)
+            except (KafkaError, KeeperError) as error:
+                failures.append(error)
+            else:
+                failures.append(None)
+        return failures
+
+    def _alter_one(self, change: ResourceChange, *, validate_only: bool) -> Steps[None]:
+        name = change.resource_name
+        if change.resource_type == TOPIC:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+            if not self._has_topic(name):
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            yield from self._repository.alter_topic(name, change.texts_after, validate_only=validate_only)
+        elif change.resource_type == BROKER:
+            broker = broker_of(self._broker_id, name, to_alter=True)
+            yield from self._repository.alter_broker(broker, change.texts_after, validate_only=validate_only)
+        elif change.resource_type == CLIENT_METRICS:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS",
+            )
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {change.resource_type}")
+
+    def _check_logger_broker(self, resource_name: str) -> None:
+        """Refuse log levels of another broker. Raises `KafkaError`."""
+        if not resource_name.removeprefix("-").isdecimal():
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource_name}")
+        if int(resource_name) != self._broker_id:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected node id. Expected {self._broker_id}, but received {resource_name}",
+            )
+
+
+def _check_names_and_values(operations: Sequence[AlterConfigOp]) -> None:
+    """Each name once, and null for deletion alone. Raises `KafkaError`."""
+    nulls = [name for name, operation, value in operations if value is None and operation != DELETE]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    if len({name for name, _, _ in operations}) < len(operations):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+
+
+def broker_of(own_id: int, resource_name: str, *, to_alter: bool = False) -> int | None:
+    """This broker's id, None for all brokers; raises `KafkaError` for another broker's, in the words of either use."""
+    if not resource_name:
+        return None
+    try:
+        broker = int(resource_name)
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{'Node' if to_alter else 'Broker'} id must be an integer, but it is: {resource_name}",
+        ) from None
+    if broker != own_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {own_id}{'' if to_alter else ' or empty string'}, but received "
+            f"{resource_name}",
+        )
+    return broker
