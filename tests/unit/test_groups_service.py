@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.broker.groups.service import OFFSETS_TOPIC, GroupService
+from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
+from barnabas.broker.groups.service import GroupService
 from barnabas.wire.kafka.errors import ErrorCode as E
 from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest

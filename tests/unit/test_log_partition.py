@@ -626,8 +626,9 @@ def test_a_failing_disk_takes_its_log_dir_offline_and_no_other(tmp_path: Path, o
     heard = []
     dirs = LogDirs(
         Files(), [str(tmp_path / "a"), str(tmp_path / "b")], LogConfig(), broker_id=1, cluster_id="c",
-        rng=random.Random(1), on_offline=lambda directory, reason: heard.append(directory),
+        rng=random.Random(1),
     )  # fmt: skip
+    dirs.on_offline(lambda directory, reason: heard.append(directory))
     dirs.load(NOW, {})
     first = dirs.get_or_create(TP, TOPIC_ID, LogConfig(), NOW)
     second = dirs.get_or_create(TopicPartition("topic", 1), TOPIC_ID, LogConfig(), NOW)

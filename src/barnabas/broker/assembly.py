@@ -35,6 +35,7 @@ from barnabas.broker.membership.service import BrokerLifecycle, DeathWatch, Life
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_fetch import Fetches
 from barnabas.broker.replication.fetch_sessions import FetchSessions
+from barnabas.broker.replication.log_dir_failures import LogDirFailures
 from barnabas.broker.replication.quotas import ReplicationQuotas
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.replication.selection import PreferredReadReplica, replica_selector
@@ -67,6 +68,8 @@ class Environment:
     broker_info: Callable[[], BrokerInfo]
     """What is registered; known when the listeners are open."""
     is_closing: Callable[[], bool]
+    shut_down: Callable[[], None]
+    """Have the broker stop: it cannot go on."""
 
     clock: Clock
     rng: Random
@@ -224,6 +227,16 @@ class Parts:
             is_controller=lambda: self.controller.is_active,
         )
 
+        self.log_dir_failures = LogDirFailures(
+            environment.broker_id,
+            self.log_dirs,
+            self.replicas,
+            is_registered=lambda: self.broker_epoch >= 0,
+            call_later=environment.call_later,
+            start=self.interpreter.start,
+            shut_down=environment.shut_down,
+        )
+
     def _make_groups_and_topics(self) -> None:
         environment, config = self.environment, self.environment.config
         self.topics = Topics(
@@ -337,6 +350,8 @@ class Parts:
         metadata.on_update(self._connect_to_brokers)
         metadata.on_update(self.topics.metadata_changed)
         metadata.on_update(self.groups.metadata_changed)
+
+        self.log_dirs.on_offline(self.log_dir_failures.dir_failed)
 
         replicas = self.replicas
         replicas.on_roles(self.fetchers.roles_changed)

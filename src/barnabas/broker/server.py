@@ -22,12 +22,7 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.broker.assembly import Environment, Parts
-from barnabas.broker.cluster.znodes import (
-    BrokerInfo,
-    Endpoint,
-    decode_topic,
-    topic_path,
-)
+from barnabas.broker.cluster.znodes import BrokerInfo, Endpoint
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.listeners import (
@@ -36,13 +31,12 @@ from barnabas.broker.configuration.listeners import (
     inter_broker_listener,
     listeners,
 )
-from barnabas.broker.groups.service import OFFSETS_TOPIC
+from barnabas.broker.groups.offsets_topic import count_offsets_partitions
 from barnabas.broker.membership.registration import stored_broker_id
 from barnabas.broker.membership.service import (
     ensure_cluster_id,
     ensure_top_level_paths,
     generate_broker_id,
-    report_lost_log_dir,
 )
 from barnabas.broker.replication.selection import replica_selector
 from barnabas.broker.requests.dispatch import ClientConnection
@@ -51,7 +45,6 @@ from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig, defaults_from_broker
 from barnabas.net.sockets import SocketNetwork
-from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
 
 __all__ = ["BrokerServer"]
@@ -151,7 +144,7 @@ class BrokerServer:
         parts.configure_throttles()
         parts.log_dirs.load(self._clock.wall_ms(), parts.configs.log_config)
         await self._listen(parts)
-        parts.groups.start(await self._count_offsets_partitions(coordination))
+        parts.groups.start(await parts.interpreter.perform(count_offsets_partitions()))
         await parts.controller.start()
         await parts.lifecycle.await_metadata(self._inter_broker_listener)
         parts.storage.start()
@@ -221,7 +214,6 @@ class BrokerServer:
             broker_id=self.broker_id,
             cluster_id=cluster_id,
             rng=self._rng,
-            on_offline=self._log_dir_lost,
             producer_expiration_ms=settings["producer.id.expiration.ms"],
         )
         parts = self._parts = Parts(
@@ -232,6 +224,7 @@ class BrokerServer:
                 inter_broker_listener=self._inter_broker_listener,
                 broker_info=self._broker_info,
                 is_closing=lambda: self._closing,
+                shut_down=self.failed.set,
                 clock=self._clock,
                 rng=self._rng,
                 files=self._files,
@@ -268,16 +261,6 @@ class BrokerServer:
             bound = ListenerAddress(address.name, address.protocol, address.host, listener.port)
             self._open.append((bound, listener))
 
-    async def _count_offsets_partitions(self, coordination: CoordinationClient) -> int:
-        """How many partitions the offsets topic has; 0 when there is none yet."""
-        try:
-            data, _ = await coordination.get(topic_path(OFFSETS_TOPIC))
-        except KeeperError as error:
-            if error.code is KeeperCode.NO_NODE:
-                return 0
-            raise
-        return len(decode_topic(OFFSETS_TOPIC, data).partitions)
-
     # Running
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -304,23 +287,6 @@ class BrokerServer:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("Background work failed", exc_info=error)
-
-    def _log_dir_lost(self, path: str, reason: str) -> None:
-        log_dirs = self._log_dirs
-        if log_dirs is None or log_dirs.online:
-            # Not at once: a request may be in the middle of finding it out.
-            asyncio.get_running_loop().call_soon(self._give_up_offline_replicas)
-        else:
-            logger.error("Shutting down: the last log dir, %s, failed: %s", path, reason)
-            self.failed.set()
-
-    def _give_up_offline_replicas(self) -> None:
-        parts = self._parts
-        if parts is None:
-            return  # the replicas will be made without the log dir
-        parts.replicas.announce(parts.replicas.lose_offline())
-        if parts.broker_epoch >= 0:  # otherwise the controller learns it from the response to its first LeaderAndIsr
-            self._spawn(report_lost_log_dir(parts.coordination, self.broker_id))
 
     # Stopping
 

@@ -18,7 +18,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.coordinator import partition_of
-from barnabas.broker.groups.service import OFFSETS_TOPIC
+from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode

@@ -80,7 +80,7 @@ def _answer(services: Services, request: Request) -> None:
 
 
 def _topics(services: Services, request: Request, message: MetadataRequest) -> list[MetadataResponseTopic]:
-    tell_listener = request.version >= _LISTENER_ERROR_FROM_VERSION
+    knows_listener_not_found = request.version >= _LISTENER_ERROR_FROM_VERSION
     metadata = services.metadata
     found: list[MetadataResponseTopic] = []
     missing: dict[str, None] = {}
@@ -106,7 +106,9 @@ def _topics(services: Services, request: Request, message: MetadataRequest) -> l
                     wanted[name] = None
         names = wanted
     for name in names:
-        described = metadata.describe_topic(name, request.client.listener, tell_listener=tell_listener)
+        described = metadata.describe_topic(
+            name, request.client.listener, knows_listener_not_found=knows_listener_not_found
+        )
         if described is None:
             missing[name] = None
         else:

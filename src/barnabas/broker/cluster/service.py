@@ -15,6 +15,7 @@ from barnabas.broker.cluster.steps import (
     Ask,
     Children,
     Committed,
+    Pause,
     Read,
     Refused,
     Send,
@@ -137,6 +138,8 @@ class Interpreter:
                 return await self._channel.send(broker, request)
             case Wait(begin):
                 return await _wait(begin)
+            case Pause(ms):
+                return await asyncio.sleep(ms / 1000)
             case Write(ops) if office is not None:
                 return await self._write(ops, office.epoch_version)
             case Send(requests) if office is not None:

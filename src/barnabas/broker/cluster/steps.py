@@ -12,6 +12,7 @@ coordination service and on connections to brokers; tests perform them on a dict
     yield Send([(broker, request), ...])  -> None                     queued in order, not waited for; controller only
     yield Ask(broker, request)            -> the response             raises `ChannelError`
     yield Wait(begin)                     -> what ``done`` is called with
+    yield Pause(ms)                       -> None
 
 Every op of a `Write` happens only if ``/controller_epoch`` still has the version of this controller's election. If it
 has not, another controller is active: the interpreter raises `ControllerMovedError` in the generator, and nothing was
@@ -36,6 +37,7 @@ __all__ = [
     "Create",
     "Delete",
     "Done",
+    "Pause",
     "Read",
     "Refused",
     "Send",
@@ -207,5 +209,11 @@ class Wait(NamedTuple):
     begin: Callable[[Done], None]
 
 
-Step = Read | Children | Watch | Write | WriteUnfenced | Transact | Send | Ask | Wait
+class Pause(NamedTuple):
+    """Let time pass."""
+
+    ms: int
+
+
+Step = Read | Children | Watch | Write | WriteUnfenced | Transact | Send | Ask | Wait | Pause
 Steps = Generator[Step, Any, T]

@@ -23,6 +23,7 @@ from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.deletion import delete_groups, delete_offsets
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Reply
 from barnabas.broker.groups.loading import Loader
+from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.records import encode_batch
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_produce import when_committed
@@ -41,11 +42,10 @@ from barnabas.wire.kafka.messages.offset_delete import OffsetDeleteRequest
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
 from barnabas.wire.kafka.records.compression import CompressionType
 
-__all__ = ["OFFSETS_TOPIC", "GroupService"]
+__all__ = ["GroupService"]
 
 logger = logging.getLogger(__name__)
 
-OFFSETS_TOPIC = "__consumer_offsets"
 _LATE_COMMIT_TIMEOUT_MS = 3_600_000
 _LATE_MS = 500
 _GRACE_MS = 200

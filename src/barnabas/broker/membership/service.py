@@ -26,14 +26,12 @@ from barnabas.broker.cluster.znodes import (
     CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
-    LOG_DIR_EVENTS,
     TOP_LEVEL_PATHS,
     BrokerInfo,
     broker_path,
     decode_cluster_id,
     encode_broker,
     encode_cluster_id,
-    encode_log_dir_event,
     partition_state_path,
 )
 from barnabas.broker.configuration.broker_config import BrokerConfig
@@ -50,7 +48,6 @@ from barnabas.coordination.client.operations import WatchEvent, check, create, d
 from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
-from barnabas.wire.jute.opcodes import CreateMode
 from barnabas.wire.jute.records import Stat
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownRequest
@@ -62,14 +59,12 @@ __all__ = [
     "ensure_cluster_id",
     "ensure_top_level_paths",
     "generate_broker_id",
-    "report_lost_log_dir",
 ]
 
 logger = logging.getLogger(__name__)
 
 _METADATA_TIMEOUT_S = 60
 _COORDINATION_AWAY_MS = 2000
-_REPORT_PAUSE_S = 1
 _CONNECT_TIMEOUT_MS = 2000
 _MAX_FRAME_BYTES = 1024
 _REFUSED = (ConnectionRefusedError, ConnectionResetError)
@@ -106,19 +101,6 @@ async def generate_broker_id(client: CoordinationClient, reserved_max_id: int) -
     """The next broker id above reserved.broker.max.id: the znode's version counts them."""
     stat = await client.set_data(BROKER_SEQUENCE, b"")
     return int(stat.version) + reserved_max_id
-
-
-async def report_lost_log_dir(client: CoordinationClient, broker_id: int) -> None:
-    """Report to the controller that some of our replicas are offline. Repeated until it succeeds; idempotent."""
-    data = encode_log_dir_event(broker_id)
-    path = f"{LOG_DIR_EVENTS}/log_dir_event_"
-    while True:
-        try:
-            await client.run(create(path, data, CreateMode.PERSISTENT_SEQUENTIAL), retry=True)
-            return
-        except KeeperError as error:
-            logger.warning("The lost log dir could not be reported to the controller; retrying: %s", error)
-            await asyncio.sleep(_REPORT_PAUSE_S)
 
 
 # The ephemeral ones

@@ -54,7 +54,7 @@ class MetadataCache:
         self._responses: dict[tuple[str, bool], dict[str, MetadataResponseTopic]] = {}
         self._broker_responses: dict[str, list[MetadataResponseBroker]] = {}
         self._listeners: list[UpdateListener] = []
-        self._doubted: set[int] = set()
+        self._unreachable: set[int] = set()
 
     # Updates
 
@@ -100,19 +100,19 @@ class MetadataCache:
             listener(changed, deleted)
         return deleted
 
-    def doubt(self, broker_id: int) -> None:
-        """Show clients no leader where this broker leads: it seems to be gone, and news of the next one is under way.
+    def mark_unreachable(self, broker_id: int) -> None:
+        """Show clients no leader where this broker leads: it seems to be dead, and a new leader will be elected soon.
 
         A client that received a dead leader asks again only after its own timer, seconds later. A client that received
         none asks again at once.
         """
-        self._doubted.add(broker_id)
+        self._unreachable.add(broker_id)
         self._responses.clear()
 
-    def trust(self, broker_id: int) -> None:
-        """Take a doubt back."""
-        if broker_id in self._doubted:
-            self._doubted.discard(broker_id)
+    def mark_reachable(self, broker_id: int) -> None:
+        """Show the broker as leader again where it leads."""
+        if broker_id in self._unreachable:
+            self._unreachable.discard(broker_id)
             self._responses.clear()
 
     def _set_topic_id(self, topic: str, topic_id: Uuid) -> None:
@@ -196,15 +196,17 @@ class MetadataCache:
             ]
         return kept
 
-    def describe_topic(self, topic: str, listener: str, *, tell_listener: bool) -> MetadataResponseTopic | None:
+    def describe_topic(
+        self, topic: str, listener: str, *, knows_listener_not_found: bool
+    ) -> MetadataResponseTopic | None:
         """A topic for a Metadata response, to be sent and not to be changed; None for one that is not known.
 
-        ``tell_listener``: whether clients know LISTENER_NOT_FOUND (version 6), or get LEADER_NOT_AVAILABLE instead.
+        ``knows_listener_not_found``: clients know LISTENER_NOT_FOUND (version 6); others get LEADER_NOT_AVAILABLE instead.
         """
         partitions = self._topics.get(topic)
         if partitions is None:
             return None
-        responses = self._responses.setdefault((listener, tell_listener), {})
+        responses = self._responses.setdefault((listener, knows_listener_not_found), {})
         kept = responses.get(topic)
         if kept is None:
             kept = responses[topic] = MetadataResponseTopic(
@@ -213,20 +215,21 @@ class MetadataCache:
                 topic_id=self.topic_id(topic),
                 is_internal=topic in INTERNAL_TOPICS,
                 partitions=[
-                    self._describe_partition(partitions[index], listener, tell_listener) for index in sorted(partitions)
+                    self._describe_partition(partitions[index], listener, knows_listener_not_found)
+                    for index in sorted(partitions)
                 ],
             )
         return kept
 
     def _describe_partition(
-        self, state: UpdateMetadataPartitionState, listener: str, tell_listener: bool
+        self, state: UpdateMetadataPartitionState, listener: str, knows_listener_not_found: bool
     ) -> MetadataResponsePartition:
         leader = self._brokers.get(state.leader)
         error = ErrorCode.NONE
-        if leader is None or state.leader in self._doubted:
+        if leader is None or state.leader in self._unreachable:
             error = ErrorCode.LEADER_NOT_AVAILABLE
         elif leader.endpoint(listener) is None:
-            error = ErrorCode.LISTENER_NOT_FOUND if tell_listener else ErrorCode.LEADER_NOT_AVAILABLE
+            error = ErrorCode.LISTENER_NOT_FOUND if knows_listener_not_found else ErrorCode.LEADER_NOT_AVAILABLE
         return MetadataResponsePartition(
             error_code=error,
             partition_index=state.partition_index,

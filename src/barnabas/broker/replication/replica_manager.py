@@ -204,8 +204,8 @@ class ReplicaManager:
         self._advance(partition, now_ms)
         self._purgatory.check_and_complete(partition.topic_partition)
 
-    def lose_offline(self) -> LeadershipOutcome:
-        """Drop the roles of replicas whose log dir is lost. Report the outcome with `announce`."""
+    def lose_offline(self) -> None:
+        """Drop the roles of replicas whose log dir is lost."""
         outcome = LeadershipOutcome()
         for partition in self._partitions.values():
             if partition.offline and partition.role is not None:
@@ -214,7 +214,7 @@ class ReplicaManager:
                 partition.role = None
                 outcome.stopped.append(partition.topic_partition)
                 self._purgatory.check_and_complete(partition.topic_partition)
-        return outcome
+        self.announce(outcome)
 
     # Reading
 

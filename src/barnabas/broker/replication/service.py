@@ -4,9 +4,7 @@ There is one loop for each broker that leads partitions of ours (Kafka's Replica
 them). It has a connection of its own (a fetch that waits at the leader would hold up other requests) and one fetch under
 way, for all partitions that are led there. What to ask and what to make of the answer is decided in `fetcher`.
 
-Producers with acks -1 wait for replicas in sync, and must not wait for one that copies gigabytes. So partitions that are
-behind what is committed have a loop and a connection of their own, which asks for little at a time. A partition that
-falls behind goes there at once; one that has caught up comes back before the next request of the loop for those in sync.
+Partitions that are behind have a loop and a connection of their own: `fetch_sources` decides which loop copies what.
 
 When partitions come to a loop whose fetch waits at the leader, the connection is broken and the next fetch has them all:
 otherwise the first record of a new topic, and every election, would wait for replica.fetch.wait.max.ms.
@@ -29,9 +27,9 @@ from barnabas.base.slices import Sliced, Slices
 from barnabas.broker.cluster.channels import BrokenConnectionError, ChannelError, Channels
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.replication.fetch_sources import FetchLanes, FetchSources, SourceStatus, Wakeup
 from barnabas.broker.replication.fetcher import TOPIC_IDS_VERSION, Fetcher, FetchLimits
 from barnabas.broker.replication.log_alignment import EARLIEST, LATEST
-from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.replica_manager import LeadershipOutcome, ReplicaManager
 from barnabas.log.group_sync import WhenDurable
@@ -42,9 +40,8 @@ __all__ = ["AlterPartitionSender", "FetcherParts", "ReplicaFetcherManager"]
 
 logger = logging.getLogger(__name__)
 
-_FIRST_BACKOFF_S = 0.02
 _LEAST_WAIT_MS = 5
-_LOST_MS = 1000
+_UNREACHABLE_MS = 1000
 _CATCH_UP_BYTES = 1 << 20
 _INTERRUPT_EVERY_S = 0.05
 _LIST_OFFSETS_VERSION = 7
@@ -66,7 +63,7 @@ class FetcherParts:
     call_later: CallLater
     network: Network
     listener: str
-    """The topic_partition of the listener that brokers use among themselves."""
+    """The name of the listener that brokers use among themselves."""
     metadata: MetadataCache
     when_durable: WhenDurable
     quota: ReplicationQuota
@@ -94,45 +91,37 @@ class ReplicaFetcherManager:
             for_in_sync: Channels(parts.broker_id, parts.network, request_timeout_ms=timeout_ms)
             for for_in_sync in (True, False)
         }
-        self._lanes: dict[int, _Lanes] = {}
-        self._sources: dict[TopicPartition, int] = {}
+        self._sources = FetchSources(self._make_fetcher)
+        self._loops: dict[Fetcher, _ReplicaFetcherLoop] = {}
         self._closed = False
 
     def roles_changed(self, outcome: LeadershipOutcome) -> None:
         """Fetch for the followers, and stop where this broker leads or has no replica."""
         if self._closed:
             return
-        for topic_partition in outcome.stopped:
-            self._leave(topic_partition)
-        for partition in outcome.gained:
-            self._leave(partition.topic_partition)
-        touched: dict[_ReplicaFetcherLoop, None] = {}  # in order: a simulated run must not depend on addresses
-        for partition in outcome.following:
-            topic_partition, source = partition.topic_partition, partition.leader_id
-            if self._sources.get(topic_partition, source) != source:
-                self._leave(topic_partition)
-            if source < 0:
-                self._leave(topic_partition)
-                continue
-            self._sources[topic_partition] = source
-            lanes = self._lanes.get(source)
-            if lanes is None:
-                lanes = self._lanes[source] = _Lanes(partial(self._make_loop, source))
-            touched[lanes.follow(partition)] = None
-        for loop in touched:
-            loop.interrupt()
+        for source, wakeup in self._sources.roles_changed(outcome).items():
+            self._wake(source, wakeup)
 
-    def _leave(self, topic_partition: TopicPartition) -> None:
-        source = self._sources.pop(topic_partition, None)
-        if source is not None:
-            self._lanes[source].unfollow(topic_partition)
+    def _wake(self, source: int, wakeup: Wakeup) -> None:
+        loop = self._loops.get(wakeup.fetcher)
+        if loop is None:
+            lanes = self._sources.lanes[source]
+            channels = self._channels[wakeup.fetcher is lanes.in_sync]
+            between = partial(self._between_fetches, source, lanes)
+            loop = _ReplicaFetcherLoop(self._parts, source, channels, wakeup.fetcher, between)
+            self._loops[wakeup.fetcher] = loop
+        loop.add_work(interrupt=wakeup.at_once)
 
-    def _make_loop(self, source: int, for_in_sync: bool, lanes: "_Lanes") -> "_ReplicaFetcherLoop":
+    def _between_fetches(self, source: int, lanes: FetchLanes, fetcher: Fetcher) -> None:
+        wakeup = lanes.exchange(fetcher)
+        if wakeup is not None:
+            self._wake(source, wakeup)
+
+    def _make_fetcher(self, for_in_sync: bool) -> Fetcher:
         parts, limits = self._parts, self._limits
         if not for_in_sync:
             limits = replace(limits, response_bytes=min(limits.response_bytes, _CATCH_UP_BYTES))
-        fetcher = Fetcher(parts.broker_id, limits, parts.truncate, parts.changed, parts.quota, for_in_sync=for_in_sync)
-        return _ReplicaFetcherLoop(parts, source, self._channels[for_in_sync], fetcher, lanes.exchange)
+        return Fetcher(parts.broker_id, limits, parts.truncate, parts.changed, parts.quota, for_in_sync=for_in_sync)
 
     def brokers_changed(self, *_: object) -> None:
         """Connect to brokers where they are now."""
@@ -145,61 +134,16 @@ class ReplicaFetcherManager:
         }
         for channels in self._channels.values():
             channels.set_brokers(brokers)
-        for lanes in self._lanes.values():
-            for loop in lanes.loops:
-                loop.retry()
+        for loop in self._loops.values():
+            loop.retry()
 
     async def close(self) -> None:
         """Copy no more."""
         self._closed = True
-        for lanes in self._lanes.values():
-            for loop in lanes.loops:
-                await loop.close()
+        for loop in tuple(self._loops.values()):
+            await loop.close()
         for channels in self._channels.values():
             channels.close()
-
-
-class _Lanes:
-    """The loop for what is in sync with one source, and, once there is any, the loop for what is behind."""
-
-    def __init__(self, make: "Callable[[bool, _Lanes], _ReplicaFetcherLoop]") -> None:
-        """``make(for_in_sync, lanes)`` makes a loop."""
-        self._make = make
-        self._in_sync = make(True, self)
-        self._behind: _ReplicaFetcherLoop | None = None
-
-    @property
-    def loops(self) -> "list[_ReplicaFetcherLoop]":
-        return [self._in_sync] if self._behind is None else [self._in_sync, self._behind]
-
-    def follow(self, partition: Partition) -> "_ReplicaFetcherLoop":
-        """Copy a partition; the first answer shows whether it is behind."""
-        self.unfollow(partition.topic_partition)
-        self._in_sync.fetcher.follow(partition)
-        return self._in_sync
-
-    def unfollow(self, topic_partition: TopicPartition) -> None:
-        for loop in self.loops:
-            loop.fetcher.unfollow(topic_partition)
-
-    def exchange(self, loop: "_ReplicaFetcherLoop") -> None:
-        """A loop is between two fetches: move what belongs to the other one."""
-        in_sync, behind = self._in_sync, self._behind
-        if loop is in_sync:
-            fallen = in_sync.fetcher.leaving()
-            if fallen and behind is None:
-                behind = self._behind = self._make(False, self)
-            if behind is None:
-                return
-            waits_for_news = len(behind.fetcher.leaving()) == len(behind.fetcher)
-            for topic_partition in behind.fetcher.leaving():
-                in_sync.fetcher.take_over(behind.fetcher, topic_partition)
-            for topic_partition in fallen:
-                behind.fetcher.take_over(in_sync.fetcher, topic_partition)
-            if fallen:
-                behind.add_work(interrupt=waits_for_news)
-        elif loop.fetcher.leaving():
-            in_sync.add_work(interrupt=False)
 
 
 class _ReplicaFetcherLoop:
@@ -211,20 +155,19 @@ class _ReplicaFetcherLoop:
         source: int,
         channels: Channels,
         fetcher: Fetcher,
-        exchange: "Callable[[_ReplicaFetcherLoop], None]",
+        between_fetches: Callable[[Fetcher], None],
     ) -> None:
-        """``exchange`` is called between two fetches."""
-        self._exchange = exchange
-        self.fetcher = fetcher
+        """``between_fetches`` is called with the fetcher before each fetch."""
+        self._between_fetches = between_fetches
+        self._fetcher = fetcher
         self._parts = parts
         self._source = source
         self._channels = channels
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
-        self._backoff_s = 0.0
+        self._has_work = asyncio.Event()
+        self._status = SourceStatus(parts.config["replica.fetch.backoff.ms"])
         self._is_fetching = False
         self._was_interrupted = False
-        self._is_unreachable = False
         self._last_interrupt_s = 0.0
         self._interrupt_timer: asyncio.TimerHandle | None = None
         self._task = self._loop.create_task(self._run())
@@ -234,11 +177,11 @@ class _ReplicaFetcherLoop:
         if interrupt:
             self.interrupt()
         else:
-            self._news.set()
+            self._has_work.set()
 
     def interrupt(self) -> None:
         """There is something new to ask for, and it cannot wait for the answer that is under way."""
-        self._news.set()
+        self._has_work.set()
         if not self._is_fetching or self._interrupt_timer is not None:
             return
         wait_s = max(self._last_interrupt_s + _INTERRUPT_EVERY_S - self._loop.time(), 0)
@@ -253,8 +196,8 @@ class _ReplicaFetcherLoop:
 
     def retry(self) -> None:
         """The source may be reachable now."""
-        if self._backoff_s:
-            self._news.set()
+        if self._status.backoff_ms:
+            self._has_work.set()
 
     async def close(self) -> None:
         if self._interrupt_timer is not None:
@@ -264,10 +207,10 @@ class _ReplicaFetcherLoop:
             await self._task
 
     async def _run(self) -> None:
-        fetcher, clock = self.fetcher, self._parts.clock
+        fetcher, clock = self._fetcher, self._parts.clock
         while True:
-            self._news.clear()
-            self._exchange(self)
+            self._has_work.clear()
+            self._between_fetches(fetcher)
             due_ms = fetcher.wake(clock.monotonic_ms())
             try:
                 if fetcher.offsets.is_wanted:
@@ -276,7 +219,7 @@ class _ReplicaFetcherLoop:
                     await self._fetch(due_ms)
                 else:
                     await self._wait(None if due_ms is None else due_ms / 1000)
-                self._backoff_s = 0.0
+                self._status.answered()
             except (ChannelError, KafkaError) as error:
                 await self._failed(error)
             except Exception:
@@ -284,43 +227,37 @@ class _ReplicaFetcherLoop:
                 await self._failed(None)
 
     async def _failed(self, error: Exception | None) -> None:
-        self.fetcher.failed()
+        self._fetcher.failed()
         if self._was_interrupted:
             self._was_interrupted = False
             return
-        if isinstance(error, BrokenConnectionError):
-            self._source_is_lost()
+        status = self._status
+        if isinstance(error, BrokenConnectionError) and status.connection_broke():
+            # Not for long, in case only our connection failed.
+            self._parts.metadata.mark_unreachable(self._source)
+            self._parts.call_later(_UNREACHABLE_MS, self._mark_reachable)
         logger.log(
-            logging.INFO if not self._backoff_s else logging.DEBUG,
+            logging.DEBUG if status.backoff_ms else logging.INFO,
             "Cannot copy from broker %d: %s",
             self._source,
             error,
         )
-        most_s = max(self._parts.config["replica.fetch.backoff.ms"] / 1000, _FIRST_BACKOFF_S)
-        self._backoff_s = min(max(2 * self._backoff_s, _FIRST_BACKOFF_S), most_s)
-        await self._wait(self._backoff_s)
+        status.failed()
+        await self._wait(status.backoff_ms / 1000)
 
-    def _source_is_lost(self) -> None:
-        """Our source seems to be gone: let metadata say so, but not for long, in case only our connection failed."""
-        if not self._is_unreachable:
-            self._is_unreachable = True
-            self._parts.metadata.doubt(self._source)
-            self._parts.call_later(_LOST_MS, self._source_is_back)
-
-    def _source_is_back(self) -> None:
-        self._parts.metadata.trust(self._source)
+    def _mark_reachable(self) -> None:
+        self._parts.metadata.mark_reachable(self._source)
 
     async def _wait(self, timeout_s: float | None) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await self._news.wait()
+                await self._has_work.wait()
 
     async def _fetch(self, due_ms: int | None) -> None:
-        parts, fetcher = self._parts, self.fetcher
+        parts, fetcher = self._parts, self._fetcher
         version = await self._channels.version(self._source, ApiKey.FETCH)
-        if self._is_unreachable:
-            self._is_unreachable = False
-            self._source_is_back()
+        if self._status.connected():
+            self._mark_reachable()
         if version >= TOPIC_IDS_VERSION and not fetcher.has_topic_ids:
             version = TOPIC_IDS_VERSION - 1
         await self._sync()
@@ -340,11 +277,11 @@ class _ReplicaFetcherLoop:
             self._is_fetching = False
         clock = parts.clock
         if not fetcher.answered(response, version, clock.monotonic_ms(), clock.wall_ms()):
-            logger.debug("Broker %d knows our fetch session no longer", self._source)
+            logger.debug("Broker %d does not know our fetch session any more", self._source)
 
     async def _sync(self) -> None:
         """A fetch says that we have what is before its offsets: where that is a promise, have it on disk first."""
-        while logs := self.fetcher.unsynced():
+        while logs := self._fetcher.unsynced():
             waits = []
             for log in logs:
                 synced = self._loop.create_future()
@@ -354,8 +291,8 @@ class _ReplicaFetcherLoop:
                 await wait
 
     async def _align(self) -> None:
-        """Have logs agree with those of a source that cannot tell in its fetches where they part."""
-        fetcher, clock = self.fetcher, self._parts.clock
+        """Have logs agree with those of a source whose fetch responses have no diverging epoch."""
+        fetcher, clock = self._fetcher, self._parts.clock
         version = min(await self._channels.version(self._source, ApiKey.OFFSET_FOR_LEADER_EPOCH), _EPOCHS_VERSION)
         try:
             while fetcher.epochs.is_wanted:
@@ -366,7 +303,7 @@ class _ReplicaFetcherLoop:
             raise
 
     async def _locate(self) -> None:
-        fetcher, clock = self.fetcher, self._parts.clock
+        fetcher, clock = self._fetcher, self._parts.clock
         version = min(await self._channels.version(self._source, ApiKey.LIST_OFFSETS), _LIST_OFFSETS_VERSION)
         try:
             for timestamp in (EARLIEST, LATEST):

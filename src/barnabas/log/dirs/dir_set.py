@@ -55,10 +55,10 @@ class DirSet:
 
     __slots__ = ("_checkpoints", "_counts", "_dirs", "_on_offline", "_written", "files", "futures", "logs")
 
-    def __init__(self, files: Files, paths: list[str], on_offline: Callable[[str, str], None] | None) -> None:
+    def __init__(self, files: Files, paths: list[str]) -> None:
         self.files = files
         self._dirs = {path.rstrip("/") or "/": LogDir(files, path.rstrip("/") or "/") for path in paths}
-        self._on_offline = on_offline
+        self._on_offline: Callable[[str, str], None] | None = None
         self._counts = dict.fromkeys(self._dirs, 0)
         self._checkpoints: dict[tuple[str, str], CheckpointWrite] = {}
         """Writes beside the event loop, by dir and name."""
@@ -84,6 +84,10 @@ class DirSet:
     def dir_of(self, log: PartitionLog) -> LogDir:
         """The log dir that holds a log."""
         return self.parent_of(log.directory)
+
+    def on_offline(self, callback: Callable[[str, str], None]) -> None:
+        """Have ``callback(path, reason)`` called once for each dir that fails."""
+        self._on_offline = callback
 
     @property
     def offline(self) -> dict[str, str]:

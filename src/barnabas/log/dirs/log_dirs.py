@@ -1,7 +1,7 @@
 """All log dirs of a broker and the logs in them. Kafka: LogManager.
 
 A dir whose disk fails goes offline alone: its partitions answer KAFKA_STORAGE_ERROR, the others serve on; the owner hears
-of it through ``on_offline`` and must stop when none is left. It comes back with the next start only, and until then no
+of it through `LogDirs.on_offline` and must stop when none is left. It comes back with the next start only, and until then no
 log is made in another dir that may lie in the lost one.
 
 A replica moves between dirs as a future log (KIP-113): a second log in a folder ``topic-N.UNIQUE-future`` of the target
@@ -98,8 +98,7 @@ class DirDescription(NamedTuple):
 class LogDirs:
     """See the module. ``directories`` are absolute paths; ``load`` must be called once before anything else.
 
-    ``on_offline(directory, reason)`` is called once for each dir that fails. ``rng`` names folders that wait for their
-    removal and spreads segment rolls (segment.jitter.ms).
+    ``rng`` names folders that wait for their removal and spreads segment rolls (segment.jitter.ms).
     """
 
     def __init__(
@@ -111,7 +110,6 @@ class LogDirs:
         broker_id: int,
         cluster_id: str,
         rng: Random | None = None,
-        on_offline: Callable[[str, str], None] | None = None,
         producer_expiration_ms: int = _DAY_MS,
         max_open_files: int = 512,
     ) -> None:
@@ -121,7 +119,7 @@ class LogDirs:
         self._producer_expiration_ms = producer_expiration_ms
         self.open_files = OpenFiles(files, max_files=max_open_files)
         rng = rng or new_random()
-        self._dirs = DirSet(files, directories, on_offline)
+        self._dirs = DirSet(files, directories)
         self._factory = LogFactory(self._dirs, self.open_files, rng)
         self._deleted_folders = DeletedFolders(self._dirs, rng)
         self.high_watermarks = HighWatermarkCheckpoint(self._dirs)
@@ -173,6 +171,10 @@ class LogDirs:
         self.moves.finish(loader.deleted, now_ms)
 
     # ---- dirs
+
+    def on_offline(self, callback: Callable[[str, str], None]) -> None:
+        """Have ``callback(directory, reason)`` called once for each dir that fails."""
+        self._dirs.on_offline(callback)
 
     def fail(self, path: str, reason: str) -> None:
         """The disk of a log dir failed: take the dir offline."""
