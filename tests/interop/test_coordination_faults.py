@@ -232,7 +232,7 @@ def test_a_deep_tree_is_created_and_deleted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"server.1": "a:1:2", "server.2": "b:1:2"}, "ensembles are not supported yet"),
+        ({"server.1": "a:1:2", "server.2": "b:1:2"}, "initLimit is not set"),
         ({"tickTime": "soon"}, "tickTime"),
         ({"clientPort": "99999"}, "clientPort"),
         ({"dataDir": "/proc/nowhere"}, "/proc/nowhere"),

@@ -136,6 +136,11 @@ class LearnerHandler:
     is_up_to_date: bool = False
 
     @property
+    def is_introduced(self) -> bool:
+        """Whether it has said who it is."""
+        return self.server_id != -1
+
+    @property
     def is_synced(self) -> bool:
         """Whether it has acknowledged NEWLEADER."""
         return self.state is _HandlerState.SYNCED
@@ -235,7 +240,7 @@ class Leader:
             self._drop(handler, f"server {server_id} speaks the protocol of ZooKeeper before 3.4")
         elif server_id == self.my_id or (packet.type == PacketType.FOLLOWERINFO and not is_voter):
             self._drop(handler, f"it says that it is the follower {server_id}, which it cannot be")
-        elif not is_known and server_id >= 0:
+        elif not is_known:
             self._drop(handler, f"server {server_id} is not in the configuration of the ensemble")
         elif info.config_version > self._configuration.version:
             self._drop(handler, f"server {server_id} has a newer configuration, 0x{info.config_version:x}")

@@ -67,6 +67,9 @@ _SNAPSHOT_PAUSE_S = 0.005
 _CONNECT_PAUSE_S = 0.05
 _ROLE_PAUSE_S = 0.05
 _FRAMES_HAVE_NO_LENGTH = 4
+_INTRODUCTION_S = 0.75
+_MAX_INTRODUCTION_BYTES = 64
+_MAX_STRANGERS = 64
 
 
 class Elector(Protocol):
@@ -166,12 +169,14 @@ class _LearnerConnection:
         self._role = role
         self._connection = connection
         self._outbox = _Outbox(connection)
-        self._reader = PacketReader(role.peer.max_packet_bytes)
+        self._reader = PacketReader(_MAX_INTRODUCTION_BYTES)
         self._snapshot: Iterator[bytes] | None = None
         self._behind: list[bytes] = []
         self._is_closed = False
         self.handler: LearnerHandler = role.leader.connected(self, role.peer.now_ms())
-        self.sessions: object = self  # the owner of the sessions of its clients
+        if len(role.leader.handlers) > len(role.peer.configuration.servers) + _MAX_STRANGERS:
+            self.close("too many servers have connected without saying who they are")
+        asyncio.get_running_loop().call_later(_INTRODUCTION_S, self._check_introduction)
 
     # From the network
 
@@ -183,6 +188,13 @@ class _LearnerConnection:
             self.close(f"it does not speak the protocol of the quorum port: {error}")
             return
         self._role.leader.packets(self.handler, packets, self._role.peer.now_ms())
+        if self.handler.is_introduced:
+            self._reader.max_data_bytes = self._role.peer.max_packet_bytes
+
+    def _check_introduction(self) -> None:
+        """Do not wait for a stranger."""
+        if not self.handler.is_introduced and not self._is_closed:
+            self.close("it has not said who it is")
 
     def bad_length(self, prefix: bytes) -> None:
         raise AssertionError(prefix)  # a stream has none
@@ -519,7 +531,10 @@ class _Following(_Role):
 
     def serve(self, first_zxid: int) -> None:
         peer = self.peer
-        peer.database.last_zxid = max(peer.database.last_zxid, first_zxid)
+        database = peer.database
+        database.last_zxid = max(database.last_zxid, first_zxid)
+        # A snapshot of the leader may have been ahead of its zxid; what comes from now on is not in it.
+        database.exact_from_zxid = database.last_zxid + 1
         self._tracker = LearnerSessionTracker(peer.first_session_id())
         self.processor = Processor(peer.database, self._tracker, peer.limits, peer.now_ms(), self)
         peer.serve(self.processor, "observer" if self.is_observer else "follower")
@@ -633,7 +648,7 @@ class QuorumPeer:
     async def _run(self, elector: Elector) -> None:
         try:
             while True:
-                logger.info("LOOKING")
+                self.epochs.reach(self.database.last_zxid)
                 leader_id = await elector.elect(self.database.last_zxid, self.epochs.current)
                 await self._take_role(leader_id)
                 await asyncio.sleep(_ROLE_PAUSE_S)
@@ -671,5 +686,6 @@ class QuorumPeer:
     def install(self, state: bytes, zxid: int) -> tuple[Database, CommittedLog]:
         """Replace the state by the leader's, on disk first."""
         database = read_snapshot_of_leader(state, zxid)
+        database.exact_from_zxid = 1 << 63
         self._storage.replace(database)
         return database, CommittedLog()

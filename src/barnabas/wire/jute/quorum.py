@@ -145,11 +145,11 @@ def encode_signal(packet_type: int, zxid: int) -> bytes:
 class PacketReader:
     """Cuts a stream into packets. A length that lies costs no memory: nothing is reserved ahead."""
 
-    __slots__ = ("_buffer", "_max_data_bytes")
+    __slots__ = ("_buffer", "max_data_bytes")
 
     def __init__(self, max_data_bytes: int) -> None:
         self._buffer = bytearray()
-        self._max_data_bytes = max_data_bytes
+        self.max_data_bytes = max_data_bytes
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Add bytes that have arrived."""
@@ -188,7 +188,7 @@ class PacketReader:
         if len(buffer) < start + 4:
             return None
         packet_type, zxid, size = _HEAD.unpack_from(buffer, offset)
-        if size < -1 or size > self._max_data_bytes:
+        if size < -1 or size > self.max_data_bytes:
             raise MalformedRecordError(f"a packet of type {packet_type} with {size} bytes of data")
         end = start + max(size, 0)
         if len(buffer) < end + 4:
@@ -205,7 +205,7 @@ class PacketReader:
             if len(buffer) < end + 4:
                 return None
             (size,) = _INT.unpack_from(buffer, end)
-            if not -1 <= size <= self._max_data_bytes:
+            if not -1 <= size <= self.max_data_bytes:
                 raise MalformedRecordError(f"an identity of {size} bytes")
             end += 4 + max(size, 0)
             if len(buffer) < end:

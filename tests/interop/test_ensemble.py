@@ -1,0 +1,237 @@
+"""Ensembles of our servers, of Apache ZooKeeper's and of both: writes, elections, replacements, and clients that move."""
+
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    NodeExistsError,
+    RolledBackError,
+    SessionExpiredError,
+)
+from kazoo.protocol.states import KazooState
+
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import OPEN_ACL, CreateRequest
+from support.coordination import RawClient
+from support.ensemble import Ensemble, ensemble, four_letter_word
+from support.needs import needs_reference
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.interop]
+
+java = [pytest.mark.java, needs_reference]
+MIXTURES = [
+    pytest.param((), id="ours"),
+    pytest.param((1, 2), id="ours leads two of Apache's", marks=java),
+    pytest.param((2, 3), id="ours follows Apache's", marks=java),
+    pytest.param((1,), id="ours leads ours and Apache's", marks=java),
+]
+
+
+def create_until_acknowledged(client: KazooClient, path: str) -> float:
+    """Repeat a creation until a server acknowledges it; the seconds it took."""
+    start_s = time.monotonic()
+    while True:
+        try:
+            client.create(path, b"")
+        except NodeExistsError:
+            return time.monotonic() - start_s  # an earlier try, whose answer was lost
+        except (ConnectionLoss, ConnectionClosedError, SessionExpiredError):
+            time.sleep(0.01)
+        else:
+            return time.monotonic() - start_s
+
+
+def children_of_each(members: Ensemble, path: str) -> list[list[str]]:
+    """What each running member shows after a sync."""
+    found = []
+    for number, member in members.members.items():
+        if member.process is not None:
+            with members.client(number) as client:
+                client.sync(path)
+                found.append(sorted(client.get_children(path)))
+    return found
+
+
+def check_same(members: Ensemble, path: str, expected: list[str]) -> None:
+    """All running members have the same children below a path."""
+    for children in children_of_each(members, path):
+        assert children == sorted(expected)
+
+
+def check_no_difference_was_logged(members: Ensemble) -> None:
+    """No member has found that its tree differs from the leader's."""
+    for member in members.members.values():
+        assert "does not match the tree" not in member.log()
+        assert "Digests are not matching" not in member.log()
+
+
+@pytest.mark.parametrize("apaches", MIXTURES)
+def test_every_kind_of_write_through_every_member_reaches_all(tmp_path: Path, apaches: tuple[int, ...]) -> None:
+    """Creations, multis that succeed and fail, ephemerals, ACLs and watches, whoever leads."""
+    with ensemble(tmp_path, apaches) as members:
+        members.until_serving()
+        assert sorted(member.mode() for member in members.members.values()) == ["follower", "follower", "leader"]
+        with members.client(1) as first, members.client(2) as second, members.client(3) as third:
+            clients = {1: first, 2: second, 3: third}
+            names = []
+            for number, client in clients.items():
+                client.add_auth("digest", f"user{number}:secret")
+                client.create(f"/n{number}", b"x" * 1000 * number)
+                client.set(f"/n{number}", b"new")
+                client.create(f"/e{number}", b"", ephemeral=True)
+                names += [f"n{number}", f"e{number}", f"m{number}"]
+                good = client.transaction()
+                good.create(f"/m{number}", b"1")
+                good.set_data(f"/m{number}", b"2")
+                good.check(f"/m{number}", 1)
+                assert not [each for each in good.commit() if isinstance(each, Exception)]
+                bad = client.transaction()
+                bad.create(f"/never{number}", b"")
+                bad.create(f"/m{number}", b"")
+                assert [type(each) for each in bad.commit()] == [RolledBackError, NodeExistsError]
+                with pytest.raises(NodeExistsError):
+                    client.create(f"/n{number}", b"")
+            for client in clients.values():
+                client.sync("/")
+                assert sorted(client.get_children("/")) == sorted([*names, "zookeeper"])
+                assert client.get("/n3")[0] == b"new"
+            seen = threading.Event()
+            assert third.exists("/n1", watch=lambda _: seen.set())
+            first.delete("/n1")
+            assert seen.wait(10)
+            second.stop()
+            eventually(lambda: first.exists("/e2") is None, timeout_s=10, what="the closed session's ephemeral goes")
+        check_no_difference_was_logged(members)
+
+
+@pytest.mark.parametrize("apaches", MIXTURES)
+def test_a_leader_that_is_killed_is_replaced_and_comes_back(tmp_path: Path, apaches: tuple[int, ...]) -> None:
+    """No acknowledged write is lost, the session goes on, and the old leader catches up."""
+    with ensemble(tmp_path, apaches) as members:
+        members.until_serving()
+        states: list[KazooState] = []
+        with members.client() as client:
+            client.add_listener(states.append)
+            client.create("/w", b"")
+            client.create("/alive", b"", ephemeral=True)
+            names = [f"n{number}" for number in range(60)]
+            for number, name in enumerate(names):
+                if number == 30:
+                    leader = members.leader()
+                    assert leader is not None
+                    leader.stop(signal.SIGKILL)
+                create_until_acknowledged(client, f"/w/{name}")
+            check_same(members, "/w", names)
+            assert client.exists("/alive") is not None
+            leader.start()
+            members.until_serving()
+            check_same(members, "/w", names)
+            assert KazooState.LOST not in states
+        check_no_difference_was_logged(members)
+
+
+@pytest.mark.java
+@needs_reference
+def test_every_member_of_a_live_ensemble_of_apaches_is_replaced_by_ours_and_back(tmp_path: Path) -> None:
+    """Each takes over the other's data directory; no session is lost, and no acknowledged write."""
+    with ensemble(tmp_path, (1, 2, 3)) as members:
+        members.until_serving()
+        states: list[KazooState] = []
+        with members.client(timeout_s=30) as client:
+            client.add_listener(states.append)
+            client.create("/w", b"")
+            client.create("/alive", b"", ephemeral=True)
+            names = []
+            for to_apache in (False, True):
+                for number, member in members.members.items():
+                    member.stop()
+                    names.append(f"without-{number}-{to_apache}")
+                    create_until_acknowledged(client, f"/w/{names[-1]}")
+                    member.is_apache = to_apache
+                    member.start()
+                    members.until_serving()
+                    names.append(f"with-{number}-{to_apache}")
+                    create_until_acknowledged(client, f"/w/{names[-1]}")
+                check_same(members, "/w", names)
+            assert client.exists("/alive") is not None
+            assert KazooState.LOST not in states
+        check_no_difference_was_logged(members)
+
+
+def test_without_a_quorum_clients_are_sent_away_until_it_is_back(tmp_path: Path) -> None:
+    """The one that is left closes its connections, says so to monitoring, and serves again with a second one."""
+    with ensemble(tmp_path) as members:
+        members.until_serving()
+        with members.client(1, timeout_s=30) as client:
+            client.create("/a", b"")
+            lost = threading.Event()
+            client.add_listener(lambda state: lost.set() if state == KazooState.SUSPENDED else None)
+            members.members[2].stop(signal.SIGKILL)
+            members.members[3].stop(signal.SIGKILL)
+            assert lost.wait(20)
+            text = four_letter_word(members.members[1].client_port, b"srvr")
+            assert text == "This ZooKeeper instance is not currently serving requests\n"
+            members.members[2].start()
+            members.until_serving()
+            assert create_until_acknowledged(client, "/b") < 30
+            members.members[3].start()
+            members.until_serving()
+            check_same(members, "/", ["a", "b", "zookeeper"])
+
+
+def test_a_session_expires_by_its_leaders_clock_though_its_server_is_a_follower(tmp_path: Path) -> None:
+    """Its ephemerals go on all members; a live session on a follower does not expire."""
+    with ensemble(tmp_path, tickTime=500) as members:
+        members.until_serving()
+        followers = [number for number, member in members.members.items() if member.mode() == "follower"]
+        with members.client(followers[0], timeout_s=2) as alive:
+            alive.create("/alive", b"", ephemeral=True)
+            dying = RawClient(members.members[followers[1]].client_port, timeout_ms=2000)
+            assert dying.call(OpCode.CREATE, CreateRequest("/dying", b"", list(OPEN_ACL), 1))[1] == 0
+            eventually(lambda: alive.exists("/dying") is None, timeout_s=20, what="the session expires")
+            assert alive.exists("/alive") is not None
+
+
+def test_an_observer_serves_clients_and_does_not_vote(tmp_path: Path) -> None:
+    """It takes writes and shows them; without one of the two voters the other stops, whatever the observer does."""
+    with ensemble(tmp_path, observers=(3,)) as members:
+        members.until_serving()
+        assert members.members[3].mode() == "observer"
+        with members.client(3) as client:
+            for number in range(20):
+                client.create(f"/n{number}", b"")
+            assert len(client.get_children("/")) == 21
+        check_same(members, "/", [*(f"n{number}" for number in range(20)), "zookeeper"])
+        members.members[1].stop(signal.SIGKILL)
+        eventually(lambda: not members.members[2].mode(), timeout_s=20, what="one voter of two stops serving")
+
+
+def test_a_member_that_lost_its_disk_copies_the_state(tmp_path: Path) -> None:
+    """It gets a snapshot, and the transactions behind it, and has them after a restart."""
+    with ensemble(tmp_path) as members:
+        members.until_serving()
+        names = [f"n{number}" for number in range(700)]
+        with members.client(1) as client:
+            client.create("/w", b"")
+            for pending in [client.create_async(f"/w/{name}", b"x" * 500) for name in names]:
+                pending.get()
+            member = members.members[2]
+            member.stop(signal.SIGKILL)
+            for path in (member.directory / "data" / "version-2").iterdir():
+                path.unlink()
+            member.start()
+            members.until_serving()
+            client.create("/w/last", b"")
+        check_same(members, "/w", [*names, "last"])
+        member.stop(signal.SIGKILL)
+        member.start()
+        members.until_serving()
+        check_same(members, "/w", [*names, "last"])
+        assert "Getting a snapshot from the leader" in member.log()
