@@ -4,6 +4,7 @@ from collections import deque
 
 import pytest
 
+from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog, plan_sync
@@ -48,6 +49,23 @@ def epochs(accepted: int = 0, current: int = 0) -> Epochs:
     files = MemoryFiles()
     files.content = {"/acceptedEpoch": b"%d" % accepted, "/currentEpoch": b"%d" % current}
     return Epochs(files, "/", 0)  # type: ignore[arg-type]  # what it needs of Files
+
+
+def test_a_log_that_is_ahead_of_the_current_epoch_raises_it() -> None:
+    """A crash between the log and the file leaves it behind; a transaction of the epoch proves that the server is in it."""
+    found = epochs(accepted=4, current=3)
+    found.reach(3 << 32 | 9)
+    assert found.current == 3
+    found.reach(4 << 32 | 1)
+    assert (found.current, found.accepted) == (4, 4)
+
+
+def test_an_epoch_that_cannot_be_read_is_refused_with_a_remedy() -> None:
+    """The server does not take part with a forgotten promise."""
+    files = MemoryFiles()
+    files.content = {"/acceptedEpoch": b"many"}
+    with pytest.raises(CorruptDataError, match="acceptedEpoch"):
+        Epochs(files, "/", 0)  # type: ignore[arg-type]  # what it needs of Files
 
 
 def transaction(zxid: int) -> bytes:

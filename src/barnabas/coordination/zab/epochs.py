@@ -28,12 +28,6 @@ class Epochs:
         self._directory = directory
         self._current = self._read(_CURRENT, epoch_of(last_zxid))
         self._accepted = self._read(_ACCEPTED, self._current)
-        if self._current < epoch_of(last_zxid):
-            raise CorruptDataError(
-                f"{self._path(_CURRENT)} holds epoch {self._current}, and the log has transactions of epoch "
-                f"{epoch_of(last_zxid)}: the file is older than the log. Restore the whole data directory from one "
-                "backup, or move it away and let this server copy the state from the others"
-            )
         self._accepted = max(self._accepted, self._current)
 
     @property
@@ -50,6 +44,13 @@ class Epochs:
         """Take part in nothing older from now on. Durable at return."""
         self._write(_ACCEPTED, epoch)
         self._accepted = epoch
+
+    def reach(self, last_zxid: int) -> None:
+        """The log ends with this zxid. A transaction of an epoch proves that all before it, and so the history with which
+        the epoch began, is in the log: a crash before the acknowledgement of NEWLEADER leaves the file behind."""
+        if epoch_of(last_zxid) > self._current:
+            self.enter(epoch_of(last_zxid))
+            self._accepted = max(self._accepted, self._current)
 
     def enter(self, epoch: int) -> None:
         """The server has the history with which the epoch begins. Durable at return."""

@@ -658,10 +658,8 @@ class QuorumPeer:
     async def _take_role(self, leader_id: int) -> None:
         role: _Leading | _Following
         if leader_id == self.my_id:
-            logger.info("LEADING")
             role = _Leading(self)
         else:
-            logger.info("FOLLOWING" if self.my_id in self.configuration.voters else "OBSERVING")
             role = _Following(self, leader_id)
         self._role = role
         try:

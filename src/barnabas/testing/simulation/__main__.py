@@ -11,6 +11,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from barnabas.testing.simulation.ensemble import run_ensemble
 from barnabas.testing.simulation.scenario import Result, run_seed
 
 _SHOWN_VIOLATIONS = 3
@@ -22,21 +23,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", default="1-50", help="one seed, or FIRST-LAST (default 1-50)")
     parser.add_argument("--jobs", type=int, default=1, help="seeds that run at the same time")
     parser.add_argument("--trace", help="with one seed: write all that happened to this file")
+    parser.add_argument(
+        "--ensembles", action="store_true", help="run ensembles of coordination servers, without brokers"
+    )
     options = parser.parse_args(arguments)
+    run = run_ensemble if options.ensembles else run_seed
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     if options.trace:
-        result = run_seed(seeds[0], keep_trace=True)
+        result = run(seeds[0], keep_trace=True)
         Path(options.trace).write_text("\n".join(result.trace or ()) + "\n")
         return _summarize([result], 0.0)
     began = time.monotonic()
     results: list[Result] = []
     if options.jobs > 1:
         with ProcessPoolExecutor(options.jobs) as pool:
-            for result in pool.map(run_seed, seeds):
+            for result in pool.map(run, seeds):
                 results.append(_report(result))  # noqa: PERF401  # reported as they come
     else:
-        results.extend(_report(run_seed(seed)) for seed in seeds)
+        results.extend(_report(run(seed)) for seed in seeds)
     return _summarize(results, time.monotonic() - began)
 
 

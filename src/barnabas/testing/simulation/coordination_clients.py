@@ -13,7 +13,7 @@ from typing import Any
 
 from barnabas.coordination.client import CoordinationClient, SessionEvent
 from barnabas.coordination.client.operations import WatchEvent
-from barnabas.testing.simulation.simulation import COORDINATION, COORDINATION_PORT, Simulation
+from barnabas.testing.simulation.simulation import Simulation
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import CreateMode
 
@@ -67,7 +67,7 @@ class CoordinationUser:
     def _new_client(self) -> CoordinationClient:
         client = CoordinationClient(
             self.machine.network(),
-            f"{COORDINATION}:{COORDINATION_PORT}",
+            self._simulation.coordination_address,
             rng=self._rng,
             session_timeout_ms=_SESSION_TIMEOUT_MS,
         )

@@ -24,7 +24,7 @@ from barnabas.testing.simulation.loop import Process, ProcessState, SimulatedClo
 from barnabas.testing.simulation.network import Fabric, SimulatedNetwork
 from barnabas.testing.simulation.trace import Trace
 
-__all__ = ["BROKER_PORT", "COORDINATION", "COORDINATION_PORT", "Machine", "Simulation", "broker_name"]
+__all__ = ["BROKER_PORT", "COORDINATION", "COORDINATION_PORT", "Machine", "Simulation", "broker_name", "member_name"]
 
 COORDINATION = "zk"
 COORDINATION_PORT = 2181
@@ -58,6 +58,19 @@ _COORDINATION_SETTINGS = {
     "snapCount": "200",
     "maxClientCnxns": "0",
 }
+
+
+_MEMBER_SETTINGS = {
+    **_COORDINATION_SETTINGS,
+    "tickTime": "500",
+    "initLimit": "10",
+    "syncLimit": "5",
+}
+
+
+def member_name(number: int) -> str:
+    """The machine of an ensemble's member; also its address."""
+    return f"{COORDINATION}-{number}"
 
 
 def broker_name(broker_id: int) -> str:
@@ -123,6 +136,10 @@ class Simulation:
         self.machines: dict[str, Machine] = {}
         self.broker_settings: dict[str, str] = {}
         self.coordination_settings: dict[str, str] = {}
+        self.ensemble_size = 0
+        """Members of the ensemble; 0 for one server alone."""
+        self.on_member: Callable[[Machine, CoordinationServer], None] = lambda _machine, _server: None
+        """Called with each member before it starts."""
         self.faults = 0
         self.on_kill: list[Callable[[Machine], None]] = []
         self.on_power_loss: list[Callable[[Machine], None]] = []
@@ -202,6 +219,39 @@ class Simulation:
 
         self._start(machine, make, lambda server: server.wait_failed())
 
+    def start_member(self, number: int) -> None:
+        """Start a member of the ensemble."""
+        machine = self.machine(member_name(number))
+        servers = {f"server.{each}": f"{member_name(each)}:2888:3888" for each in range(1, self.ensemble_size + 1)}
+
+        def make() -> CoordinationServer:
+            process, files = machine.process, machine.files
+            assert process is not None
+            assert files is not None
+            if not files.exists("/data/myid"):
+                files.make_dirs("/data")
+                files.sync_dir("/")
+                files.write_atomically("/data/myid", b"%d" % number)
+            server = CoordinationServer(
+                parse_settings({**_MEMBER_SETTINGS, **servers, **self.coordination_settings}),
+                files=files,
+                clock=machine.clock,
+                rng=process.rng,
+                network=machine.network(),
+                executor=_NoExecutor(),  # type: ignore[arg-type]  # the loop does not use it
+            )
+            self.on_member(machine, server)
+            return server
+
+        self._start(machine, make, lambda server: server.wait_failed())
+
+    @property
+    def coordination_address(self) -> str:
+        """Where clients connect."""
+        if not self.ensemble_size:
+            return f"{COORDINATION}:{COORDINATION_PORT}"
+        return ",".join(f"{member_name(each)}:{COORDINATION_PORT}" for each in range(1, self.ensemble_size + 1))
+
     def _hear_commits(self, server: CoordinationServer) -> None:
         """Tell `on_commit` of every transaction by itself, however many become durable together."""
         processor = server._processor
@@ -237,6 +287,8 @@ class Simulation:
         """Start whatever server belongs on a machine."""
         if machine.name == COORDINATION:
             self.start_coordination()
+        elif machine.name.startswith(f"{COORDINATION}-"):
+            self.start_member(int(machine.name.rpartition("-")[2]))
         else:
             self.start_broker(int(machine.name.rpartition("-")[2]))
 
@@ -261,7 +313,7 @@ class Simulation:
             self.trace.note(f"{machine.name} gives up")
             if not machine.disk.errors_met:
                 self.history.violation(f"{machine.name} stopped serving, though its disk never failed")
-            if machine.name != COORDINATION:  # a broker leaves in order, a coordination server ends at once
+            if machine.name.startswith("broker-"):  # a broker leaves in order, a coordination server ends at once
                 await self._close(machine, process, server)
             self.kill(machine)
             self._start_again(machine, process)
