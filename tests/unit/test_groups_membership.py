@@ -19,6 +19,25 @@ def test_first_join_of_a_dynamic_member_is_sent_back_with_a_member_id() -> None:
     assert world.state() == "Empty"
 
 
+@pytest.mark.parametrize(
+    ("protocols", "error"),
+    [
+        ((("range", bytes((1 << 20) - 5)),), E.NONE),
+        ((("range", bytes((1 << 20) - 4)),), E.INVALID_REQUEST),
+        (tuple((f"p{number}", bytes(20_000)) for number in range(60)), E.INVALID_REQUEST),
+        (tuple((f"p{number}", b"") for number in range(101)), E.INVALID_REQUEST),
+    ],
+    ids=["largest", "metadata", "all metadata", "protocols"],
+)
+def test_a_member_with_more_metadata_than_a_group_may_keep_is_refused(
+    protocols: tuple[tuple[str, bytes], ...], error: E
+) -> None:
+    """A member's metadata stays in memory, so one request must not bring 100 MB of it."""
+    world = World()
+    assert world.join(version=3, protocols=protocols).error == error
+    assert (world.coordinator.find("g") is None) == bool(error)
+
+
 def test_old_version_joins_without_being_sent_back() -> None:
     """Before version 4 a join without a member id makes a member at once."""
     world = World()

@@ -11,7 +11,7 @@ Become or stay a member of a group; answered when the generation begins.
 
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, INVALID_GROUP_ID,
 INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID,
-GROUP_MAX_SIZE_REACHED.
+GROUP_MAX_SIZE_REACHED; INVALID_REQUEST for more than 100 protocols or 1 MiB of metadata.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler

@@ -45,6 +45,10 @@ KnownPartitions = Callable[[TopicPartition], object | None]
 
 _EXPIRY = ("expiry", "")
 
+_MOST_PROTOCOLS = 100
+_MOST_METADATA_BYTES = 1 << 20
+"""A member's metadata stays in memory while it is in the group. A consumer of 10,000 topics has less."""
+
 _COMMIT_ERRORS = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -67,6 +71,15 @@ def partition_of(group_id: str, partitions: int) -> int:
         value = (value * 31 + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
     signed = value - (1 << 32) if value >= 1 << 31 else value
     return 0 if signed == -(1 << 31) else abs(signed) % partitions
+
+
+def _is_too_large(request: JoinGroupRequest) -> bool:
+    """Whether a member's metadata is more than the group's record in ``__consumer_offsets`` could hold by far."""
+    protocols = request.protocols
+    return (
+        len(protocols) > _MOST_PROTOCOLS
+        or sum([len(protocol.name) + len(protocol.metadata) for protocol in protocols]) > _MOST_METADATA_BYTES
+    )
 
 
 class _Partition:
@@ -174,6 +187,8 @@ class GroupCoordinator:
         if not error:
             if not self._membership.accepts_session_timeout(request.session_timeout_ms):
                 error = ErrorCode.INVALID_SESSION_TIMEOUT
+            elif _is_too_large(request):
+                error = ErrorCode.INVALID_REQUEST
             else:
                 group = self._groups.get(request.group_id)
                 if group is None and request.member_id:

@@ -16,7 +16,7 @@ from barnabas.broker.groups.records import GroupRecord, OffsetRecord, decode_rec
 from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
 from barnabas.wire.kafka.records.batch_header import BatchHeader, read_headers
 from barnabas.wire.kafka.records.control import read_end_marker
-from barnabas.wire.kafka.records.records import read_records
+from barnabas.wire.kafka.records.records import read_pairs
 
 __all__ = ["Loader"]
 
@@ -58,8 +58,14 @@ class Loader:
                 self.end_transaction(header.producer_id, committed=not marker.is_abort)
             return
         producer_id = header.producer_id if header.is_transactional else None
-        for record in read_records(batches, offset):
-            self.add(record.key, record.value, header.base_offset, producer_id)
+        base_offset = header.base_offset
+        pairs = read_pairs(batches, offset)
+        latest = self._latest
+        for key, value in pairs:
+            if key is not None and producer_id is None:
+                latest[key] = value, base_offset
+            else:
+                self.add(key, value, base_offset, producer_id)
 
     def add(self, key: bytes | None, value: bytes | None, base_offset: int, producer_id: int | None = None) -> None:
         """A record of the batch at ``base_offset``; ``producer_id`` is given for those of a transaction."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.groups.offsets import CommittedOffset
+from barnabas.broker.groups.offsets import NO_EXPIRATION, CommittedOffset
 from barnabas.wire.kafka.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -23,6 +23,9 @@ from barnabas.wire.kafka.coordinator_records import (
     decode_value,
     encode_key,
     encode_value,
+    pack_plain_offset,
+    unpack_offset_key,
+    unpack_plain_offset,
 )
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.records import Record, build_batch
@@ -86,17 +89,7 @@ def encode_record(record: StoredRecord) -> tuple[bytes, bytes | None]:
     if isinstance(record, OffsetRecord):
         key = _offset_key(record.group_id, record.partition)
         committed = record.value
-        if committed is None:
-            return key, None
-        return key, encode_value(
-            OffsetCommitValue(
-                offset=committed.offset,
-                leader_epoch=committed.leader_epoch,
-                metadata=committed.metadata,
-                commit_timestamp=committed.commit_timestamp_ms,
-                expire_timestamp=committed.expire_timestamp_ms,
-            )
-        )
+        return key, None if committed is None else _offset_value(committed)
     key = encode_key(GroupMetadataKey(group=record.group_id))
     return key, None if record.value is None else encode_value(_group_metadata(record.value))
 
@@ -105,6 +98,21 @@ def encode_record(record: StoredRecord) -> tuple[bytes, bytes | None]:
 def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
     # Consumers commit the same partitions every few seconds.
     return encode_key(OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition))
+
+
+def _offset_value(committed: CommittedOffset) -> bytes:
+    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = committed
+    if not metadata and expire_timestamp_ms == NO_EXPIRATION:
+        return pack_plain_offset(offset, leader_epoch, commit_timestamp_ms)
+    return encode_value(
+        OffsetCommitValue(
+            offset=offset,
+            leader_epoch=leader_epoch,
+            metadata=metadata,
+            commit_timestamp=commit_timestamp_ms,
+            expire_timestamp=expire_timestamp_ms,
+        )
+    )
 
 
 def _group_metadata(value: GroupValue) -> GroupMetadataValue:
@@ -132,6 +140,14 @@ def _group_metadata(value: GroupValue) -> GroupMetadataValue:
 
 def decode_record(key_bytes: bytes, value_bytes: bytes | None) -> StoredRecord | None:
     """A record from its key and value; None for kinds that we do not know. Raises `MalformedMessageError`."""
+    offset_key = unpack_offset_key(key_bytes)
+    if offset_key is not None:
+        plain = None if value_bytes is None else unpack_plain_offset(value_bytes)
+        if plain is not None:
+            group_id, topic, number = offset_key
+            offset, leader_epoch, commit_timestamp_ms = plain
+            committed = CommittedOffset(offset, leader_epoch, "", commit_timestamp_ms)
+            return OffsetRecord(group_id, TopicPartition(topic, number), committed)
     key = decode_key(key_bytes)
     if key is None:
         return None

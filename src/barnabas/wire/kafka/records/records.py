@@ -30,12 +30,17 @@ from barnabas.wire.kafka.records.batch_header import (
     seal,
 )
 from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress
-from barnabas.wire.kafka.records.varints import put_varint, read_varint, read_varlong
+from barnabas.wire.kafka.records.varints import read_varint, read_varlong, varint
 
-__all__ = ["SMALLEST_RECORD_BYTES", "Record", "build_batch", "read_records", "unpack_records"]
+__all__ = ["SMALLEST_RECORD_BYTES", "Pair", "Record", "build_batch", "read_pairs", "read_records", "unpack_records"]
 
 SMALLEST_RECORD_BYTES = 7
 _MAX_UNPACKED_BYTES = 256 * 1024 * 1024
+_NULL = b"\1"  # the length -1
+
+
+Pair = tuple[bytes | None, bytes | None]
+"""A record's key and value."""
 
 
 class Record(NamedTuple):
@@ -92,15 +97,51 @@ def read_records(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNP
         raise CorruptDataError(f"{len(data) - position} bytes after the last record")
 
 
-def _nullable_bytes(data: memoryview, position: int, stop: int) -> tuple[bytes | None, int]:
+def read_pairs(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNPACKED_BYTES) -> list[Pair]:
+    """Keys and values of the records of the batch at ``offset``: `read_records` without all that surrounds them.
+
+    Raises `CorruptDataError` where `read_records` does, but for headers, which are not read.
+    """
+    header = read_header(buffer, offset)
+    data = bytes(unpack_records(buffer, header, offset, limit_bytes=limit_bytes))
+    end = len(data)
+    if not 0 <= header.record_count <= end // SMALLEST_RECORD_BYTES:
+        raise CorruptDataError(f"{header.record_count} records in {end} bytes")
+    pairs: list[Pair] = []
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            size, position = read_varint(data, position)
+            stop = position + size
+            if size < SMALLEST_RECORD_BYTES - 1 or stop > end:
+                raise CorruptDataError(f"a record of {size} bytes, {end - position} are left")
+            position += 2 if data[position + 1] < 0x80 else _varint_bytes(data, position + 1) + 1
+            position += 1 if data[position] < 0x80 else _varint_bytes(data, position)
+            key, position = _nullable_bytes(data, position, stop)
+            value, position = _nullable_bytes(data, position, stop)
+            pairs.append((key, value))
+            position = stop
+    except IndexError:
+        raise CorruptDataError("a record is cut off") from None
+    if position != end:
+        raise CorruptDataError(f"{end - position} bytes after the last record")
+    return pairs
+
+
+def _varint_bytes(data: bytes, position: int) -> int:
+    return read_varlong(data, position)[1] - position
+
+
+def _nullable_bytes(data: Buffer, position: int, stop: int) -> tuple[bytes | None, int]:
     size, position = read_varint(data, position)
     if size < 0:
         if size != -1:
             raise CorruptDataError(f"a length of {size}")
         return None, position
-    if size > stop - position:
+    end = position + size
+    if end > stop:
         raise CorruptDataError(f"a field of {size} bytes, {stop - position} are left")
-    return bytes(data[position : position + size]), position + size
+    return bytes(data[position:end]), end
 
 
 def _headers(data: memoryview, position: int, stop: int, count: int) -> tuple[list[tuple[str, bytes | None]], int]:
@@ -149,7 +190,7 @@ def build_batch(
         elif record.timestamp > max_timestamp:
             max_timestamp = record.timestamp
         last = record.offset
-        _append_record(body, record, base, base_timestamp)
+        body += _record_bytes(record, base, base_timestamp)
         count += 1
     if not count:
         raise ValueError("a batch needs a record")
@@ -180,23 +221,15 @@ def build_batch(
     return batch
 
 
-def _append_record(body: bytearray, record: Record, base_offset: int, base_timestamp: int) -> None:
-    inner = bytearray(b"\0")
-    put_varint(inner, record.timestamp - base_timestamp)
-    put_varint(inner, record.offset - base_offset)
-    _put_nullable(inner, record.key)
-    _put_nullable(inner, record.value)
-    put_varint(inner, len(record.headers))
-    for key, value in record.headers:
-        _put_nullable(inner, key.encode())
-        _put_nullable(inner, value)
-    put_varint(body, len(inner))
-    body += inner
-
-
-def _put_nullable(out: bytearray, value: bytes | None) -> None:
-    if value is None:
-        out.append(1)  # -1
-    else:
-        put_varint(out, len(value))
-        out += value
+def _record_bytes(record: Record, base_offset: int, base_timestamp: int) -> bytes:
+    offset, timestamp, key, value, headers = record
+    parts = [b"\0", varint(timestamp - base_timestamp), varint(offset - base_offset)]
+    parts += (_NULL,) if key is None else (varint(len(key)), key)
+    parts += (_NULL,) if value is None else (varint(len(value)), value)
+    parts.append(varint(len(headers)))
+    for name, content in headers:
+        encoded = name.encode()
+        parts += (varint(len(encoded)), encoded)
+        parts += (_NULL,) if content is None else (varint(len(content)), content)
+    inner = b"".join(parts)
+    return varint(len(inner)) + inner

@@ -1,9 +1,19 @@
 """Zigzag varints as records carry them: lengths, counts and offset deltas of 32 bits, timestamp deltas of 64. Kafka: ByteUtils."""
 
+from functools import lru_cache
+
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 
-__all__ = ["MOST_VARINT_BYTES", "MOST_VARLONG_BYTES", "put_varint", "read_varint", "read_varlong", "read_zigzag"]
+__all__ = [
+    "MOST_VARINT_BYTES",
+    "MOST_VARLONG_BYTES",
+    "put_varint",
+    "read_varint",
+    "read_varlong",
+    "read_zigzag",
+    "varint",
+]
 
 MOST_VARINT_BYTES = 5
 MOST_VARLONG_BYTES = 10
@@ -47,6 +57,14 @@ def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
             value &= 0xFFFFFFFFFFFFFFFF  # bits past the 64th are dropped, as Java does
             return (value >> 1) ^ -(value & 1), position
     raise CorruptDataError("a varint of more than ten bytes")
+
+
+@lru_cache(maxsize=16_384)
+def varint(value: int) -> bytes:
+    """A number as a zigzag varint. Lengths and deltas are few numbers, again and again."""
+    out = bytearray()
+    put_varint(out, value)
+    return bytes(out)
 
 
 def put_varint(out: bytearray, value: int) -> None:

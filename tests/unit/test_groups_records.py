@@ -1,0 +1,93 @@
+"""The short ways to read and write committed offsets, against the codecs of all versions."""
+
+import contextlib
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.groups.offsets import CommittedOffset
+from barnabas.broker.groups.records import OffsetRecord, decode_record, encode_record
+from barnabas.wire.kafka.coordinator_records import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+    unpack_offset_key,
+    unpack_plain_offset,
+)
+from barnabas.wire.kafka.errors import MalformedMessageError
+from barnabas.wire.kafka.records.batch_header import HEADER_BYTES
+from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.records import Record, build_batch, read_pairs, read_records
+
+names = st.text(max_size=20)
+int64 = st.integers(-(1 << 63), (1 << 63) - 1)
+int32 = st.integers(-(1 << 31), (1 << 31) - 1)
+committed = st.builds(CommittedOffset, int64, int32, st.just("") | names, int64, st.just(-1) | st.integers(0, 1 << 62))
+contents = st.none() | st.binary(max_size=200)
+
+
+@given(names, names, int32, committed)
+def test_a_committed_offset_has_the_bytes_that_the_codecs_write(
+    group: str, topic: str, partition: int, value: CommittedOffset
+) -> None:
+    """With metadata and expiry or without, and it is read back as it was."""
+    record = OffsetRecord(group, TopicPartition(topic, partition), value)
+    key, data = encode_record(record)
+    offset, leader_epoch, metadata, commit_timestamp, expire_timestamp = value
+    assert key == encode_key(OffsetCommitKey(group=group, topic=topic, partition=partition))
+    assert data == encode_value(
+        OffsetCommitValue(
+            offset=offset,
+            leader_epoch=leader_epoch,
+            metadata=metadata,
+            commit_timestamp=commit_timestamp,
+            expire_timestamp=expire_timestamp,
+        )
+    )
+    if expire_timestamp != -1:  # version 1 has no leader epoch
+        record = record._replace(value=value._replace(leader_epoch=-1))
+    assert decode_record(key, data) == record
+
+
+@given(
+    st.binary(max_size=40)
+    | st.builds(lambda head, rest: bytes([0, head]) + rest, st.integers(0, 4), st.binary(max_size=40))
+)
+def test_any_bytes_are_read_as_the_codecs_read_them(data: bytes) -> None:
+    """A short way that is not sure leaves the bytes to the codec."""
+    found = unpack_offset_key(data)
+    if found is not None:
+        key = decode_key(data)
+        assert isinstance(key, OffsetCommitKey)
+        assert found == (key.group, key.topic, key.partition)
+    plain = unpack_plain_offset(data)
+    if plain is not None:
+        value = decode_value(OffsetCommitKey(group="", topic="", partition=0), data)
+        assert plain == (value.offset, value.leader_epoch, value.commit_timestamp)
+        assert value.metadata == ""
+    with contextlib.suppress(MalformedMessageError):
+        decode_record(data, data)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1 << 42), contents, contents, st.lists(st.tuples(names, contents), max_size=2)),
+        min_size=1,
+        max_size=9,
+    ),
+    st.sampled_from(CompressionType),
+    st.data(),
+)
+def test_keys_and_values_are_those_of_the_records(rows: list, codec: CompressionType, draw: st.DataObject) -> None:
+    """In sound batches; in a damaged one either way of reading finds the same, or at least one refuses it."""
+    batch = build_batch([Record(at, *row) for at, row in enumerate(rows)], compression=codec)
+    assert read_pairs(batch) == [(record.key, record.value) for record in read_records(batch)]
+    if codec is CompressionType.NONE:
+        batch[draw.draw(st.integers(HEADER_BYTES, len(batch) - 1))] = draw.draw(st.integers(0, 255))
+        with contextlib.suppress(CorruptDataError):
+            assert read_pairs(batch) == [(record.key, record.value) for record in read_records(batch)]
