@@ -118,3 +118,34 @@ def test_records_without_keys_are_named_when_a_compacted_topic_refuses_them(tmp_
         new_log(tmp_path, **COMPACTED).append_as_leader(batch, leader_epoch=0, now_ms=NOW)
     assert error.value.code == ErrorCode.INVALID_RECORD
     assert [index for index, _ in error.value.record_errors] == [1, 4]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.ZSTD])
+def test_offsets_by_time_are_those_that_the_records_say(tmp_path: Path, codec: CompressionType) -> None:
+    """The first record of the batch whose timestamp is at least the one asked for; keys and values do not matter."""
+    log = new_log(tmp_path)
+    times = [NOW, NOW + 500, NOW + 100, NOW + 9_000, NOW + 700_000]
+    records = [Record(n, at, None, bytes(100), (("h", b"x"),) * n) for n, at in enumerate(times)]
+    log.append_as_leader(build_batch(records, compression=codec), leader_epoch=0, now_ms=NOW)
+    for wanted in range(0, 700_001, 50):
+        expected = next((at, n, 0) for n, at in enumerate(times) if at >= NOW + wanted)
+        assert log.offset_for_timestamp(NOW + wanted) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (b"\x80\x80\x80\x01" + bytes(30 << 20), 1),
+        (bytes(7 * (MOST_OBJECTS + 1)), MOST_OBJECTS + 1),
+        (b"\x0c\0\0\0\1\1\0", 2),
+    ],
+    ids=["too large", "too many", "cut off"],
+)
+def test_a_batch_that_cannot_be_read_answers_offsets_by_time_with_its_first(
+    tmp_path: Path, body: bytes, count: int
+) -> None:
+    """A decompression bomb that a plain topic took is not unpacked any further than a leader would."""
+    log = new_log(tmp_path)
+    log.append_as_leader(build_batch([Record(0, NOW - 5, None, b"v")]), leader_epoch=0, now_ms=NOW)
+    log.append_as_leader(batch_of(body, count, CompressionType.GZIP), leader_epoch=0, now_ms=NOW)
+    assert log.offset_for_timestamp(NOW - 1) == (NOW, 1, 0)

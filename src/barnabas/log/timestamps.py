@@ -10,9 +10,14 @@ from barnabas.log.segment.segments import Segments
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.offset_specs import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from barnabas.wire.kafka.records.batch_header import BatchHeader
-from barnabas.wire.kafka.records.records import read_records
+from barnabas.wire.kafka.records.contents import MOST_OBJECTS
+from barnabas.wire.kafka.records.records import read_times
 
 __all__ = ["EARLIEST", "EARLIEST_LOCAL", "LATEST", "LATEST_TIERED", "MAX_TIMESTAMP", "TimestampOffset", "find"]
+
+_LEAST_LIMIT_BYTES = 16 << 20
+_GROWTH = 16
+"""A batch may unpack to 16 times its size, at least 16 MiB. Most compressed batches were not opened when they were produced."""
 
 
 class TimestampOffset(NamedTuple):
@@ -64,10 +69,13 @@ def _find_in_batch(
     if header.is_log_append_time:
         return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), header.leader_epoch)
     try:
-        for record in read_records(segment.file.read_at(position, header.size_bytes)):
-            if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+        if header.record_count > MOST_OBJECTS:
+            raise CorruptDataError(f"{header.record_count} records in one batch")
+        batch = segment.file.read_at(position, header.size_bytes)
+        for offset, found_ms in read_times(batch, limit_bytes=max(_LEAST_LIMIT_BYTES, _GROWTH * header.size_bytes)):
+            if found_ms >= timestamp_ms and offset >= start_offset:
+                return TimestampOffset(found_ms, offset, header.leader_epoch)
     except (CorruptDataError, KafkaError):
-        # No reader can unpack its records: the batch's first offset is the nearest answer.
+        # Its records cannot be read, or would take too long: the batch's first offset is the nearest answer.
         return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset), header.leader_epoch)
     return None

@@ -32,7 +32,16 @@ from barnabas.wire.kafka.records.batch_header import (
 from barnabas.wire.kafka.records.compression import CompressionType, compress, decompress
 from barnabas.wire.kafka.records.varints import read_varint, read_varlong, varint
 
-__all__ = ["SMALLEST_RECORD_BYTES", "Pair", "Record", "build_batch", "read_pairs", "read_records", "unpack_records"]
+__all__ = [
+    "SMALLEST_RECORD_BYTES",
+    "Pair",
+    "Record",
+    "build_batch",
+    "read_pairs",
+    "read_records",
+    "read_times",
+    "unpack_records",
+]
 
 SMALLEST_RECORD_BYTES = 7
 _MAX_UNPACKED_BYTES = 256 * 1024 * 1024
@@ -126,6 +135,29 @@ def read_pairs(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNPAC
     if position != end:
         raise CorruptDataError(f"{end - position} bytes after the last record")
     return pairs
+
+
+def read_times(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNPACKED_BYTES) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp) of each record of the batch at ``offset``; keys, values and headers are passed over.
+
+    Raises `CorruptDataError` for records that cannot be read.
+    """
+    header = read_header(buffer, offset)
+    data = unpack_records(buffer, header, offset, limit_bytes=limit_bytes)
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    position = 0
+    try:
+        for _ in range(header.record_count):
+            size, position = read_varint(data, position)
+            stop = position + size
+            if size < SMALLEST_RECORD_BYTES - 1:
+                raise CorruptDataError(f"a record of {size} bytes")
+            timestamp_delta, position = read_varlong(data, position + 1)
+            offset_delta, position = read_varint(data, position)
+            yield base_offset + offset_delta, base_timestamp + timestamp_delta
+            position = stop
+    except IndexError:
+        raise CorruptDataError("a record is cut off") from None
 
 
 def _varint_bytes(data: bytes, position: int) -> int:
