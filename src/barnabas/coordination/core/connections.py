@@ -4,6 +4,7 @@ In ZooKeeper: ServerCnxn, and Request.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +18,16 @@ from barnabas.wire.jute.opcodes import KeeperState, Perms
 from barnabas.wire.jute.records import Id, WatcherEvent
 from barnabas.wire.jute.transactions import Transaction, TxnHeader
 
-__all__ = ["ForwardedWrite", "Forwarder", "Limits", "Proposal", "ServerConnection", "Transport", "WaitingRead"]
+__all__ = [
+    "Auditor",
+    "ForwardedWrite",
+    "Forwarder",
+    "Limits",
+    "Proposal",
+    "ServerConnection",
+    "Transport",
+    "WaitingRead",
+]
 
 
 class Transport(Protocol):
@@ -48,11 +58,24 @@ class Forwarder(Protocol):
         ...
 
 
+class Auditor(Protocol):
+    """Writes down who has changed what: `barnabas.coordination.core.audit`."""
+
+    def received(self, client: "ServerConnection", xid: int, opcode: int, data: bytes) -> None: ...
+
+    def answered(self, client: "ServerConnection", xid: int, outcome: Outcome) -> None: ...
+
+    def disconnected(self, client: "ServerConnection") -> None: ...
+
+    def session_closed(self, session_id: int, paths: Iterable[str]) -> None: ...
+
+
 class Limits:
-    """Limits for clients."""
+    """Limits for clients, and what is decided about them by the settings."""
 
     __slots__ = (
         "access",
+        "auditor",
         "enforce_quota",
         "global_outstanding",
         "max_reply_bytes",
@@ -71,6 +94,7 @@ class Limits:
         ttl_nodes: bool = False,
         enforce_quota: bool = False,
         access: AccessRules | None = None,
+        auditor: Auditor | None = None,
     ) -> None:
         self.min_session_timeout_ms = min_session_timeout_ms
         self.max_session_timeout_ms = max_session_timeout_ms
@@ -79,6 +103,7 @@ class Limits:
         self.ttl_nodes = ttl_nodes
         self.enforce_quota = enforce_quota
         self.access = access or AccessRules()
+        self.auditor = auditor
 
 
 class ServerConnection:

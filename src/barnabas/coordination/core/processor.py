@@ -70,6 +70,7 @@ from barnabas.wire.jute.records import (
     SyncResponse,
 )
 from barnabas.wire.jute.transactions import (
+    CloseSessionTxn,
     CreateSessionTxn,
     ErrorTxn,
     Transaction,
@@ -151,6 +152,7 @@ class Processor:
         self._waiting_requests = 0
         self._last_zxid = database.last_zxid
         self._required_schemes = limits.access.required_schemes
+        self._auditor = limits.auditor
         self._forwarder = forwarder
         self._reads = READS if forwarder is None else _LEARNER_READS
         self._writes: dict[int, WriteOperation] = WRITES if forwarder is None else {}
@@ -195,6 +197,8 @@ class Processor:
         opcode = client.last_opcode = header.type
         if self._required_schemes and not self._may_request(client, header):
             return
+        if self._auditor is not None:
+            self._auditor.received(client, header.xid, opcode, data)
         if (read := self._reads.get(opcode)) is not None:
             self._receive_read(client, header.xid, read, data, now_ms)
         elif (write := self._writes.get(opcode)) is not None and opcode not in _INTERNAL:
@@ -275,6 +279,8 @@ class Processor:
     def disconnected(self, client: ServerConnection) -> None:
         """The connection is closed; its session lives until it expires or moves to another connection."""
         client.is_closed = True
+        if self._auditor is not None:
+            self._auditor.disconnected(client)
         self._waiting_requests -= sum(not isinstance(request, Proposal) for request in client.waiting)
         client.waiting.clear()
         self.watches.remove_watcher(client)
@@ -437,6 +443,8 @@ class Processor:
                 self._answer(client, proposal, now_ms)
                 self._read_on(client, now_ms)
             if txn_type == OpCode.CLOSE_SESSION:
+                if self._auditor is not None and isinstance(proposal.txn, CloseSessionTxn):
+                    self._auditor.session_closed(header.client_id, proposal.txn.paths_to_delete)
                 self._end_session(header.client_id)
 
     def _answer(self, client: ServerConnection, proposal: Proposal, now_ms: int) -> None:
@@ -457,6 +465,8 @@ class Processor:
             frame = encode_multi_response(xid, zxid, 0, parts)  # type: ignore[arg-type]  # multi's reply
         else:
             frame = encode_reply(xid, zxid, 0, WRITES[opcode].reply(outcome))
+        if self._auditor is not None:
+            self._auditor.answered(client, xid, outcome)
         self.update_latency.add(now_ms - since_ms)
         self._reply(client, frame, now_ms, since_ms)
 

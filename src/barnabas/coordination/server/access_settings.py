@@ -13,6 +13,7 @@ __all__ = [
     "CLIENT_ACCESS_SETTINGS",
     "OPERATOR_SETTINGS",
     "PROMETHEUS_PROVIDER",
+    "TLS_SETTINGS",
     "hash_name",
 ]
 
@@ -28,6 +29,18 @@ def _digest_algorithm(value: str) -> str | None:
         hashlib.new(hash_name(value))
     except ValueError:
         return "it must be the name of a hash algorithm, such as SHA1 or SHA3-256"
+    return None
+
+
+_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+
+
+def _pem_or_empty(value: str) -> str | None:
+    if value.lower().endswith((".jks", ".p12", ".pfx", ".bcfks")):
+        return (
+            "only PEM files are supported. Convert it with keytool -importkeystore (to PKCS12) and "
+            "openssl pkcs12 -nodes -in STORE.p12 -out STORE.pem"
+        )
     return None
 
 
@@ -86,7 +99,37 @@ _PROVIDERS = (
 
 _ALL = "0.0.0.0"  # noqa: S104  # ZooKeeper's default; both servers are off by default
 
+TLS_SETTINGS = [
+    Setting("secureClientPort", Kind.INT, None, "The port for clients with TLS; 0 takes any free one.", between(0, 65535)),
+    Setting("secureClientPortAddress", Kind.STRING, "", "The address that it listens on; empty for all."),
+    Setting(
+        "ssl.keyStore.location", Kind.STRING, "",
+        "The server's key with its certificate and their chain, in one PEM file.", _pem_or_empty,
+    ),
+    Setting("ssl.keyStore.password", Kind.PASSWORD, "", "The password of an encrypted key."),
+    Setting("ssl.keyStore.passwordPath", Kind.STRING, "", "A file with that password."),
+    Setting("ssl.keyStore.type", Kind.STRING, "PEM", "PEM is the only one.", one_of("PEM")),
+    Setting(
+        "ssl.trustStore.location", Kind.STRING, "",
+        "The certificates with which clients' are verified, in PEM.", _pem_or_empty,
+    ),
+    Setting("ssl.trustStore.type", Kind.STRING, "PEM", "PEM is the only one.", one_of("PEM")),
+    Setting(
+        "ssl.clientAuth", Kind.STRING, "need",
+        "Whether clients must show a certificate, may, or are not asked.", one_of("need", "want", "none"),
+    ),
+    Setting("ssl.protocol", Kind.STRING, "", "The protocol, if ssl.enabledProtocols is not set.", one_of("", *_PROTOCOLS)),
+    Setting("ssl.enabledProtocols", Kind.LIST, "", "TLSv1.2, TLSv1.3, or both; empty for both.", one_of(*_PROTOCOLS)),
+    Setting("ssl.handshakeDetectionTimeoutMillis", Kind.INT, "5000", "Has no effect: a handshake may take 10 s.", at_least(0)),
+]  # fmt: skip
+"""TLS for clients."""
+
 OPERATOR_SETTINGS = [
+    Setting("audit.enable", Kind.BOOLEAN, "false", "Whether each write is logged with its user, under the name barnabas.audit."),
+    Setting(
+        "audit.impl.class", Kind.STRING, "org.apache.zookeeper.audit.Slf4jAuditLogger",
+        "That log is the only one.", one_of("org.apache.zookeeper.audit.Slf4jAuditLogger"),
+    ),
     Setting(
         "admin.enableServer", Kind.BOOLEAN, "false",
         "Whether the commands of the four-letter words, and more, are offered as JSON over HTTP, to all who can connect.",

@@ -4,6 +4,7 @@ In ZooKeeper: ProviderRegistry, AuthenticationHelper, SaslServerCallbackHandler 
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
@@ -13,7 +14,7 @@ from barnabas.security.digest_md5 import DigestMd5Server
 from barnabas.security.jaas import digest_users
 from barnabas.wire.jute.records import Id
 
-__all__ = ["access_rules"]
+__all__ = ["TlsOptions", "access_rules", "tls_options"]
 
 _SASL_SERVICE, _SASL_REALM = "zookeeper", "zk-sasl-md5"  # those of ZooKeeper's clients and servers
 
@@ -23,6 +24,8 @@ def access_rules(
 ) -> AccessRules:
     """The rules. ``read_text`` reads a file, and raises OSError. Raises `ConfigError` for rules that cannot work."""
     schemes = {"ip"} | _schemes_of_providers(settings)
+    if settings["secureClientPort"] is not None:
+        schemes.add("x509")
     if settings["DigestAuthenticationProvider.enabled"]:
         schemes.add("digest")
     new_sasl_server = _sasl_server(settings, read_text, random_bytes)
@@ -43,6 +46,36 @@ def access_rules(
         skip_acl=settings["skipACL"] == "yes",
         new_sasl_server=new_sasl_server,
         maintains_failed_sasl_clients=settings["allowSaslFailedClients"],
+    )
+
+
+class TlsOptions(NamedTuple):
+    """What the port with TLS needs, read from the settings."""
+
+    key_store: str
+    key_password: str
+    trust_store: str
+    client_auth: str
+    protocols: tuple[str, ...]
+
+
+def tls_options(settings: Values, read_text: Callable[[str], str]) -> TlsOptions:
+    """``read_text`` reads a file, and raises OSError. Raises `ConfigError`."""
+    if not settings["ssl.keyStore.location"]:
+        raise ConfigError("secureClientPort is set, and ssl.keyStore.location does not name the server's key")
+    password, path = settings["ssl.keyStore.password"].strip(), settings["ssl.keyStore.passwordPath"]
+    if path:
+        try:
+            password = read_text(path).strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"the file {path} (ssl.keyStore.passwordPath) cannot be read: {error}") from None
+    protocols = settings["ssl.enabledProtocols"] or [settings["ssl.protocol"]]
+    return TlsOptions(
+        settings["ssl.keyStore.location"],
+        password,
+        settings["ssl.trustStore.location"],
+        settings["ssl.clientAuth"],
+        tuple(protocols) if all(protocols) else ("TLSv1.2", "TLSv1.3"),
     )
 
 

@@ -21,23 +21,26 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, FrameHandler, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
+from barnabas.coordination.core.audit import AuditLog
 from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.election.fast_leader_election import FastLeaderElection
 from barnabas.coordination.election.peers import ElectionPeers
-from barnabas.coordination.server.authentication import access_rules
+from barnabas.coordination.server.authentication import access_rules, tls_options
 from barnabas.coordination.server.four_letter_words import answer
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of, parse_my_id, session_timeouts_ms
 from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.leader import Timing
 from barnabas.coordination.zab.service import Elector, MemberLog, QuorumPeer
+from barnabas.wire.jute.records import Id
 
 __all__ = ["CoordinationServer"]
 
 logger = logging.getLogger(__name__)
+audit_logger = logging.getLogger("barnabas.audit")
 _SERVER_ID = 0  # a server alone has no myid
 _MIN_PACKET_BYTES = 16 << 20  # a ping may carry a million sessions
 _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKeeper's standalone server too
@@ -192,6 +195,8 @@ class CoordinationServer:
         self._is_serving = True
         self._log_source: Processor | MemberLog
         self._listener: Listener | None = None
+        self._secure_listener: Listener | None = None
+        self._is_started = False
         self._peers: dict[_Peer, None] = {}  # a dict, because the order of a set depends on memory addresses
         self._by_address: Counter[str] = Counter()
         self._flushing: list[_Peer] = []
@@ -218,9 +223,14 @@ class CoordinationServer:
 
     @property
     def port(self) -> int:
-        """The port that clients connect to."""
-        assert self._listener is not None, "the server is not started"
-        return self._listener.port
+        """The port that clients connect to; -1 if there is only one with TLS."""
+        assert self._is_started, "the server is not started"
+        return self._listener.port if self._listener is not None else -1
+
+    @property
+    def secure_port(self) -> int:
+        """The port that clients connect to with TLS; -1 if there is none."""
+        return self._secure_listener.port if self._secure_listener is not None else -1
 
     async def start(self) -> None:
         """Load the state and open the port. Raises `BarnabasError` with what to do."""
@@ -248,15 +258,19 @@ class CoordinationServer:
             self._processor = Processor(database, tracker, self._limits(), now_ms)
             self._log_source = self._processor if member is None else member.log
             self._is_serving = member is None
+            self._secure_listener = await self._listen_secure()
             self._listener = await self._listen()
         except OSError as error:
             self._storage.close()
             self._shut_executor()
             raise BarnabasError(f"the state in {settings['dataDir']} cannot be loaded: {error}") from error
         except BaseException:
+            if self._secure_listener is not None:
+                await self._secure_listener.close()
             self._storage.close()
             self._shut_executor()
             raise
+        self._is_started = True
         self._last_sweep_ms = self._last_purge_ms = now_ms
         self._summaries["dbinittime"].add(now_ms - self._started_ms)
         self._summaries["startup_txns_loaded"].add(replayed)
@@ -285,6 +299,7 @@ class CoordinationServer:
             ttl_nodes=settings["extendedTypesEnabled"],
             enforce_quota=settings["enforceQuota"],
             access=access_rules(settings, self._read_text, self._rng.randbytes),
+            auditor=AuditLog(audit_logger.info) if settings["audit.enable"] else None,
         )
 
     def _make_member(self) -> QuorumPeer:
@@ -369,7 +384,7 @@ class CoordinationServer:
     def _read_text(self, path: str) -> str:
         return self._files.read(path).decode()
 
-    async def _listen(self) -> Listener:
+    async def _listen(self) -> Listener | None:
         host, port = self._settings["clientPortAddress"], self._settings["clientPort"]
         if self._member is not None:
             endpoint = client_endpoint(self._settings, self._server_id)
@@ -390,13 +405,15 @@ class CoordinationServer:
 
     async def close(self) -> None:
         """Stop: log and answer what is decided. Sessions outlive the server. A second call does nothing."""
-        listener, self._listener = self._listener, None
-        if listener is None:
+        if not self._is_started:
             return
+        self._is_started = False
         self._is_closing = True
         for timer in self._timers:
             timer.cancel()
-        await listener.close()
+        for listener in (self._listener, self._secure_listener):
+            if listener is not None:
+                await listener.close()
         if self._member is not None:
             await self._member.close()
         if self._election_peers is not None:
@@ -446,6 +463,41 @@ class CoordinationServer:
             connection.close()
         return peer
 
+    def _accept_secure(self, connection: Connection) -> FrameHandler:
+        """Accept a client after its handshake; its certificate, if it has shown one, is an identity."""
+        from barnabas.net.tls import subject_name
+
+        peer = self._accept(connection)
+        assert isinstance(peer, _Peer)
+        peer.client.is_secure = True
+        certificate = getattr(connection, "peer_certificate", None)
+        if certificate:
+            name = subject_name(certificate)
+            if name is None:
+                logger.warning(
+                    "Closing the connection of %s: its certificate's subject is unknown", peer.client.address
+                )
+                connection.close()
+            else:
+                logger.info("Authenticated Id %r for scheme x509", name)
+                peer.client.add_ids(self._processor.limits.access.with_super(Id("x509", name)))
+        return peer
+
+    async def _listen_secure(self) -> Listener | None:
+        settings = self._settings
+        if settings["secureClientPort"] is None:
+            return None
+        from barnabas.net.tls import TlsNetwork, server_context
+
+        network = TlsNetwork(server=server_context(*tls_options(settings, self._read_text)))
+        host, port = settings["secureClientPortAddress"], settings["secureClientPort"]
+        try:
+            return await network.listen(host, port, self._accept_secure, max_frame_bytes=_MAX_CONNECT_BYTES)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {host or '*'}:{port} (secureClientPort): {error.strerror or error}"
+            ) from error
+
     def _closed(self, peer: _Peer) -> None:
         if peer in self._peers:
             del self._peers[peer]
@@ -481,6 +533,7 @@ class CoordinationServer:
             mode=self._mode,
             server_id=self._server_id,
             client_port=self.port,
+            secure_client_port=self.secure_port,
             is_serving=self._is_serving,
             uptime_ms=now_ms - self._started_ms,
             now_ms=now_ms,

@@ -23,6 +23,7 @@ from barnabas.coordination.server.access_settings import (
     AUTHENTICATION_PROVIDERS,
     CLIENT_ACCESS_SETTINGS,
     OPERATOR_SETTINGS,
+    TLS_SETTINGS,
 )
 
 __all__ = [
@@ -105,6 +106,7 @@ ZOO_CFG_DEFINITIONS = Definitions(
         ),
         *CLIENT_ACCESS_SETTINGS,
         *OPERATOR_SETTINGS,
+        *TLS_SETTINGS,
         Setting("nio.sessionlessCnxnTimeout", Kind.INT, "10000", "Ms that a connection has to ask for a session.", at_least(1)),
     ]
 )  # fmt: skip
@@ -140,7 +142,7 @@ _INERT = {
     "there are no such metrics and warnings": (
         "metricsProvider.exportJvmInfo "
         "fsync.warningthresholdms pathStats.enabled pathStats.slotCapacity pathStats.slotDuration pathStats.maxDepth "
-        "pathStats.sampleRate pathStats.initialDelay pathStats.delay pathStats.topPathMax audit.impl.class "
+        "pathStats.sampleRate pathStats.initialDelay pathStats.delay pathStats.topPathMax "
         "messageTracker.BufferSize messageTracker.Enabled"
     ),
     "snapshots and logs are always written in one way, with digests, and never for a missing snapshot": (
@@ -166,7 +168,7 @@ class Protective:
 
 
 _AUTHENTICATION = "clients cannot authenticate with Kerberos, and ensembles have no password"
-_TLS = "connections are not encrypted"
+_TLS = "this part of TLS is not supported"
 _QUORUM = "there is no ensemble whose members could authenticate"
 _THROTTLE = "this limit does not exist"
 
@@ -181,10 +183,9 @@ ZOO_CFG_PROTECTIVE: list[Protective] = [
         _AUTHENTICATION,
         "requireKerberosConfig", "kerberos.*", "kinit", "security.auth_to_local", "ensembleAuthName",
     ),
-    *_rows(_TLS, "secureClientPort", "secureClientPortAddress", "client.portUnification", "ssl.*", "sslQuorum",
+    *_rows(_TLS, "client.portUnification", "ssl.*", "sslQuorum",
            "sslQuorumReloadCertFiles", "portUnification"),
     *_rows(_QUORUM, "quorum.auth.*", harmless=["QuorumServer", "QuorumLearner", "zkquorum/localhost"]),
-    *_rows("there is no audit log", "audit.enable"),
     *_rows("the admin server and metrics speak plain HTTP", "admin.portUnification", "admin.forceHttps", "admin.needClientAuth",
            "metricsProvider.ssl.*", "metricsProvider.httpsPort"),
     *_rows(_THROTTLE, "connection_throttle_tokens"),
@@ -207,7 +208,7 @@ def parse_settings(texts: Mapping[str, str]) -> Values:
     if values["dynamicConfigFile"] and not any(is_dynamic(name) for name in values.texts):
         raise ConfigError(f"the file {values['dynamicConfigFile']} (dynamicConfigFile) has no server.N lines")
     ensemble = ensemble_of(values)
-    if ensemble is None and values["clientPort"] is None:
+    if ensemble is None and values["clientPort"] is None and values["secureClientPort"] is None:
         raise ConfigError('Missing required configuration "clientPort" which has no default value.')
     if ensemble is not None:
         for name in ("initLimit", "syncLimit"):
@@ -286,7 +287,7 @@ def client_endpoint(values: Values, my_id: int | None = None) -> HostAndPort | N
 def _refuse_protection(given: str, text: str) -> None:
     name = given.removeprefix(_PREFIX)
     for row in ZOO_CFG_PROTECTIVE:
-        if row.matches(name) and text.lower() not in row.harmless:
+        if name not in ZOO_CFG_DEFINITIONS and row.matches(name) and text.lower() not in row.harmless:
             raise ConfigError(
                 f"{given} is set to a value that asks for protection, and this version does not have it: {row.missing}. "
                 f"Remove {given} to start without this protection, and protect the server by other means, such as a "

@@ -1,0 +1,152 @@
+"""The audit log: a line for each write of a client, with who asked for it and whether it happened.
+
+    session=0x1000  user=10.0.0.7,bob  ip=10.0.0.7  operation=create  znode=/a  znode_type=persistent  result=success
+
+Fields are tab-separated. A write of several parts has a line for each. Hashes of passwords in ACLs are not shown, and
+what is no printable character is escaped, so that a client cannot forge lines.
+
+In ZooKeeper: ZKAuditProvider, AuditHelper and AuditEvent.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from barnabas.coordination.core.access import hide_digests, user_name
+from barnabas.coordination.core.connections import ServerConnection
+from barnabas.coordination.core.operations.base import Outcome
+from barnabas.wire.jute.codec import MalformedRecordError, decode
+from barnabas.wire.jute.frames import decode_multi_request
+from barnabas.wire.jute.opcodes import CreateMode, OpCode, Perms
+from barnabas.wire.jute.records import (
+    ACL,
+    CreateRequest,
+    CreateTTLRequest,
+    DeleteRequest,
+    ReconfigRequest,
+    SetACLRequest,
+    SetDataRequest,
+)
+
+__all__ = ["AuditLog", "audit_line"]
+
+_REQUESTS: dict[int, type] = {
+    OpCode.CREATE: CreateRequest,
+    OpCode.CREATE2: CreateRequest,
+    OpCode.CREATE_CONTAINER: CreateRequest,
+    OpCode.CREATE_TTL: CreateTTLRequest,
+    OpCode.DELETE: DeleteRequest,
+    OpCode.SET_DATA: SetDataRequest,
+    OpCode.SET_ACL: SetACLRequest,
+    OpCode.RECONFIG: ReconfigRequest,
+}
+_AUDITED = frozenset((*_REQUESTS, OpCode.MULTI))
+_BODY_OFFSET = 8
+_LETTERS = {Perms.CREATE: "c", Perms.DELETE: "d", Perms.READ: "r", Perms.WRITE: "w", Perms.ADMIN: "a"}
+
+
+class _Entry(NamedTuple):
+    operation: str
+    path: str
+    node_type: str = ""
+    acl: str = ""
+
+
+class AuditLog:
+    """Pairs requests with their answers, and writes the lines."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._pending: dict[ServerConnection, dict[int, list[_Entry]]] = {}
+
+    def received(self, client: ServerConnection, xid: int, opcode: int, data: bytes) -> None:
+        """A client has sent a request."""
+        if opcode not in _AUDITED:
+            return
+        try:
+            if opcode == OpCode.MULTI:
+                entries = [_entry(part, request) for part, request in decode_multi_request(data, _BODY_OFFSET)]
+            else:
+                entries = [_entry(opcode, decode(_REQUESTS[opcode], data, _BODY_OFFSET))]
+        except MalformedRecordError:
+            return
+        found = [entry for entry in entries if entry is not None]
+        self._pending.setdefault(client, {})[xid] = found
+
+    def answered(self, client: ServerConnection, xid: int, outcome: Outcome) -> None:
+        """The request has its outcome."""
+        entries = self._pending.get(client, {}).pop(xid, None)
+        if entries is None:
+            return
+        result = "failure" if outcome.err or outcome.type == OpCode.ERROR else "success"
+        for entry in entries:
+            is_single = len(entries) == 1 and outcome.path and result == "success"
+            self._add(client, entry._replace(path=outcome.path) if is_single else entry, result)
+
+    def disconnected(self, client: ServerConnection) -> None:
+        """The connection is closed: what becomes of its last requests is not known to it, and is written as invoked."""
+        for entries in self._pending.pop(client, {}).values():
+            for entry in entries:
+                self._add(client, entry, "invoked")
+
+    def session_closed(self, session_id: int, paths: Iterable[str]) -> None:
+        """A session has ended, and its ephemerals with it."""
+        for path in paths:
+            self._write(
+                audit_line(
+                    session=f"0x{session_id & (1 << 64) - 1:x}",
+                    operation="ephemeralZNodeDeletionOnSessionCloseOrExpire",
+                    znode=path,
+                    result="success",
+                )
+            )
+
+    def _add(self, client: ServerConnection, entry: _Entry, result: str) -> None:
+        users = [name for name in map(user_name, client.ids) if name is not None]
+        self._write(
+            audit_line(
+                session=f"0x{client.session_id & (1 << 64) - 1:x}",
+                user=",".join(users),
+                ip=client.address,
+                operation=entry.operation,
+                znode=entry.path,
+                znode_type=entry.node_type,
+                acl=entry.acl,
+                result=result,
+            )
+        )
+
+
+def audit_line(**fields: str) -> str:
+    """The fields that have a value, in the order given."""
+    return "\t".join(f"{name}={_printable(text)}" for name, text in fields.items() if text)
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+
+
+def _entry(opcode: int, request: object) -> _Entry | None:
+    match request:
+        case CreateRequest() | CreateTTLRequest():
+            try:
+                node_type = CreateMode(request.flags).name.lower()
+            except ValueError:
+                node_type = ""
+            return _Entry("create", request.path, "container" if opcode == OpCode.CREATE_CONTAINER else node_type)
+        case DeleteRequest():
+            return _Entry("delete", request.path)
+        case SetDataRequest():
+            return _Entry("setData", request.path)
+        case SetACLRequest():
+            return _Entry("setAcl", request.path, acl=_acl_text(request.acl or []))
+        case ReconfigRequest():
+            return _Entry("reconfig", "/zookeeper/config")
+    return None
+
+
+def _acl_text(acl: list[ACL]) -> str:
+    shown = ((perms, identity) for perms, identity in hide_digests(acl))
+    return ",".join(
+        f"{identity.scheme}:{identity.id}:{''.join(letter for bit, letter in _LETTERS.items() if perms & bit)}"
+        for perms, identity in shown
+    )

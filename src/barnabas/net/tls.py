@@ -1,0 +1,277 @@
+"""Framed connections over TLS, on asyncio's own transports.
+
+`barnabas.net.sockets` drives plain sockets itself, for speed; here the event loop encrypts. The rules are the same: a frame
+is checked by its length before it is kept, memory follows the bytes that came, and a peer that does not read its answers
+is not read from. A handler exists from the end of the handshake on, which has a time limit.
+
+In ZooKeeper: NettyServerCnxnFactory with X509Util, ClientCnxnSocketNetty.
+"""
+
+import asyncio
+import ssl
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.files import FileSlice
+from barnabas.base.network import Connection, FrameHandler, Listener, Part
+
+__all__ = ["TLS_PROTOCOLS", "TlsNetwork", "server_context", "subject_name"]
+
+_LENGTH = struct.Struct(">i")
+_MAX_UNSENT_BYTES = 1024 * 1024
+_HANDSHAKE_TIMEOUT_S = 10
+_SHUTDOWN_TIMEOUT_S = 2
+_BACKLOG = 1024
+
+
+class TlsNetwork:
+    """TCP with TLS, for the running event loop."""
+
+    def __init__(self, *, server: ssl.SSLContext | None = None, client: ssl.SSLContext | None = None) -> None:
+        self._server_context = server
+        self._client_context = client
+
+    async def listen(
+        self, host: str, port: int, accept: Callable[[Connection], FrameHandler], *, max_frame_bytes: int
+    ) -> "_TlsListener":
+        assert self._server_context is not None, "this network has no certificate to show"
+        server = await asyncio.get_running_loop().create_server(
+            lambda: _TlsConnection(accept, max_frame_bytes),
+            host or None,
+            port,
+            ssl=self._server_context,
+            ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S,
+            ssl_shutdown_timeout=_SHUTDOWN_TIMEOUT_S,
+            backlog=_BACKLOG,
+        )
+        return _TlsListener(server)
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        accept: Callable[[Connection], FrameHandler],
+        *,
+        max_frame_bytes: int,
+        timeout_ms: int,
+    ) -> Connection:
+        assert self._client_context is not None, "this network trusts no server"
+        async with asyncio.timeout(timeout_ms / 1000):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: _TlsConnection(accept, max_frame_bytes),
+                host,
+                port,
+                ssl=self._client_context,
+                server_hostname=host if self._client_context.check_hostname else "",
+            )
+        return connection
+
+
+class _TlsListener(Listener):
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+
+    @property
+    def port(self) -> int:
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def close(self) -> None:
+        self._server.close()
+
+
+class _TlsConnection(asyncio.Protocol):
+    def __init__(self, accept: Callable[[Connection], FrameHandler], max_frame_bytes: int) -> None:
+        self._accept = accept
+        self.max_frame_bytes = max_frame_bytes
+        self.is_stream = False
+        self._failure: OSError | None = None
+        self._received = bytearray()
+        self._is_paused = False
+        self._is_held = False  # not reading until what is unsent has left
+        self._is_closing = False
+        self._is_delivering = False
+
+    # From the loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has another base class
+        transport = self._transport
+        self.peer: tuple[str, int] = transport.get_extra_info("peername")[:2]
+        self.local: tuple[str, int] = transport.get_extra_info("sockname")[:2]
+        transport.set_write_buffer_limits(high=_MAX_UNSENT_BYTES)
+        self._handler = self._accept(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        self._deliver()
+
+    def pause_writing(self) -> None:
+        self._is_held = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_held = False
+        self._read_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closing = True
+        self._received.clear()
+        self._handler.closed(self._failure or exc)
+
+    # Reading
+
+    def _deliver(self) -> None:
+        """Hand on the whole frames; keep the rest."""
+        if self._is_delivering:
+            return
+        self._is_delivering = True
+        received = self._received
+        position = 0
+        if self.is_stream and received and not (self._is_paused or self._is_held or self._is_closing):
+            position = len(received)
+            self._handler.frame(memoryview(bytearray(received)))
+        while (
+            not self.is_stream
+            and len(received) - position >= 4
+            and not (self._is_paused or self._is_held or self._is_closing)
+        ):
+            (size,) = _LENGTH.unpack_from(received, position)
+            if not 0 <= size <= self.max_frame_bytes:
+                prefix = bytes(received[position : position + 12])
+                self.pause()
+                self._handler.bad_length(prefix)
+                position = len(received)
+                break
+            stop = position + 4 + size
+            if stop > len(received):
+                break
+            self._handler.frame(memoryview(received[position + 4 : stop]))
+            position = stop
+        del received[:position]
+        self._is_delivering = False
+
+    def _read_on(self) -> None:
+        if not (self._is_paused or self._is_held or self._is_closing):
+            self._transport.resume_reading()
+            if self._received:
+                # Not from here: the caller may be in the middle of answering the frame before.
+                asyncio.get_running_loop().call_soon(self._deliver)
+
+    # For the handler
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    @property
+    def peer_certificate(self) -> Mapping[str, object] | None:
+        """What the peer's certificate says, if it has shown one that was verified."""
+        found: Mapping[str, object] | None = self._transport.get_extra_info("peercert")
+        return found
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self._transport.is_closing():
+            return
+        for part in parts:
+            data = part.read() if isinstance(part, FileSlice) else part
+            if len(data) < len(part):
+                self._failure = OSError(f"a range of a file ended {len(part) - len(data)} bytes early")
+                self._transport.abort()
+                return
+            self._transport.write(data)
+
+    def pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self._is_paused and not self._is_closing:
+            self._is_paused = False
+            self._read_on()
+
+    def close(self, *, after_sending: bool = False) -> None:
+        self._is_closing = True
+        if after_sending:
+            self._transport.close()
+        else:
+            self._transport.abort()
+
+
+_KEYWORDS = {
+    "commonName": "CN", "countryName": "C", "localityName": "L", "stateOrProvinceName": "ST", "organizationName": "O",
+    "organizationalUnitName": "OU", "streetAddress": "STREET", "domainComponent": "DC", "userId": "UID",
+}  # fmt: skip
+_EMAIL = "1.2.840.113549.1.9.1"  # has no keyword in RFC 2253: its value is shown as bytes, an IA5String
+
+
+def subject_name(certificate: Mapping[str, object]) -> str | None:
+    """The subject as Java writes it (X500Principal.getName, RFC 2253): CN=bob,OU=unit,O=org.
+
+    None for a subject with attributes that are not known here, so that it is never mistaken for another.
+    """
+    subject = certificate.get("subject")
+    if not isinstance(subject, tuple) or not subject:
+        return None
+    parts = []
+    for names in reversed(subject):
+        values = []
+        for name, value in names:
+            if name == "emailAddress" and len(value) < 128:
+                raw = bytes((0x16, len(value))) + value.encode("ascii", "replace")
+                values.append(f"{_EMAIL}=#{raw.hex()}")
+            elif name in _KEYWORDS:
+                values.append(f"{_KEYWORDS[name]}={_escaped(value)}")
+            else:
+                return None
+        parts.append("+".join(values))
+    return ",".join(parts)
+
+
+def _escaped(value: str) -> str:
+    text = "".join(f"\\{character}" if character in ',+"\\<>;' else character for character in value)
+    if text[:1] in ("#", " "):
+        text = "\\" + text
+    if text.endswith(" ") and len(value) > 1:
+        text = text[:-1] + "\\ "
+    return text
+
+
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+TLS_PROTOCOLS = tuple(_VERSIONS)
+"""What a context can be limited to; older protocols are not offered."""
+
+
+def server_context(
+    key_store: str, key_password: str, trust_store: str, client_auth: str, protocols: Sequence[str]
+) -> ssl.SSLContext:
+    """The context of a server that shows the certificate in ``key_store`` (PEM, with its key and chain).
+
+    ``client_auth`` is need, want or none; clients' certificates are verified with those in ``trust_store``. Raises
+    `ConfigError`.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    versions = sorted(_VERSIONS[name] for name in protocols)
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    _load(key_store, "ssl.keyStore", lambda: context.load_cert_chain(key_store, password=lambda: key_password))
+    if trust_store:
+        _load(trust_store, "ssl.trustStore", lambda: context.load_verify_locations(trust_store))
+    if client_auth != "none":
+        if not trust_store:
+            raise ConfigError("ssl.trustStore.location must name the certificates with which clients are verified")
+        context.verify_mode = ssl.CERT_REQUIRED if client_auth == "need" else ssl.CERT_OPTIONAL
+    return context
+
+
+def _load(path: str, name: str, load: Callable[[], None]) -> None:
+    try:
+        load()
+    except ssl.SSLError:
+        raise ConfigError(
+            f"{path} ({name}.location) cannot be used: it must be PEM, with a password ({name}.password) that is right"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} ({name}.location) cannot be read: {error}") from None

@@ -1,0 +1,108 @@
+"""Java's ZooKeeper client over TLS, with and without a certificate of its own, and what hostile handshakes cost."""
+
+import contextlib
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.records import GetDataRequest
+from support.certificates import make_certificate
+from support.coordination import RawClient, coordination_server
+from support.needs import needs, needs_reference
+from support.ports import free_ports
+from support.promptness import read_to_the_end
+from support.reference import apache_tool
+
+pytestmark = [pytest.mark.interop, needs("openssl")]
+
+
+def zkcli(address: str, monkeypatch: pytest.MonkeyPatch, script: str, **properties: object) -> str:
+    options = {
+        "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+        "zookeeper.client.secure": "true",
+        **{f"zookeeper.ssl.{name}": value for name, value in properties.items()},
+    }
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", " ".join(f"-D{name}={value}" for name, value in options.items()))
+    done: subprocess.CompletedProcess[str] = apache_tool(
+        "org.apache.zookeeper.ZooKeeperMain", "-server", address, text=script
+    )
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS")
+    return done.stdout + done.stderr
+
+
+@pytest.mark.java
+@needs_reference
+def test_javas_client_connects_with_tls_and_its_certificate_is_its_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """x509 entries of ACLs hold for the subject; the plain port and kazoo's TLS see the same tree."""
+    server_pem = make_certificate(tmp_path, "server", "/O=Barnabas/CN=127.0.0.1")
+    client_pem = make_certificate(tmp_path, "client", "/C=DE/O=A, B/CN=bob")
+    plain, secure = free_ports(2)
+    settings = {
+        "clientPort": plain,
+        "secureClientPort": secure,
+        "ssl.keyStore.location": server_pem,
+        "ssl.trustStore.location": client_pem,
+    }
+    with coordination_server(tmp_path / "server", start=False, **settings) as server:
+        server.port = plain
+        server.start()
+        store = {"keyStore.location": client_pem, "trustStore.location": server_pem}
+        said = zkcli(
+            f"127.0.0.1:{secure}",
+            monkeypatch,
+            "create /mine data auth::cdrwa\ngetAcl /mine\nget /mine\nwhoami\nquit\n",
+            **store,
+        )
+        assert "'x509,'CN=bob%2CO=A\\%2C B%2CC=DE" in said, said
+        assert "x509: CN=bob" in said
+        kazoo = KazooClient(
+            f"127.0.0.1:{secure}", use_ssl=True, ca=str(server_pem), certfile=str(client_pem), keyfile=str(client_pem)
+        )
+        kazoo.start(20)
+        assert kazoo.get("/mine")[0] == b"data"
+        kazoo.stop()
+        kazoo.close()
+        raw = RawClient(plain)
+        assert raw.call(OpCode.GET_DATA, GetDataRequest("/mine", False))[1] < 0
+        raw.close()
+        refused = ssl.create_default_context(cafile=str(server_pem))
+        with (
+            socket.create_connection(("127.0.0.1", secure), 5) as connection,
+            refused.wrap_socket(connection, server_hostname="127.0.0.1") as without,
+            contextlib.suppress(ssl.SSLError),
+        ):
+            assert read_to_the_end(without) == b""
+
+
+def test_noise_and_half_open_handshakes_leave_the_server_serving(tmp_path: Path) -> None:
+    """Bytes that are no handshake end their connection; 200 that begin one and stop do not disturb others."""
+    server_pem = make_certificate(tmp_path, "server", "/O=Barnabas/CN=127.0.0.1")
+    plain, secure = free_ports(2)
+    settings = {"clientPort": plain, "secureClientPort": secure, "ssl.keyStore.location": server_pem}
+    with coordination_server(tmp_path / "server", start=False, **settings, **{"ssl.clientAuth": "none"}) as server:
+        server.port = plain
+        server.start()
+        half_open = []
+        for _ in range(200):
+            connection = socket.create_connection(("127.0.0.1", secure), 5)
+            connection.sendall(b"\x16\x03\x01\x02\x00\x01")
+            half_open.append(connection)
+        with socket.create_connection(("127.0.0.1", secure), 5) as noise:
+            noise.sendall(b"\0\0\0\x2d" + bytes(45))
+            assert noise.recv(100)[:1] in (b"", b"\x15")
+        context = ssl.create_default_context(cafile=str(server_pem))
+        with (
+            socket.create_connection(("127.0.0.1", secure), 5) as connection,
+            context.wrap_socket(connection, server_hostname="127.0.0.1") as healthy,
+        ):
+            healthy.sendall(b"srvr")
+            assert healthy.recv(1000).startswith(b"Zookeeper version")
+        for connection in half_open:
+            connection.close()
