@@ -1,11 +1,21 @@
 """Packets, latencies and other figures of a server or a connection: ZooKeeper's ServerStats and AvgMinMaxCounter."""
 
 import struct
+from collections import Counter
 
-__all__ = ["Statistics", "Summary"]
+__all__ = ["ServerMetrics", "Statistics", "Summary"]
 
 _IDS = struct.Struct(">iq")
 DEFAULT_TRACE_MASK = 306
+_COUNTERS = (
+    "commit_count",
+    "connection_drop_count",
+    "connection_rejected",
+    "connection_request_count",
+    "sessionless_connections_expired",
+    "snap_count",
+)
+_SUMMARIES = ("fsynctime", "snapshottime", "dbinittime", "startup_txns_loaded")
 
 
 class Summary:
@@ -31,6 +41,16 @@ class Summary:
     @property
     def average(self) -> float:
         return self.total / self.count if self.count else 0.0
+
+
+class ServerMetrics:
+    """What the edge of a server counts and measures, by the names of ZooKeeper's ServerMetrics."""
+
+    def __init__(self) -> None:
+        self.counters: Counter[str] = Counter(dict.fromkeys(_COUNTERS, 0))
+        self.summaries = {name: Summary() for name in _SUMMARIES}
+        self.last_snapshot = (-1, 0)
+        """zxid, and when it was taken, in seconds"""
 
 
 class Statistics:

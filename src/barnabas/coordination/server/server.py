@@ -14,6 +14,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError, ConfigError
@@ -21,11 +22,12 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, FrameHandler, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
+from barnabas.coordination.core.access import AccessRules
 from barnabas.coordination.core.audit import AuditLog
 from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
-from barnabas.coordination.core.statistics import Summary
+from barnabas.coordination.core.statistics import ServerMetrics
 from barnabas.coordination.election.fast_leader_election import FastLeaderElection
 from barnabas.coordination.election.peers import ElectionPeers
 from barnabas.coordination.server.authentication import access_rules, tls_options
@@ -44,14 +46,6 @@ audit_logger = logging.getLogger("barnabas.audit")
 _SERVER_ID = 0  # a server alone has no myid
 _MIN_PACKET_BYTES = 16 << 20  # a ping may carry a million sessions
 _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKeeper's standalone server too
-_COUNTERS = (
-    "commit_count",
-    "connection_drop_count",
-    "connection_rejected",
-    "connection_request_count",
-    "sessionless_connections_expired",
-    "snap_count",
-)
 _CONTAINER_CHECK_MS = 60_000
 _CONTAINERS_A_CHECK = 10_000
 _MAX_CONNECT_BYTES = 1024
@@ -151,6 +145,35 @@ class _Peer:
             self._connection.close()
 
 
+def _identify(connection: Connection, client: ServerConnection, rules: AccessRules) -> bool:
+    """Add the identity that the client's certificate proves, if it has shown one; False if it cannot be named."""
+    from barnabas.net.tls import subject_name
+
+    certificate = getattr(connection, "peer_certificate", None)
+    if not certificate:
+        return True
+    name = subject_name(certificate)
+    if name is None:
+        logger.warning("Closing the connection of %s: its certificate's subject is unknown", client.address)
+        return False
+    logger.info("Authenticated Id %r for scheme x509", name)
+    client.add_ids(rules.with_super(Id("x509", name)))
+    return True
+
+
+def _read_text(files: Files, path: str) -> str:
+    return files.read(path).decode()
+
+
+async def _open(
+    network: Network, host: str, port: int, accept: Callable[[Connection], FrameHandler], name: str
+) -> Listener:
+    try:
+        return await network.listen(host, port, accept, max_frame_bytes=_MAX_CONNECT_BYTES)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host or '*'}:{port} ({name}): {error.strerror or error}") from error
+
+
 class CoordinationServer:
     """A standalone server of the ZooKeeper protocol, on the running event loop.
 
@@ -213,11 +236,7 @@ class CoordinationServer:
         self._last_sweep_ms = 0
         self._last_purge_ms = 0
         self._started_ms = self._clock.monotonic_ms()
-        self._last_snapshot = (-1, 0)
-        self._summaries = {
-            name: Summary() for name in ("fsynctime", "snapshottime", "dbinittime", "startup_txns_loaded")
-        }
-        self._counters = Counter(dict.fromkeys(_COUNTERS, 0))
+        self._metrics = ServerMetrics()
 
     # Starting and stopping
 
@@ -258,8 +277,7 @@ class CoordinationServer:
             self._processor = Processor(database, tracker, self._limits(), now_ms)
             self._log_source = self._processor if member is None else member.log
             self._is_serving = member is None
-            self._secure_listener = await self._listen_secure()
-            self._listener = await self._listen()
+            await self._listen()
         except OSError as error:
             self._storage.close()
             self._shut_executor()
@@ -272,8 +290,8 @@ class CoordinationServer:
             raise
         self._is_started = True
         self._last_sweep_ms = self._last_purge_ms = now_ms
-        self._summaries["dbinittime"].add(now_ms - self._started_ms)
-        self._summaries["startup_txns_loaded"].add(replayed)
+        self._metrics.summaries["dbinittime"].add(now_ms - self._started_ms)
+        self._metrics.summaries["startup_txns_loaded"].add(replayed)
         self._since_snapshot = replayed
         self._plan_snapshot()
         self._tick()
@@ -298,7 +316,7 @@ class CoordinationServer:
             max_reply_bytes=4 * settings["jute.maxbuffer"],
             ttl_nodes=settings["extendedTypesEnabled"],
             enforce_quota=settings["enforceQuota"],
-            access=access_rules(settings, self._read_text, self._rng.randbytes),
+            access=access_rules(settings, partial(_read_text, self._files), self._rng.randbytes),
             auditor=AuditLog(audit_logger.info) if settings["audit.enable"] else None,
         )
 
@@ -381,22 +399,24 @@ class CoordinationServer:
         """The member cannot go on."""
         self._fail(error)
 
-    def _read_text(self, path: str) -> str:
-        return self._files.read(path).decode()
-
-    async def _listen(self) -> Listener | None:
-        host, port = self._settings["clientPortAddress"], self._settings["clientPort"]
+    async def _listen(self) -> None:
+        settings = self._settings
+        host, port = settings["clientPortAddress"], settings["clientPort"]
+        secure_port = settings["secureClientPort"]
         if self._member is not None:
-            endpoint = client_endpoint(self._settings, self._server_id)
-            if endpoint is None:
+            endpoint = client_endpoint(settings, self._server_id)
+            if endpoint is None and secure_port is None:
                 raise ConfigError(f"neither clientPort nor the line server.{self._server_id} names a port for clients")
-            host, port = endpoint.host, endpoint.port
-        try:
-            return await self._network.listen(host, port, self._accept, max_frame_bytes=_MAX_CONNECT_BYTES)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {host or '*'}:{port} (clientPort): {error.strerror or error}"
-            ) from error
+            host, port = (endpoint.host, endpoint.port) if endpoint is not None else ("", None)
+        if secure_port is not None:
+            from barnabas.net.tls import TlsNetwork, server_context
+
+            network = TlsNetwork(server=server_context(*tls_options(settings, partial(_read_text, self._files))))
+            accept = partial(self._accept, is_secure=True)
+            address = settings["secureClientPortAddress"]
+            self._secure_listener = await _open(network, address, secure_port, accept, "secureClientPort")
+        if port is not None:
+            self._listener = await _open(self._network, host, port, self._accept, "clientPort")
 
     async def wait_failed(self) -> None:
         """Wait for ever, or raise the error that stopped the server (a failed disk)."""
@@ -448,60 +468,28 @@ class CoordinationServer:
 
     # Connections
 
-    def _accept(self, connection: Connection) -> FrameHandler:
+    def _accept(self, connection: Connection, *, is_secure: bool = False) -> FrameHandler:
         peer = _Peer(self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms())
+        peer.client.is_secure = is_secure
+        if is_secure and not _identify(connection, peer.client, self._processor.limits.access):
+            connection.close()
         address = peer.client.address
         limit, limit_all = self._settings["maxClientCnxns"], self._settings["maxCnxns"]
         self._peers[peer] = None
         self._by_address[address] += 1
-        self._counters["connection_request_count"] += 1
+        self._metrics.counters["connection_request_count"] += 1
         if limit and self._by_address[address] > limit:
-            self._counters["connection_rejected"] += 1
+            self._metrics.counters["connection_rejected"] += 1
             logger.warning("Too many connections from %s - max is %d (maxClientCnxns)", address, limit)
             connection.close()
         elif self._is_closing or (limit_all and len(self._peers) > limit_all):
             connection.close()
         return peer
 
-    def _accept_secure(self, connection: Connection) -> FrameHandler:
-        """Accept a client after its handshake; its certificate, if it has shown one, is an identity."""
-        from barnabas.net.tls import subject_name
-
-        peer = self._accept(connection)
-        assert isinstance(peer, _Peer)
-        peer.client.is_secure = True
-        certificate = getattr(connection, "peer_certificate", None)
-        if certificate:
-            name = subject_name(certificate)
-            if name is None:
-                logger.warning(
-                    "Closing the connection of %s: its certificate's subject is unknown", peer.client.address
-                )
-                connection.close()
-            else:
-                logger.info("Authenticated Id %r for scheme x509", name)
-                peer.client.add_ids(self._processor.limits.access.with_super(Id("x509", name)))
-        return peer
-
-    async def _listen_secure(self) -> Listener | None:
-        settings = self._settings
-        if settings["secureClientPort"] is None:
-            return None
-        from barnabas.net.tls import TlsNetwork, server_context
-
-        network = TlsNetwork(server=server_context(*tls_options(settings, self._read_text)))
-        host, port = settings["secureClientPortAddress"], settings["secureClientPort"]
-        try:
-            return await network.listen(host, port, self._accept_secure, max_frame_bytes=_MAX_CONNECT_BYTES)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {host or '*'}:{port} (secureClientPort): {error.strerror or error}"
-            ) from error
-
     def _closed(self, peer: _Peer) -> None:
         if peer in self._peers:
             del self._peers[peer]
-            self._counters["connection_drop_count"] += 1
+            self._metrics.counters["connection_drop_count"] += 1
             address = peer.client.address
             self._by_address[address] -= 1
             if not self._by_address[address]:
@@ -538,9 +526,9 @@ class CoordinationServer:
             uptime_ms=now_ms - self._started_ms,
             now_ms=now_ms,
             wall_ms=self._clock.wall_ms(),
-            last_snapshot=self._last_snapshot,
-            summaries=self._summaries,
-            counters=self._counters,
+            last_snapshot=self._metrics.last_snapshot,
+            summaries=self._metrics.summaries,
+            counters=self._metrics.counters,
             show_date=machine.show_date,
             environment=machine.environment,
             process=machine.process_figures,
@@ -586,8 +574,8 @@ class CoordinationServer:
 
     def _synced(self, count: int, began_ms: int, done: "asyncio.Future[None]") -> None:
         self._is_logging = False
-        self._summaries["fsynctime"].add(self._clock.monotonic_ms() - began_ms)
-        self._counters["commit_count"] += count
+        self._metrics.summaries["fsynctime"].add(self._clock.monotonic_ms() - began_ms)
+        self._metrics.counters["commit_count"] += count
         error = done.exception()
         if error is not None:
             self._fail(error)
@@ -637,9 +625,9 @@ class CoordinationServer:
             while (part := writer.next_part()) is not None:
                 await self._loop.run_in_executor(self._executor, writer.write, part)
             await self._loop.run_in_executor(self._executor, writer.finish)
-            self._summaries["snapshottime"].add(self._clock.monotonic_ms() - began_ms)
-            self._counters["snap_count"] += 1
-            self._last_snapshot = (zxid, self._clock.wall_ms() // 1000)
+            self._metrics.summaries["snapshottime"].add(self._clock.monotonic_ms() - began_ms)
+            self._metrics.counters["snap_count"] += 1
+            self._metrics.last_snapshot = (zxid, self._clock.wall_ms() // 1000)
         except OSError as error:
             logger.error("The snapshot %s cannot be written, so log files are kept for longer: %s", writer.path, error)
         finally:
@@ -657,7 +645,7 @@ class CoordinationServer:
         patience_ms = settings["nio.sessionlessCnxnTimeout"]
         for peer in [each for each in self._peers if each.client.session is None]:
             if now_ms - peer.client.since_ms > patience_ms:
-                self._counters["sessionless_connections_expired"] += 1
+                self._metrics.counters["sessionless_connections_expired"] += 1
                 peer.close()
         interval_ms = settings["autopurge.purgeInterval"] * 3_600_000
         if interval_ms and now_ms - self._last_purge_ms >= interval_ms:
