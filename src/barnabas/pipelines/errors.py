@@ -4,7 +4,7 @@ import re
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["PipelineError", "reason_of"]
+__all__ = ["DataLossError", "PipelineError", "reason_of"]
 
 _PYTHON_ERROR = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _JVM_ERROR = re.compile(r"^(?:Caused by: )(?:[\w.$]+): (.+)$", re.MULTILINE)
@@ -12,6 +12,18 @@ _JVM_ERROR = re.compile(r"^(?:Caused by: )(?:[\w.$]+): (.+)$", re.MULTILINE)
 
 class PipelineError(BarnabasError):
     """A flow could not start, or broke."""
+
+
+class DataLossError(BarnabasError):
+    """Records that a query was to read are gone: deleted by retention, or with their topic."""
+
+    @classmethod
+    def gone(cls, topic: str, partition: int, offset: int) -> "DataLossError":
+        """The record at an offset is no longer there."""
+        return cls(
+            f"{topic}-{partition} has no offset {offset} any more: retention or DeleteRecords took it. To go on with what "
+            "is there, set failOnDataLoss to false."
+        )
 
 
 def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasError:

@@ -1,4 +1,4 @@
-"""The Spark data source ``barnabas``: topics as batch and streaming DataFrames, over librdkafka.
+"""The Spark data source ``barnabas``: topics as batch and streaming DataFrames.
 
     spark.dataSource.register(BarnabasDataSource)
     spark.readStream.format("barnabas").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "t").load()
@@ -7,7 +7,7 @@ Options and columns are those of Spark's Kafka connector, and so is the JSON of 
 one to the other. A schema with fewer of the columns may be given to ``.schema(...)``; the others are then not built.
 
 The driver plans half-open ranges of offsets; each is read by a task in a Python worker of its own, as Arrow batches. A
-worker keeps its consumer for the next micro-batch, which saves the connection's set-up.
+worker keeps its connections for the next micro-batch, which saves their set-up.
 """
 
 import logging
@@ -35,12 +35,14 @@ from pyspark.sql.types import (
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.pipelines.errors import DataLossError
 from barnabas.pipelines.kafka import KafkaCluster, open_client
 from barnabas.pipelines.offsets import Offsets, Range, from_spark, limit_rows, plan_ranges, split_ranges, to_spark
 from barnabas.pipelines.options import SinkOptions, SourceOptions, client_config
+from barnabas.pipelines.range_reader import OldRecordFormatError, RangeReader, can_read
 from barnabas.pipelines.sink import BatchTopicWriter, StreamTopicWriter
 
-__all__ = ["SCHEMA", "BarnabasDataSource", "DataLossError"]
+__all__ = ["SCHEMA", "BarnabasDataSource"]
 
 _Message = Any
 """confluent_kafka's; its stubs make offsets and times optional, which those of fetched records are not."""
@@ -81,10 +83,6 @@ _COLUMNS: dict[str, Callable[[list[_Message]], list[Any]]] = {
         for headers in (each.headers() for each in messages)
     ],
 }
-
-
-class DataLossError(BarnabasError):
-    """Records that a query was to read are gone: deleted by retention, or with their topic."""
 
 
 class BarnabasDataSource(DataSource):
@@ -233,16 +231,55 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logger.warning("%s", what)
 
 
-_consumers: dict[tuple[tuple[str, object], ...], Consumer] = {}
-_owner = os.getpid()
+class _Worker:
+    """What a worker of Spark keeps for its next task: connections, which do not survive a fork."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.readers: dict[tuple[tuple[str, str], ...], RangeReader] = {}
+        self.consumers: dict[tuple[tuple[str, object], ...], Consumer] = {}
+
+
+_worker = _Worker()
+
+
+def _this_worker() -> _Worker:
+    global _worker
+    if _worker.pid != os.getpid():
+        _worker = _Worker()
+    return _worker
+
+
+def _read(options: SourceOptions, schema: StructType, wanted: Range) -> Iterator[pa.RecordBatch]:
+    """The records of a range as Arrow batches.
+
+    Our own reader takes whole batches apart in columns. librdkafka, with an object for each record, reads where more than
+    plain TCP is asked for, and what has a format of Kafka before 0.11.
+    """
+    if not wanted.size:
+        return
+    arrow_schema = to_arrow_schema(schema, timezone="UTC")
+    if not can_read(options.kafka):
+        yield from _read_by_record(options, arrow_schema, wanted)
+        return
+    readers = _this_worker().readers
+    key = tuple(sorted(options.kafka.items()))
+    reader = readers.pop(key, None) or RangeReader(options)
+    try:
+        yield from reader.read(wanted, arrow_schema)
+    except OldRecordFormatError as error:
+        reader.close()
+        rest = wanted._replace(start=error.offset)
+        yield from _read_by_record(options, arrow_schema, rest)
+        return
+    except BaseException:
+        reader.close()
+        raise
+    readers[key] = reader
 
 
 def _borrow(options: SourceOptions) -> tuple[tuple[tuple[str, object], ...], Consumer]:
     """A consumer for the options: the worker's own from the batch before, or a new one."""
-    global _owner
-    if _owner != os.getpid():  # Spark forks workers, and a consumer does not survive a fork
-        _consumers.clear()
-        _owner = os.getpid()
     config = client_config(
         options.kafka,
         **{
@@ -259,20 +296,17 @@ def _borrow(options: SourceOptions) -> tuple[tuple[tuple[str, object], ...], Con
         },
     )
     key = tuple(sorted(config.items()))
-    return key, _consumers.pop(key, None) or open_client(Consumer, config)
+    return key, _this_worker().consumers.pop(key, None) or open_client(Consumer, config)
 
 
-def _read(options: SourceOptions, schema: StructType, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """The records of a range as Arrow batches.
+def _read_by_record(options: SourceOptions, arrow_schema: pa.Schema, wanted: Range) -> Iterator[pa.RecordBatch]:
+    """The same with librdkafka.
 
     Offsets may have holes (compaction, markers of transactions), even at the range's end, so reading stops at the first
     record that lies at or past the end, or when the broker says that the partition ends.
     """
-    if not wanted.size:
-        return
     key, consumer = _borrow(options)
-    arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    builders = [_COLUMNS[field.name] for field in schema.fields]
+    builders = [_COLUMNS[field.name] for field in arrow_schema]
     try:
         consumer.assign([ClientPartition(wanted.topic, wanted.partition, wanted.start)])
         for messages in _poll(consumer, options, wanted):
@@ -284,7 +318,7 @@ def _read(options: SourceOptions, schema: StructType, wanted: Range) -> Iterator
     except BaseException:
         consumer.close()
         raise
-    _consumers[key] = consumer
+    _this_worker().consumers[key] = consumer
 
 
 def _poll(consumer: Consumer, options: SourceOptions, wanted: Range) -> Iterator[list[_Message]]:
@@ -320,9 +354,6 @@ def _poll(consumer: Consumer, options: SourceOptions, wanted: Range) -> Iterator
 def _raise_if_final(failure: KafkaError, wanted: Range, next_offset: int) -> None:
     code = failure.code()
     if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-        raise DataLossError(
-            f"{wanted.topic}-{wanted.partition} has no offset {next_offset} any more: retention or DeleteRecords took "
-            f"it. To go on with what is there, set failOnDataLoss to false."
-        )
+        raise DataLossError.gone(wanted.topic, wanted.partition, next_offset)
     if failure.fatal() or code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTHENTICATION):
         raise BarnabasError(f"cannot read {wanted.topic}-{wanted.partition}: {failure.str()}")
