@@ -236,7 +236,7 @@ class _Worker:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.readers: dict[tuple[tuple[str, str], ...], RangeReader] = {}
+        self.readers: dict[tuple[object, ...], RangeReader] = {}
         self.consumers: dict[tuple[tuple[str, object], ...], Consumer] = {}
 
 
@@ -263,7 +263,7 @@ def _read(options: SourceOptions, schema: StructType, wanted: Range) -> Iterator
         yield from _read_by_record(options, arrow_schema, wanted)
         return
     readers = _this_worker().readers
-    key = tuple(sorted(options.kafka.items()))
+    key = (options.fail_on_data_loss, options.fetch_timeout_ms, *sorted(options.kafka.items()))
     reader = readers.pop(key, None) or RangeReader(options)
     try:
         yield from reader.read(wanted, arrow_schema)
