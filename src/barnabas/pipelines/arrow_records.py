@@ -22,14 +22,14 @@ from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.control import read_end_marker
 from barnabas.wire.kafka.records.records import read_records, unpack_records
 
-__all__ = ["FetchedRecords", "arrow_records"]
+__all__ = ["ArrowRecords", "arrow_records"]
 
 _MAX_BATCH_BYTES = 1 << 30
 _CREATE_TIME, _LOG_APPEND_TIME = 0, 1
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
-class FetchedRecords(NamedTuple):
+class ArrowRecords(NamedTuple):
     """What one fetch brought of a partition."""
 
     columns: pa.RecordBatch | None
@@ -56,7 +56,7 @@ def arrow_records(
     first_offset: int,
     end_offset: int,
     schema: pa.Schema,
-) -> FetchedRecords:
+) -> ArrowRecords:
     """The records from ``first_offset`` up to ``end_offset`` among the whole batches in ``fetched``.
 
     ``aborted`` are the transactions that read_committed leaves out. ``schema`` has some of the source's columns. Raises
@@ -64,7 +64,7 @@ def arrow_records(
     """
     batches, next_offset = _wanted(fetched, aborted, first_offset, end_offset)
     if not batches.bodies:
-        return FetchedRecords(None, next_offset)
+        return ArrowRecords(None, next_offset)
     rows = find_records(batches.data, batches.bodies)
     fields, damaged = read_columns(batches.data, rows.start, rows.stop)
     if rows.damaged or damaged:
@@ -76,14 +76,14 @@ def arrow_records(
     records = _Records(fetched, batches, rows, fields)
     chosen = np.flatnonzero((records.offset >= first_offset) & (records.offset < end_offset))
     if not chosen.size:
-        return FetchedRecords(None, next_offset)
+        return ArrowRecords(None, next_offset)
     arrays = []
     for field in schema:
         column = records.column(field.name, topic, partition)
         if chosen.size < len(column):
             column = column.take(pa.array(chosen))
         arrays.append(column.cast(field.type))
-    return FetchedRecords(pa.RecordBatch.from_arrays(arrays, schema=schema), next_offset)
+    return ArrowRecords(pa.RecordBatch.from_arrays(arrays, schema=schema), next_offset)
 
 
 def _wanted(
