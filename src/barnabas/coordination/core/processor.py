@@ -555,9 +555,11 @@ class Processor:
             if isinstance(request, ForwardedWrite) and request.xid == header.cxid and request.opcode != OpCode.SYNC:
                 client.waiting.popleft()
                 self._waiting_requests -= 1
-                self._answer_write(client, request.opcode, header, outcome, request.since_ms, now_ms)
                 if outcome.type == OpCode.ERROR and outcome.err == ErrorCode.SESSION_MOVED:
+                    # The leader heard of this connection before an older one: the client connects again and is right.
                     client.transport.close()
+                    return
+                self._answer_write(client, request.opcode, header, outcome, request.since_ms, now_ms)
                 self._read_on(client, now_ms)
         if header.type == OpCode.CLOSE_SESSION:
             self._end_session(header.client_id)

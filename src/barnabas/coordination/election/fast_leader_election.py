@@ -164,6 +164,7 @@ class FastLeaderElection:
         ``last_zxid`` is that of the last transaction in its log, ``current_epoch`` the last epoch that it has joined.
         """
         self._last_zxid, self._current_epoch = last_zxid, current_epoch
+        logger.info("LOOKING")
         effects = self._begin(now_ms)
         early, self._early = self._early, {}
         for sender, notification in early.items():
@@ -332,9 +333,10 @@ class FastLeaderElection:
         else:
             self.state = PeerState.FOLLOWING
         logger.info(
-            "Elected server %d in round 0x%x with epoch 0x%x and zxid 0x%x; my state: %s",
-            *(vote.leader, round_number, vote.peer_epoch, vote.zxid, self.state.name),
+            "Elected server %d in round 0x%x with epoch 0x%x and zxid 0x%x",
+            *(vote.leader, round_number, vote.peer_epoch, vote.zxid),
         )
+        logger.info(self.state.name)
         return Elected(self.state, vote.leader, vote.zxid, vote.peer_epoch, round_number)
 
     # Messages

@@ -580,7 +580,11 @@ class CoordinationServer:
         if error is not None:
             self._fail(error)
             return
-        self._log_source.commit(count, self._clock.monotonic_ms())
+        try:
+            self._log_source.commit(count, self._clock.monotonic_ms())
+        except OSError as failure:  # a member's epoch could not be written
+            self._fail(failure)
+            return
         if self._log_source.unlogged:
             self._log()
         else:

@@ -297,7 +297,8 @@ class Leader:
                     f"0x{packet.zxid:x}) than this server (epoch {mine[0]}, zxid 0x{mine[1]:x})"
                 )
                 return
-            if handler.is_participant:
+            if handler.is_participant and current_epoch != -1:
+                # -1: it had accepted this epoch before, maybe from another leader, and its history was not compared.
                 self._epoch_acks.add(handler.server_id)
             self._accept()
         else:

@@ -187,7 +187,11 @@ class _LearnerConnection:
         except MalformedRecordError as error:
             self.close(f"it does not speak the protocol of the quorum port: {error}")
             return
-        self._role.leader.packets(self.handler, packets, self._role.peer.now_ms())
+        try:
+            self._role.leader.packets(self.handler, packets, self._role.peer.now_ms())
+        except OSError as error:
+            self._role.disk_failed(error)
+            return
         if self.handler.is_introduced:
             self._reader.max_data_bytes = self._role.peer.max_packet_bytes
 
@@ -250,6 +254,11 @@ class _Role:
     def tick(self) -> None:
         """To be called every half tick."""
         raise NotImplementedError
+
+    def disk_failed(self, error: OSError) -> None:
+        """An epoch could not be written: what is on the disk is unknown, so the server stops."""
+        self.ended.set()
+        self.peer.service.member_failed(error)
 
     def _tick(self) -> None:
         self.tick()
@@ -451,6 +460,8 @@ class _Following(_Role):
                 self._read()
         except (MalformedRecordError, CorruptDataError) as error:
             self.fail(f"the leader sent what cannot be read: {error}")
+        except OSError as error:
+            self.disk_failed(error)
 
     def _read(self) -> None:
         packets = self._reader.packets()
@@ -512,6 +523,8 @@ class _Following(_Role):
             self._read()
         except MalformedRecordError as error:
             self.fail(f"the leader sent what cannot be read: {error}")
+        except OSError as error:
+            self.disk_failed(error)
 
     def log(self, zxid: int, payload: bytes) -> None:
         self.peer.log.add(zxid, payload)
