@@ -1,4 +1,4 @@
-"""Run simulated clusters: ``python -m barnabas.testing.simulation --seeds 1-200``.
+"""Run simulated clusters: ``python -m barnabas.testing.simulation --seeds 1-200``; with ``--ensemble``, ensembles alone.
 
 Each failing seed is printed with what was wrong and with the command that runs it again; ``--trace FILE`` writes
 all its events to a file. The exit status is 1 if a seed failed.
@@ -11,10 +11,12 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from barnabas.testing.simulation.ensemble import run_ensemble
+from barnabas.testing.simulation.ensemble_scenario import run_ensemble_seed
 from barnabas.testing.simulation.scenario import Result, run_seed
 
 _SHOWN_VIOLATIONS = 3
+_CLUSTER = "make simulate SEEDS="
+_ENSEMBLE = "python -m barnabas.testing.simulation --ensemble --seeds "
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,14 +24,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m barnabas.testing.simulation", description="Run simulated clusters")
     parser.add_argument("--seeds", default="1-50", help="one seed, or FIRST-LAST (default 1-50)")
     parser.add_argument("--jobs", type=int, default=1, help="seeds that run at the same time")
+    parser.add_argument("--ensemble", action="store_true", help="ensembles of coordination servers, without brokers")
     parser.add_argument("--trace", help="with one seed: write all that happened to this file")
-    parser.add_argument(
-        "--ensembles", action="store_true", help="run ensembles of coordination servers, without brokers"
-    )
     options = parser.parse_args(arguments)
-    run = run_ensemble if options.ensembles else run_seed
     first, _, last = options.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
+    run, again = (run_ensemble_seed, _ENSEMBLE) if options.ensemble else (run_seed, _CLUSTER)
     if options.trace:
         result = run(seeds[0], keep_trace=True)
         Path(options.trace).write_text("\n".join(result.trace or ()) + "\n")
@@ -39,19 +39,19 @@ def main(arguments: list[str] | None = None) -> int:
     if options.jobs > 1:
         with ProcessPoolExecutor(options.jobs) as pool:
             for result in pool.map(run, seeds):
-                results.append(_report(result))  # noqa: PERF401  # reported as they come
+                results.append(_report(result, again))  # noqa: PERF401  # reported as they come
     else:
-        results.extend(_report(run(seed)) for seed in seeds)
+        results.extend(_report(run(seed), again) for seed in seeds)
     return _summarize(results, time.monotonic() - began)
 
 
-def _report(result: Result) -> Result:
+def _report(result: Result, again: str) -> Result:
     """Print what failed, when it fails."""
     if result.violations:
         _print(f"seed {result.seed} failed; faults: {_counts(result.faults)}")
         for violation in result.violations[:_SHOWN_VIOLATIONS]:
             _print("  " + violation.replace("\n", "\n    "))
-        _print(f"  run it again: make simulate SEEDS={result.seed}")
+        _print(f"  run it again: {again}{result.seed}")
     return result
 
 

@@ -12,7 +12,7 @@ from barnabas.testing.simulation.coordination_clients import CoordinationFacts
 from barnabas.testing.simulation.disk import SimulatedFiles
 from barnabas.testing.simulation.history import History, PartitionHistory, key_of, producer_of
 from barnabas.testing.simulation.logs_on_disk import partitions_on_disk
-from barnabas.testing.simulation.simulation import COORDINATION, Simulation
+from barnabas.testing.simulation.simulation import Machine, Simulation
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.batch_header import check_batch
 
@@ -99,36 +99,44 @@ def _check_segment(history: History, where: str, data: bytes, next_offset: int, 
 
 def check_sessions(simulation: Simulation) -> None:
     """When everyone is gone and the time-outs are over, no session is left, and no ephemeral node."""
-    server = simulation.machine(COORDINATION).server
-    if server is None:
-        return
-    database = server._processor.database
-    for session_id in database.session_timeouts_ms:
-        simulation.history.violation(f"session 0x{session_id:x} is alive though its client is gone")
-    for path, node in database.tree.nodes.items():
-        if node.is_ephemeral:
-            simulation.history.violation(f"{path} outlived its session 0x{node.owner:x}")
+    for machine in simulation.coordination:
+        if not machine.is_serving:
+            continue
+        database = machine.server._processor.database
+        for session_id in database.session_timeouts_ms:
+            simulation.history.violation(f"{machine.name}: session 0x{session_id:x} is alive though its client is gone")
+        for path, node in database.tree.nodes.items():
+            if node.is_ephemeral:
+                simulation.history.violation(f"{machine.name}: {path} outlived its session 0x{node.owner:x}")
+        if simulation.has_ensemble and database.tree.digest != simulation.ensemble.database.tree.digest:
+            simulation.history.violation(f"{machine.name} has another tree than was committed")
 
 
 def check_coordination(simulation: Simulation, facts: CoordinationFacts) -> None:
-    """What was acknowledged is in the tree that the files give, whose digests agree with the live one's."""
-    machine = simulation.machine(COORDINATION)
+    """What was acknowledged is in the tree that the files of each server give, whose digests agree with the live one's."""
+    for machine in simulation.coordination:
+        _check_coordination_files(simulation, machine, facts)
+
+
+def _check_coordination_files(simulation: Simulation, machine: Machine, facts: CoordinationFacts) -> None:
     storage = Storage(SimulatedFiles(machine.disk), "/data", "/data", preallocate_bytes=0)
     history = simulation.history
     try:
         database, _ = storage.load()
     except CorruptDataError as error:
-        history.violation(f"the coordination service's files: {error}")
+        history.violation(f"the files of {machine.name}: {error}")
         return
     if database.digest_mismatches:
         history.violation(f"{database.digest_mismatches} transactions replay to another tree than they were made on")
+    if simulation.has_ensemble and database.tree.digest != simulation.ensemble.database.tree.digest:
+        history.violation(f"the files of {machine.name} give another tree than was committed")
     for path, version in facts.versions:
         node = database.tree.nodes.get(path)
         if node is None or node.version < version:
-            history.violation(f"{path}: version {version} was acknowledged, {node} is there")
+            history.violation(f"{path}: version {version} was acknowledged, {machine.name} has {node}")
     for path in facts.names:
         if path not in database.tree.nodes and path not in facts.deleted:
-            history.violation(f"{path} was acknowledged and is gone")
+            history.violation(f"{path} was acknowledged and is gone from {machine.name}")
     for path, node in database.tree.nodes.items():
         if node.is_ephemeral and node.owner not in database.session_timeouts_ms:
             history.violation(f"{path} belongs to session 0x{node.owner:x}, which is over")

@@ -36,6 +36,8 @@ class ClusterView:
 
     def tree(self) -> Tree | None:
         """The committed znodes."""
+        if self._simulation.has_ensemble:
+            return self._simulation.ensemble.database.tree
         server = self._simulation.machine(COORDINATION).server
         if server is not None:
             self._tree = server._processor.database.tree

@@ -60,6 +60,7 @@ class CoordinationUser:
         self._rng = self.process.rng
         self.is_stopping = False
         self._session_changes = 0
+        self._session_id = 0
         self.client = self._new_client()
         run = self._run()
         self.task = self.process.context.run(simulation.loop.create_task, run)
@@ -67,7 +68,7 @@ class CoordinationUser:
     def _new_client(self) -> CoordinationClient:
         client = CoordinationClient(
             self.machine.network(),
-            self._simulation.coordination_address,
+            self._simulation.connect_string,
             rng=self._rng,
             session_timeout_ms=_SESSION_TIMEOUT_MS,
         )
@@ -78,6 +79,10 @@ class CoordinationUser:
     def _session_event(self, event: SessionEvent) -> None:
         if event in (SessionEvent.EXPIRED, SessionEvent.CREATED):
             self._session_changes += 1
+        if event is SessionEvent.CREATED:
+            self._session_id = self.client.session_id
+        elif event is SessionEvent.EXPIRED and self._simulation.has_ensemble:
+            self._simulation.ensemble.check_expired(self.machine.name, self._session_id)
 
     async def _run(self) -> None:
         while True:

@@ -1,334 +1,151 @@
-"""Simulated ensembles of coordination servers, with faults, and the properties of Zab that must hold.
+"""What an ensemble of coordination servers has committed, and whether each server delivers exactly that.
 
-Machines ``zk-1``, ``zk-2`` ... run the production `CoordinationServer` as members of one ensemble; `CoordinationUser`s write,
-read and watch through any of them. Checked throughout:
+The observer hears of every commit of the leader before any server can show it to a client. It applies the transactions
+to a tree of its own, and compares: these are the properties of Zab (`Zab.tla`), on the production code.
 
-- Two members never apply different transactions under one zxid, and the digests of their trees agree after each.
-- A member that serves applies transactions in the order of their zxids, without a gap within an epoch.
-- An epoch has one leader.
-- What the users know of versions, sequence numbers, watches, ephemerals and zxids (see `CoordinationUser`).
+- *Leadership*: one server at most leads an established epoch.
+- *Completeness*: the history of a new leader holds every transaction that was committed before.
+- *Total order, integrity, agreement*: each server delivers the committed transactions in their order, without a gap, from
+  the state that it began to serve with. After each, the digest of its tree is the observer's.
+- *Expiry*: a client learns that its session is over only when a committed transaction has closed it.
 
-And at the end, when all faults are over: all members have the same tree, in memory and on disk; it has everything that was
-acknowledged; and it has no ephemeral node without its session.
+A server that gives up its role applies what it has logged, which may never be committed. That is not observed: nothing
+serves it to clients.
 """
 
-import asyncio
 from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
 
-from barnabas.base.errors import CorruptDataError
+from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
-from barnabas.coordination.server.server import CoordinationServer
-from barnabas.coordination.storage.storage import Storage
-from barnabas.testing.simulation.coordination_clients import CoordinationFacts, CoordinationUser
-from barnabas.testing.simulation.disk import SimulatedFiles
-from barnabas.testing.simulation.scenario import Result
-from barnabas.testing.simulation.simulation import Machine, Simulation, member_name
-from barnabas.wire.jute.quorum import epoch_of
-from barnabas.wire.jute.transactions import TxnHeader
+from barnabas.testing.simulation.history import History
+from barnabas.wire.jute.transactions import Transaction, TxnDigest, TxnHeader, decode_transaction
 
-__all__ = ["EnsembleRun", "run_ensemble"]
-
-_START_TIMEOUT_S = 60
-_HEAL_TIMEOUT_S = 120
-_SESSIONS_END_S = 25
-_RESTART_S = (0.2, 4.0)
-_DURATION_S = (15.0, 50.0)
+__all__ = ["EnsembleObserver"]
 
 
-class _Observer:
-    """Watches every member apply its transactions."""
+class _Role:
+    """Whether a server still has the role for which a processor was made."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-        self._applied: dict[int, tuple[object, ...]] = {}
-        self._leaders: dict[int, tuple[str, int]] = {}
+    is_over = False
 
-    def watch(self, machine: Machine, server: CoordinationServer) -> None:
-        """Look at each processor that the server serves clients with."""
-        serve, life = server.serve, machine.lives
 
-        def served(processor: Processor, mode: str) -> None:
-            first_zxid = processor.database.last_zxid
+class EnsembleObserver:
+    """See the module."""
+
+    def __init__(self, history: History, on_commit: list[Callable[[list[str]], None]]) -> None:
+        self._history = history
+        self._on_commit = on_commit
+        self.database = Database()
+        """The committed state."""
+        self.leaders: dict[int, str] = {}
+        """Who leads each established epoch."""
+        self._digests: dict[int, int] = {}  # of the committed tree behind each zxid, in their order
+        self._places: dict[int, int] = {}
+
+    def watch(self, name: str, server: Any) -> None:
+        """Observe each role of a server from now on."""
+        serve, stop_serving = server.serve, server.stop_serving
+        observed_roles: list[_Role] = []
+
+        def stopped() -> None:
+            for role in observed_roles:
+                role.is_over = True
+            stop_serving()
+
+        def observed(processor: Processor, mode: str) -> None:
             if mode == "leader":
-                self._leads(machine, life, epoch_of(first_zxid))
-            self._watch_processor(machine, server, processor)
+                self._established(name, server, processor)
+            self._check_state(f"{name} serves as {mode}", processor.database)
+            observed_roles[:] = [self._observe(name, processor, leads=mode == "leader")]
             serve(processor, mode)
 
-        server.serve = served  # type: ignore[method-assign]  # of this one object
+        server.serve, server.stop_serving = observed, stopped
 
-    def _leads(self, machine: Machine, life: int, epoch: int) -> None:
-        self._simulation.history.count("leaders established")
-        leader = self._leaders.setdefault(epoch, (machine.name, life))
-        if leader != (machine.name, life):
-            self._simulation.history.violation(f"epoch {epoch} has two leaders: {leader[0]} and {machine.name}")
+    def _established(self, name: str, server: Any, processor: Processor) -> None:
+        """An epoch begins; the history of its leader is committed with it."""
+        member, database = server._member, processor.database
+        epoch: int = member.epochs.current
+        first = self.leaders.setdefault(epoch, name)
+        if first != name:
+            self._history.violation(f"epoch {epoch} has two leaders: {first} and {name}")
+        self._history.count("epochs")
+        known_zxid = self.database.last_zxid
+        for zxid, payload in member.history.since(known_zxid):
+            header, txn, _ = decode_transaction(payload)
+            self.database.apply(header, txn, None)
+            self._note(zxid)
+        if self.database.tree.digest != database.tree.digest:
+            oldest = member.history.first_zxid
+            if known_zxid and oldest is not None and oldest <= known_zxid:
+                self._history.violation(f"the history of {name}, the leader of epoch {epoch}, lacks what was committed")
+            self.database = deepcopy(database)  # it got its history as a snapshot, whose transactions are gone
+            self._history.count("histories from snapshots")
+        self.database.last_zxid = database.last_zxid
+        self._note(database.last_zxid)
 
-    def _watch_processor(self, machine: Machine, server: CoordinationServer, processor: Processor) -> None:
-        commit, apply = processor.commit, processor.apply
-        last_zxid = processor.database.last_zxid
+    def _note(self, zxid: int) -> None:
+        self._places[zxid] = len(self._places)
+        self._digests[zxid] = self.database.tree.digest
 
-        def applied(header: TxnHeader) -> None:
-            nonlocal last_zxid
-            if not server._is_serving:
-                return  # what is logged and not committed, at the end of a role
-            database, history = processor.database, self._simulation.history
-            zxid = database.last_zxid
-            is_next = zxid == last_zxid + 1 or (epoch_of(zxid) > epoch_of(last_zxid) and not zxid - 1 & 0xFFFFFFFF)
-            if not is_next:
-                history.violation(f"{machine.name} applied 0x{zxid:x} after 0x{last_zxid:x}")
-            last_zxid = zxid
-            found = (header.client_id, header.cxid, int(header.type), database.tree.digest)
-            if self._applied.setdefault(zxid, found) != found:
-                history.violation(f"{machine.name} applied {found} under 0x{zxid:x}, another {self._applied[zxid]}")
-            if database.digest_mismatches:
-                history.violation(f"{machine.name} has another tree than its leader at 0x{zxid:x}")
-            history.count("transactions applied")
-
-        def commit_each(count: int, now_ms: int) -> None:
-            for _ in range(count):
-                header = processor._proposals[0].header
-                commit(1, now_ms)
-                applied(header)
-
-        def apply_one(header: TxnHeader, *rest: object) -> None:
-            apply(header, *rest)  # type: ignore[arg-type]  # passed on as they come
-            applied(header)
-
-        processor.commit = commit_each  # type: ignore[method-assign]  # of this one object
-        processor.apply = apply_one  # type: ignore[assignment, method-assign]  # likewise
-
-
-class EnsembleRun:
-    """One run."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        self.simulation = simulation
-        self.rng = simulation.random("ensemble")
-        self.size = self.rng.choice((3, 3, 3, 5))
-        self.users: list[CoordinationUser] = []
-        self.facts = CoordinationFacts()
-        self.fault_counts: dict[str, int] = {}
-        self._observer = _Observer(simulation)
-        simulation.ensemble_size = self.size
-        simulation.on_member = self._observer.watch
-        self._is_over = False
-
-    @property
-    def members(self) -> list[Machine]:
-        """The members' machines, by id."""
-        return [self.simulation.machine(member_name(number)) for number in range(1, self.size + 1)]
-
-    async def run(self) -> None:
-        """From the first start to the checks."""
-        simulation = self.simulation
-        for machine in self.members:
-            simulation.start(machine)
-        await simulation.until(self._all_serve, _START_TIMEOUT_S, "the ensemble starts")
-        self.users += [CoordinationUser(simulation, number, self.facts) for number in range(4)]
-        duration_s = self.rng.uniform(*_DURATION_S)
-        faults = simulation.loop.create_task(self._faults())
-        await asyncio.sleep(duration_s)
-        faults.cancel()
-        await asyncio.wait([faults])
-        if not faults.cancelled():
-            faults.result()
-        self._is_over = True
-        await self._end()
-
-    def _all_serve(self) -> bool:
-        return all(machine.is_serving and machine.server._is_serving for machine in self.members)
-
-    async def _end(self) -> None:
-        simulation = self.simulation
-        for machine in self.members:
-            machine.is_wanted = True
-        simulation.heal()
-        await simulation.until(self._all_serve, _HEAL_TIMEOUT_S, "all members serve again after healing")
-        for user in self.users:
-            user.is_stopping = True
-        await simulation.until(
-            lambda: all(user.task.done() for user in self.users), _HEAL_TIMEOUT_S, "the coordination users finish"
-        )
-        for user in self.users:
-            user.task.result()
-            closing = user.process.context.run(simulation.loop.create_task, user.client.close())
-            await asyncio.wait([closing], timeout=10)
-        await asyncio.sleep(_SESSIONS_END_S)
-        await simulation.until(self._all_serve, _HEAL_TIMEOUT_S, "all members serve at the end")
-        await simulation.until(self._all_equal, _HEAL_TIMEOUT_S, "all members have the same tree")
-        for machine in self.members:
-            if machine.server is not None:
-                self._check_tree(machine.name, machine.server._processor.database.tree.nodes)
-                for session_id in machine.server._processor.database.session_timeouts_ms:
-                    simulation.history.violation(f"{machine.name}: session 0x{session_id:x} outlived its client")
-        for machine in self.members:
-            await simulation.stop(machine)
-            self._check_files(machine)
-        if simulation.history.counts.get("coordination writes", 0) < 5:
-            simulation.history.count("runs with few writes")
-
-    def _states(self) -> list[tuple[int, int]]:
-        databases = [machine.server._processor.database for machine in self.members if machine.server is not None]
-        return [(database.last_zxid, database.tree.digest) for database in databases]
-
-    def _all_equal(self) -> bool:
-        states = self._states()
-        return len(states) == self.size and len(set(states)) == 1
-
-    def _check_tree(self, where: str, nodes: "dict[str, object]") -> None:
-        history = self.simulation.history
-        for path, version in self.facts.versions:
-            node = nodes.get(path)
-            if node is None or node.version < version:  # type: ignore[attr-defined]  # a DataNode
-                history.violation(f"{where}: {path}: version {version} was acknowledged, {node} is there")
-        for path in self.facts.names:
-            if path not in nodes and path not in self.facts.deleted:
-                history.violation(f"{where}: {path} was acknowledged and is gone")
-        for path, node in nodes.items():
-            if node.is_ephemeral:  # type: ignore[attr-defined]  # a DataNode
-                history.violation(f"{where}: {path} outlived its session")
-
-    def _check_files(self, machine: Machine) -> None:
-        storage = Storage(SimulatedFiles(machine.disk), "/data", "/data", preallocate_bytes=0)
-        try:
-            database, _ = storage.load()
-        except CorruptDataError as error:
-            self.simulation.history.violation(f"the files of {machine.name}: {error}")
-            return
-        if database.digest_mismatches:
-            self.simulation.history.violation(f"the files of {machine.name} replay to another tree")
-        self._check_tree(f"the files of {machine.name}", database.tree.nodes)  # type: ignore[arg-type]  # DataNodes
-
-    # Faults
-
-    async def _faults(self) -> None:
-        kinds: tuple[tuple[str, Callable[[], bool]], ...] = (
-            ("kill", self._kill),
-            ("kill the leader", self._kill_leader),
-            ("kill amid writing", self._kill_amid),
-            ("power loss", self._power_loss),
-            ("power loss of all", self._power_loss_of_all),
-            ("pause", self._pause),
-            ("cut off", self._cut_off),
-            ("cut between two", self._cut_between),
-            ("slow disk", self._slow_disk),
-        )
-        chosen = self.rng.sample(kinds, self.rng.randint(2, len(kinds)))
-        gap_s = self.rng.uniform(1.0, 6.0)
-        while True:
-            await asyncio.sleep(self.rng.expovariate(1 / gap_s))
-            name, fault = self.rng.choice(chosen)
-            if fault():
-                self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
-                self.simulation.trace.note(f"fault {name}")
-
-    def _some(self) -> Machine | None:
-        running = [machine for machine in self.members if machine.is_running]
-        return self.rng.choice(running) if running else None
-
-    def _later(self, delay_s: tuple[float, float], what: Callable[[], None]) -> None:
-        def do() -> None:
-            if not self._is_over:
-                what()
-
-        self.simulation.loop.call_outside(int(self.rng.uniform(*delay_s) * 1_000_000), do)
-
-    def _restart_later(self, machine: Machine) -> None:
-        machine.is_wanted = True
-
-        def start() -> None:
-            if not machine.is_running:
-                self.simulation.start(machine)
-
-        self._later(_RESTART_S, start)
-
-    def _kill(self) -> bool:
-        machine = self._some()
-        if machine is not None:
-            self.simulation.kill(machine)
-            self._restart_later(machine)
-        return machine is not None
-
-    def _kill_leader(self) -> bool:
-        for machine in self.members:
-            if machine.is_serving and machine.server._is_serving and machine.server._mode == "leader":
-                self.simulation.kill(machine)
-                self._restart_later(machine)
-                return True
+    def _check_state(self, what: str, database: Database) -> bool:
+        zxid = database.last_zxid
+        if zxid not in self._digests:
+            self._history.violation(f"{what} at 0x{zxid:x}, which was not committed")
+        elif self._digests[zxid] != database.tree.digest:
+            self._history.violation(f"{what} at 0x{zxid:x} with another tree than the committed one")
+        else:
+            return True
         return False
 
-    def _kill_amid(self) -> bool:
-        machine = self._some()
-        if machine is not None:
-            self.simulation.kill_within(machine, self.rng.randrange(40), power=self.rng.random() < 0.5)
-            self._later((0.5, 1.0), lambda: self.simulation.power_off(machine))
-            machine.is_wanted = True
-            self._later((1.5, 5.0), lambda: None if machine.is_running else self.simulation.start(machine))
-        return machine is not None
+    def _observe(self, name: str, processor: Processor, *, leads: bool) -> "_Role":
+        role = _Role()
+        commit, apply = processor.commit, processor.apply
+        place = self._places.get(processor.database.last_zxid, 0)
 
-    def _power_loss(self) -> bool:
-        machine = self._some()
-        if machine is not None:
-            self.simulation.power_off(machine)
-            self._restart_later(machine)
-        return machine is not None
+        def delivered(zxid: int) -> None:
+            nonlocal place
+            place += 1
+            if self._places.get(zxid) != place and zxid in self._places:
+                self._history.violation(
+                    f"{name} delivers 0x{zxid:x} in place {place}, it was committed in place {self._places[zxid]}"
+                )
+            self._check_state(f"{name} delivers", processor.database)
 
-    def _power_loss_of_all(self) -> bool:
-        for machine in self.members:
-            self.simulation.power_off(machine)
-            self._restart_later(machine)
-        return True
+        def commit_each(count: int, now_ms: int) -> None:
+            if role.is_over:
+                commit(count, now_ms)
+                return
+            for _ in range(count):
+                proposal = processor._proposals[0]
+                self._committed(proposal.header, proposal.txn)
+                commit(1, now_ms)
+                delivered(proposal.header.zxid)
+                for listener in self._on_commit:
+                    listener([path for path, _ in proposal.changes])
 
-    def _pause(self) -> bool:
-        machine = self._some()
-        if machine is not None:
-            self.simulation.pause(machine)
-            self._later((0.1, 8.0), lambda: self.simulation.resume(machine))
-        return machine is not None
+        def apply_one(header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None, now_ms: int) -> None:
+            apply(header, txn, digest, now_ms)
+            if not role.is_over:
+                delivered(header.zxid)
 
-    def _cut_off(self) -> bool:
-        machine = self._some()
-        if machine is not None:
-            inward, outward = self.rng.choice(((True, True), (True, False), (False, True)))
-            others = [each for each in self.simulation.machines if each != machine.name]
-            self.simulation.isolate(machine, others, inward=inward, outward=outward)
-            self._later((0.5, 10.0), self.simulation.fabric.heal)
-        return machine is not None
+        if leads:
+            processor.commit = commit_each  # type: ignore[method-assign]  # of this one object
+        else:
+            processor.apply = apply_one  # type: ignore[method-assign]  # likewise
+        return role
 
-    def _cut_between(self) -> bool:
-        first, second = self.rng.sample(self.members, 2)
-        self.simulation.isolate(first, [second.name], inward=True, outward=True)
-        self._later((0.5, 10.0), self.simulation.fabric.heal)
-        return True
+    def _committed(self, header: TxnHeader, txn: Transaction) -> None:
+        if header.zxid in self._places:
+            return  # a later leader had it in its history; the last acknowledgement was late
+        if header.zxid <= self.database.last_zxid:
+            self._history.violation(f"0x{header.zxid:x} is committed after 0x{self.database.last_zxid:x}")
+        self.database.apply(header, txn, None)
+        self._note(header.zxid)
+        self._history.count("transactions committed")
 
-    def _slow_disk(self) -> bool:
-        machine = self._some()
-        if machine is not None:
-            disk = machine.disk
-            disk.slowness = self.rng.choice((5.0, 50.0))
-
-            def heal() -> None:
-                disk.slowness = 1.0
-
-            self._later((1.0, 6.0), heal)
-        return machine is not None
-
-
-def run_ensemble(seed: int, *, keep_trace: bool = False) -> Result:
-    """One run; what went wrong is in the result."""
-    with Simulation(seed, keep_trace=keep_trace) as simulation:
-        run = EnsembleRun(simulation)
-        start_s = simulation.now_s
-        try:
-            simulation.run(run.run())
-        except Exception as error:
-            simulation.history.violation(f"the scenario ended with {error!r}", error)
-        return Result(
-            seed=seed,
-            digest=simulation.trace.digest(),
-            violations=simulation.history.violations,
-            counts=simulation.history.counts,
-            virtual_s=simulation.now_s - start_s,
-            trace_lines=simulation.trace.count,
-            faults=run.fault_counts,
-            trace=simulation.trace.lines,
-        )
+    def check_expired(self, name: str, session_id: int) -> None:
+        """A client was told that its session is over."""
+        if session_id in self.database.session_timeouts_ms:
+            self._history.violation(f"{name}: session 0x{session_id:x} expired, and no transaction has closed it")

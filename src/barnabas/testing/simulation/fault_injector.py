@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from barnabas.base.randomness import Random
 from barnabas.testing.simulation.clients import ClusterClient
-from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation
+from barnabas.testing.simulation.simulation import Machine, Simulation
 
 __all__ = ["FaultInjector"]
 
@@ -37,9 +37,9 @@ class FaultInjector:
     def server(self) -> Machine | None:
         """A server that runs; brokers are chosen more often."""
         machines = [machine for machine in self.simulation.brokers if machine.is_running]
-        coordination = self.simulation.machine(COORDINATION)
-        if coordination.is_running and (not machines or self.rng.random() < 0.3):
-            return coordination
+        coordination = [machine for machine in self.simulation.coordination if machine.is_running]
+        if coordination and (not machines or self.rng.random() < 0.3):
+            return self.rng.choice(coordination) if self.simulation.has_ensemble else coordination[0]
         return self.rng.choice(machines) if machines else None
 
     def restart_later(self, machine: Machine, span_s: tuple[float, float] = (0.05, 8.0)) -> None:

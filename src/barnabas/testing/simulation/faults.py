@@ -13,7 +13,7 @@ from barnabas.broker.replication.partition import Partition
 from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.disk import DiskFault
 from barnabas.testing.simulation.fault_injector import FaultInjector
-from barnabas.testing.simulation.simulation import COORDINATION, Machine, broker_name
+from barnabas.testing.simulation.simulation import Machine, broker_name
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
@@ -75,21 +75,25 @@ def _partition(faults: FaultInjector) -> bool:
         return False
     rng = faults.rng
     others = [name for name in faults.simulation.machines if name != machine.name]
-    cut = rng.choice((others, [rng.choice(others)], [COORDINATION]))
+    cut = rng.choice((others, [rng.choice(others)], faults.simulation.coordination_names))
     inward, outward = rng.choice(((True, True), (True, False), (False, True)))
     _cut_off(faults, [machine.name], cut, _CUT_S, inward=inward, outward=outward)
     return True
 
 
 def _split(faults: FaultInjector) -> bool:
-    """A network partition divides the brokers; one part can reach the coordination service."""
+    """A network partition divides the brokers, and an ensemble; one part can reach a coordination service of one server."""
     simulation, rng = faults.simulation, faults.rng
     names = [machine.name for machine in simulation.brokers]
     if len(names) < 2:
         return False
     part = rng.sample(names, rng.randint(1, len(names) - 1))
     other = [name for name in names if name not in part]
-    rng.choice((part, other)).append(COORDINATION)
+    if simulation.has_ensemble:
+        for name in simulation.coordination_names:
+            rng.choice((part, other)).append(name)
+    else:
+        rng.choice((part, other)).extend(simulation.coordination_names)
     _cut_off(faults, part, other, _CUT_S)
     return True
 
@@ -127,7 +131,7 @@ def _hit(faults: FaultInjector, machine: Machine) -> None:
         simulation.pause(machine)
         faults.later(6.5, 10.0, lambda: simulation.resume(machine))
     else:
-        _cut_off(faults, [machine.name], [COORDINATION], (4.0, 10.0))
+        _cut_off(faults, [machine.name], simulation.coordination_names, (4.0, 10.0))
 
 
 def _cut_off(

@@ -11,6 +11,7 @@ __all__ = ["RunPlan", "TopicPlan"]
 _IDEMPOTENT = ProducerKind()
 _CALM_EVERY = 4
 _MOST_FAULTS = 6
+_ENSEMBLE_SHARE = 0.2
 _SMALL_SEGMENTS = {"segment.bytes": "4096"}
 _KINDS: dict[str, dict[str, str]] = {
     "plain": {},
@@ -57,6 +58,7 @@ class RunPlan:
     replication: int = 3
     has_administrator: bool = False
     mean_produce_pause_s: float = 0.2
+    coordination_servers: int = 1
     broker_settings: dict[str, str] = field(default_factory=dict)
     """Over those of `barnabas.testing.simulation.simulation`."""
 
@@ -89,4 +91,5 @@ class RunPlan:
             replication=min(3, brokers),
             has_administrator=rng.random() < 0.3,
             broker_settings=settings,
+            coordination_servers=3 if rng.random() < _ENSEMBLE_SHARE else 1,
         )

@@ -22,7 +22,7 @@ from barnabas.testing.simulation.losses import Losses
 from barnabas.testing.simulation.plan import RunPlan, TopicPlan
 from barnabas.testing.simulation.producers import SimulatedProducer
 from barnabas.testing.simulation.replication_checks import ReplicationObserver
-from barnabas.testing.simulation.simulation import COORDINATION, Machine, Simulation
+from barnabas.testing.simulation.simulation import Machine, Simulation
 
 __all__ = ["Result", "Scenario", "plan_of", "run_seed"]
 
@@ -83,6 +83,7 @@ class Scenario:
         self.history.groups_partitions = tuple(TopicPartition(_OFFSETS_TOPIC, n) for n in range(count))
         simulation.on_commit.append(self._committed)
         simulation.broker_settings.update(plan.broker_settings)
+        simulation.coordination_servers = plan.coordination_servers
         simulation.on_power_loss.append(self._power_loss)
         simulation.on_kill.append(self._killed)
         for topic_partition in self.partitions:
@@ -140,7 +141,7 @@ class Scenario:
         await simulation.until(self._all_serve, _START_TIMEOUT_S, "the cluster starts")
 
     def _all_serve(self) -> bool:
-        machines = [self.simulation.machine(COORDINATION), *self.simulation.brokers]
+        machines = [*self.simulation.coordination, *self.simulation.brokers]
         return all(machine.is_serving for machine in machines)
 
     def _client(self, name: str) -> ClusterClient:
@@ -198,7 +199,7 @@ class Scenario:
 
     async def _end(self) -> None:
         simulation = self.simulation
-        for machine in (simulation.machine(COORDINATION), *simulation.brokers):
+        for machine in (*simulation.coordination, *simulation.brokers):
             machine.is_wanted = True
         simulation.heal()
         await simulation.until(self._all_serve, _HEAL_TIMEOUT_S, "all servers serve again after healing")
@@ -266,7 +267,8 @@ class Scenario:
             await simulation.stop(machine)
         await asyncio.sleep(_SESSIONS_END_S)
         checks.check_sessions(simulation)
-        await simulation.stop(simulation.machine(COORDINATION))
+        for machine in simulation.coordination:
+            await simulation.stop(machine)
 
     def _check_not_vacuous(self) -> None:
         counts = self.history.counts

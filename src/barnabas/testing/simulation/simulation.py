@@ -1,7 +1,7 @@
 """A simulated cluster: machines with a disk, an address and at most one process, and the faults that meet them.
 
-Machine ``zk`` runs the production `CoordinationServer`, machines ``broker-N`` the production `BrokerServer`, others
-whatever a scenario's clients do. `Simulation` starts and kills them and lets virtual time pass; it decides nothing: a
+Machine ``zk`` runs the production `CoordinationServer`, or machines ``zk-N`` an ensemble of them; machines ``broker-N`` run
+the production `BrokerServer`, others whatever a scenario's clients do. `Simulation` starts and kills them and lets virtual time pass; it decides nothing: a
 scenario does (`barnabas.testing.simulation.scenario`). All randomness comes from generators that are drawn from one
 seed, one for each purpose, so that a change in one place moves little in others.
 """
@@ -14,17 +14,19 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Self
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.files import make_dirs_durably
 from barnabas.base.randomness import Random
 from barnabas.broker.server import BrokerServer
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
 from barnabas.testing.simulation.disk import Disk, SimulatedFiles
+from barnabas.testing.simulation.ensemble import EnsembleObserver
 from barnabas.testing.simulation.history import History
 from barnabas.testing.simulation.loop import Process, ProcessState, SimulatedClock, SimulatedLoop, current_process
 from barnabas.testing.simulation.network import Fabric, SimulatedNetwork
 from barnabas.testing.simulation.trace import Trace
 
-__all__ = ["BROKER_PORT", "COORDINATION", "COORDINATION_PORT", "Machine", "Simulation", "broker_name", "member_name"]
+__all__ = ["BROKER_PORT", "COORDINATION", "COORDINATION_PORT", "Machine", "Simulation", "broker_name"]
 
 COORDINATION = "zk"
 COORDINATION_PORT = 2181
@@ -32,7 +34,6 @@ BROKER_PORT = 9092
 _RESTART_TRIES = 60
 _STOP_TIMEOUT_S = 60
 _BROKER_SETTINGS = {
-    "zookeeper.connect": f"{COORDINATION}:{COORDINATION_PORT}",
     "zookeeper.session.timeout.ms": "6000",
     "zookeeper.connection.timeout.ms": "20000",
     "log.dirs": "/logs",
@@ -58,19 +59,7 @@ _COORDINATION_SETTINGS = {
     "snapCount": "200",
     "maxClientCnxns": "0",
 }
-
-
-_MEMBER_SETTINGS = {
-    **_COORDINATION_SETTINGS,
-    "tickTime": "500",
-    "initLimit": "10",
-    "syncLimit": "5",
-}
-
-
-def member_name(number: int) -> str:
-    """The machine of an ensemble's member; also its address."""
-    return f"{COORDINATION}-{number}"
+_ENSEMBLE_SETTINGS = {"initLimit": "5", "syncLimit": "2"}
 
 
 def broker_name(broker_id: int) -> str:
@@ -102,8 +91,8 @@ class Machine:
 
     @property
     def is_serving(self) -> bool:
-        """Whether its server has started."""
-        return self.is_running and self.server is not None
+        """Whether its server has started; a member of an ensemble has a role, too."""
+        return self.is_running and self.server is not None and getattr(self.server, "_is_serving", True)
 
     def boot(self) -> Process:
         """A new process, with nothing running in it yet."""
@@ -135,16 +124,17 @@ class Simulation:
         self.history = History(self.loop)
         self.machines: dict[str, Machine] = {}
         self.broker_settings: dict[str, str] = {}
+        self.coordination_servers = 1
+        """More than one are an ensemble. Set before anything starts."""
+        self.observers = 0
+        """How many of them have no vote."""
         self.coordination_settings: dict[str, str] = {}
-        self.ensemble_size = 0
-        """Members of the ensemble; 0 for one server alone."""
-        self.on_member: Callable[[Machine, CoordinationServer], None] = lambda _machine, _server: None
-        """Called with each member before it starts."""
         self.faults = 0
         self.on_kill: list[Callable[[Machine], None]] = []
         self.on_power_loss: list[Callable[[Machine], None]] = []
         self.on_commit: list[Callable[[list[str]], None]] = []
         """Called with the znodes' paths when the coordination service has committed a transaction."""
+        self.ensemble = EnsembleObserver(self.history, self.on_commit)
         self._logging = _ErrorsHeard(self)
 
     def random(self, purpose: str) -> Random:
@@ -163,8 +153,8 @@ class Simulation:
         for machine in self.machines.values():
             if machine.process is not None and machine.process.is_alive:
                 machine.process.die()
-        self._logging.remove()
         self.loop.close()
+        self._logging.remove()
         if self._gc_was_enabled:
             gc.enable()
 
@@ -201,15 +191,50 @@ class Simulation:
         """All brokers' machines, by id."""
         return [machine for name, machine in self.machines.items() if name.startswith("broker-")]
 
+    @property
+    def has_ensemble(self) -> bool:
+        """Whether there are several coordination servers."""
+        return self.coordination_servers > 1
+
+    @property
+    def coordination_names(self) -> list[str]:
+        """The machines of the coordination service."""
+        return (
+            [f"{COORDINATION}-{n + 1}" for n in range(self.coordination_servers)]
+            if self.has_ensemble
+            else [COORDINATION]
+        )
+
+    @property
+    def coordination(self) -> list[Machine]:
+        """The machines of the coordination service."""
+        return [self.machine(name) for name in self.coordination_names]
+
+    @property
+    def connect_string(self) -> str:
+        """What clients connect to."""
+        return ",".join(f"{name}:{COORDINATION_PORT}" for name in self.coordination_names)
+
     def start_coordination(self) -> None:
-        """Start the coordination server; a failure to start is a violation unless its disk is at fault."""
-        machine = self.machine(COORDINATION)
+        """Start the coordination service."""
+        for machine in self.coordination:
+            self._start_coordination_server(machine)
+
+    def _start_coordination_server(self, machine: Machine) -> None:
+        """Start a server; a failure to start is a violation unless its disk is at fault."""
+        texts = {**_COORDINATION_SETTINGS, **self.coordination_settings}
+        if self.has_ensemble:
+            texts |= {**_ENSEMBLE_SETTINGS, **self.coordination_settings, **self._members()}
+            files = SimulatedFiles(machine.disk)
+            if not files.exists("/data/myid"):
+                make_dirs_durably(files, "/data")
+                files.write_atomically("/data/myid", machine.name.rpartition("-")[2].encode())
 
         def make() -> CoordinationServer:
             process, files = machine.process, machine.files
             assert process is not None
             return CoordinationServer(
-                parse_settings({**_COORDINATION_SETTINGS, **self.coordination_settings}),
+                parse_settings(texts),
                 files=files,
                 clock=machine.clock,
                 rng=process.rng,
@@ -219,41 +244,14 @@ class Simulation:
 
         self._start(machine, make, lambda server: server.wait_failed())
 
-    def start_member(self, number: int) -> None:
-        """Start a member of the ensemble."""
-        machine = self.machine(member_name(number))
-        servers = {f"server.{each}": f"{member_name(each)}:2888:3888" for each in range(1, self.ensemble_size + 1)}
-
-        def make() -> CoordinationServer:
-            process, files = machine.process, machine.files
-            assert process is not None
-            assert files is not None
-            if not files.exists("/data/myid"):
-                files.make_dirs("/data")
-                files.sync_dir("/")
-                files.write_atomically("/data/myid", b"%d" % number)
-            server = CoordinationServer(
-                parse_settings({**_MEMBER_SETTINGS, **servers, **self.coordination_settings}),
-                files=files,
-                clock=machine.clock,
-                rng=process.rng,
-                network=machine.network(),
-                executor=_NoExecutor(),  # type: ignore[arg-type]  # the loop does not use it
-            )
-            self.on_member(machine, server)
-            return server
-
-        self._start(machine, make, lambda server: server.wait_failed())
-
-    @property
-    def coordination_address(self) -> str:
-        """Where clients connect."""
-        if not self.ensemble_size:
-            return f"{COORDINATION}:{COORDINATION_PORT}"
-        return ",".join(f"{member_name(each)}:{COORDINATION_PORT}" for each in range(1, self.ensemble_size + 1))
+    def _members(self) -> dict[str, str]:
+        voters = self.coordination_servers - self.observers
+        roles = ["participant"] * voters + ["observer"] * self.observers
+        names = zip(self.coordination_names, roles, strict=True)
+        return {f"server.{n}": f"{name}:2888:3888:{role}" for n, (name, role) in enumerate(names, 1)}
 
     def _hear_commits(self, server: CoordinationServer) -> None:
-        """Tell `on_commit` of every transaction by itself, however many become durable together."""
+        """Call `on_commit` for every transaction by itself, however many become durable together."""
         processor = server._processor
         commit = processor.commit
 
@@ -271,6 +269,7 @@ class Simulation:
         machine = self.machine(broker_name(broker_id))
         texts = {
             **_BROKER_SETTINGS,
+            "zookeeper.connect": self.connect_string,
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{machine.name}:{BROKER_PORT}",
             **self.broker_settings,
@@ -285,10 +284,8 @@ class Simulation:
 
     def start(self, machine: Machine) -> None:
         """Start whatever server belongs on a machine."""
-        if machine.name == COORDINATION:
-            self.start_coordination()
-        elif machine.name.startswith(f"{COORDINATION}-"):
-            self.start_member(int(machine.name.rpartition("-")[2]))
+        if machine.name in self.coordination_names:
+            self._start_coordination_server(machine)
         else:
             self.start_broker(int(machine.name.rpartition("-")[2]))
 
@@ -305,7 +302,9 @@ class Simulation:
                 self._did_not_start(machine, process, error)
                 return
             machine.server = server
-            if machine.name == COORDINATION:
+            if self.has_ensemble and machine.name in self.coordination_names:
+                self.ensemble.watch(machine.name, server)
+            elif machine.name == COORDINATION:
                 self._hear_commits(server)
             self.trace.note(f"started {machine.name}")
             with contextlib.suppress(BarnabasError):
@@ -313,7 +312,9 @@ class Simulation:
             self.trace.note(f"{machine.name} gives up")
             if not machine.disk.errors_met:
                 self.history.violation(f"{machine.name} stopped serving, though its disk never failed")
-            if machine.name.startswith("broker-"):  # a broker leaves in order, a coordination server ends at once
+            if (
+                machine.name not in self.coordination_names
+            ):  # a broker leaves in order, a coordination server ends at once
                 await self._close(machine, process, server)
             self.kill(machine)
             self._start_again(machine, process)

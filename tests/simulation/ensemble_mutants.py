@@ -1,0 +1,184 @@
+"""Mutants of the ensemble: defects in election, Zab and sessions, each of which a simulated ensemble must notice.
+
+``python tests/simulation/ensemble_mutants.py [NAME ...]`` runs them, as `mutants` does those of clusters.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+
+from mutation import patch, rewrite
+
+from barnabas.testing.simulation.ensemble_scenario import EnsemblePlan, run_ensemble_seed
+
+SEEDS = range(1, 26)
+
+
+def skip_the_sync() -> None:
+    """Servers acknowledge what is only in the page cache."""
+    from barnabas.coordination.storage.transaction_log import TransactionLog
+
+    original = TransactionLog.append
+
+    def append(self: TransactionLog, first_zxid: int, entries: list[bytes]) -> None:
+        self._sync = False
+        original(self, first_zxid, entries)
+
+    patch(TransactionLog, "append", append)
+
+
+def acknowledge_before_the_sync() -> None:
+    """A learner acknowledges a proposal when it comes."""
+    from barnabas.coordination.zab.learner import Learner
+
+    original = Learner._proposed
+
+    def proposed(self: Learner, packet) -> None:
+        original(self, packet)
+        if self._has_acked:
+            self.logged(packet.zxid)
+
+    patch(Learner, "_proposed", proposed)
+
+
+def commit_without_a_majority() -> None:
+    """The leader commits what it has in its own log."""
+    from barnabas.coordination.zab.leader import Leader
+
+    def commit(self: Leader) -> None:
+        if self._proposals and self._proposals[0][0] <= self._own_acked_zxid:
+            self._commit_to(min(self._own_acked_zxid, self._proposals[-1][0]))
+
+    patch(Leader, "_commit", commit)
+
+
+def ignore_the_epoch() -> None:
+    """A leader takes the epoch that its quorum has accepted already, and learners join it."""
+    from barnabas.coordination.zab.leader import Leader
+
+    rewrite(
+        Leader,
+        "discover",
+        "self.epoch = max([*accepted.values(), *known]) + 1",
+        "self.epoch = max(accepted.values()) or 1",
+    )
+
+
+def elect_whoever_has_the_greatest_id() -> None:
+    """Votes and leaders do not look at the history."""
+    from barnabas.coordination.election.fast_leader_election import FastLeaderElection
+    from barnabas.coordination.zab.leader import Leader
+
+    rewrite(
+        FastLeaderElection,
+        "_own_vote",
+        "Vote(self._current_epoch, self._last_zxid, self.my_id)",
+        "Vote(0, 0, self.my_id)",
+    )
+    rewrite(Leader, "_acked_epoch", "(current_epoch, packet.zxid) > mine", "False")
+
+
+def apply_out_of_order() -> None:
+    """A learner applies the newest proposal when the oldest is committed."""
+    from barnabas.coordination.zab.learner import Learner
+
+    def committed(self: Learner, zxid: int) -> None:
+        if self._pending:
+            self._environment.apply(*self._pending.pop())
+
+    patch(Learner, "_committed", committed)
+
+
+def forget_to_truncate() -> None:
+    """A learner keeps what the leader does not have."""
+    from barnabas.coordination.storage.storage import Storage
+
+    patch(Storage, "truncate", lambda self, zxid: None)
+
+
+def lose_watches_on_reconnect() -> None:
+    """Watches that a client sets again on another server are forgotten."""
+    from barnabas.coordination.core.watches import Watches
+
+    add = Watches.add_data
+
+    def add_data(self: Watches, path: str, client: object) -> None:
+        if sys._getframe(1).f_code.co_name != "_set_watches":
+            add(self, path, client)
+
+    patch(Watches, "add_data", add_data)
+
+
+def reuse_sequence_numbers() -> None:
+    """Sequential nodes are numbered by the children there are."""
+    from mutants import number_nodes_by_children
+
+    number_nodes_by_children()
+
+
+def expire_on_a_follower() -> None:
+    """A follower declares a session over that the leader has not closed."""
+    from barnabas.coordination.core.processor import Processor
+
+    rewrite(Processor, "revalidated", "if not is_alive:", "if True:")
+
+
+def forget_the_accepted_epoch() -> None:
+    """A restart may bring a server back to an epoch that it has left."""
+    from barnabas.coordination.zab.epochs import Epochs
+
+    patch(Epochs, "_write", lambda self, name, epoch: None)
+
+
+ENSEMBLE_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
+    skip_the_sync: ("power of most",),
+    acknowledge_before_the_sync: ("power of most", "ensemble leader"),
+    commit_without_a_majority: ("ensemble leader", "kill"),
+    ignore_the_epoch: ("ensemble leader", "kill"),
+    elect_whoever_has_the_greatest_id: ("ensemble parts", "kill"),
+    apply_out_of_order: (),
+    forget_to_truncate: ("ensemble leader",),
+    lose_watches_on_reconnect: ("kill", "roll"),
+    reuse_sequence_numbers: (),
+    expire_on_a_follower: ("kill",),
+    forget_the_accepted_epoch: ("power of most", "kill"),
+}
+
+
+def ensemble_catches(mutant: Callable[[], None]) -> tuple[int, str] | None:
+    """The first seed that notices the mutant, and what it says; None if none does. Patches this process for good."""
+    mutant()
+    for seed in SEEDS:
+        plan = EnsemblePlan(
+            servers=3,
+            observers=0,
+            users=4,
+            duration_s=25.0,
+            faults=ENSEMBLE_MUTANTS[mutant],
+            mean_fault_gap_s=1.0,
+            snap_count=100,
+        )
+        result = run_ensemble_seed(seed, plan=plan)
+        if result.violations:
+            return seed, result.violations[0].splitlines()[0]
+    return None
+
+
+def main(names: list[str]) -> int:
+    """Run all, or those named; the exit status is 1 if one survives."""
+    chosen = [mutant for mutant in ENSEMBLE_MUTANTS if not names or mutant.__name__ in names]
+    survivors = 0
+    for mutant in chosen:
+        began = time.monotonic()
+        with get_context("fork").Pool(1) as pool:
+            found = pool.apply(ensemble_catches, (mutant,))
+        verdict = "SURVIVES" if found is None else f"caught by seed {found[0]}: {found[1]}"
+        survivors += found is None
+        print(f"{mutant.__name__} ({time.monotonic() - began:.1f} s): {verdict}", flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} mutants caught")
+    return 1 if survivors or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
