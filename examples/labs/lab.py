@@ -45,6 +45,7 @@ def run(
     *,
     brokers: int = 3,
     racks: int = 0,
+    zk_servers: int = 1,
     settings: Mapping[str, str] | None = None,
 ) -> int:
     """Start a cluster, let the lab work on it, stop it; returns the exit code."""
@@ -54,9 +55,16 @@ def run(
         with tempfile.TemporaryDirectory(prefix="barnabas-lab-", ignore_cleanup_errors=True) as folder:
             port, zk_port = _ports()
             cluster = ProcessCluster(
-                brokers, settings=settings, racks=racks, data_dir=folder, port=port, zk_port=zk_port
+                brokers,
+                settings=settings,
+                racks=racks,
+                data_dir=folder,
+                port=port,
+                zk_port=zk_port,
+                zk_servers=zk_servers,
             )
             options = f" --racks {racks}" if racks else ""
+            options += f" --zk-servers {zk_servers}" if zk_servers > 1 else ""
             options += "".join(f" --override {name}={value}" for name, value in (settings or {}).items())
             print(_styled(f"$ barnabas up --brokers {brokers}{options}", "36"), flush=True)
             with cluster:

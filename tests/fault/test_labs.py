@@ -126,6 +126,19 @@ def lost_and_copied_again(text: str) -> None:
     assert "2000 of 2000 acknowledged records" in text
 
 
+def elected(text: str) -> None:
+    parts = re.split(r"^(?=\d\. )", text, flags=re.MULTILINE)
+    for part in parts[1:4]:
+        assert "LOOKING" in part
+        assert re.search(r"New election\. My id = \d, proposed zxid=0x\w+", part)
+        assert re.search(r"n\.leader: \d, n\.round: 0x\w+, n\.peerEpoch: 0x\w+, n\.zxid: 0x\w+", part)
+        assert part.count("Mode: leader") == 1
+    leaders = [re.search(r"Server (\d) (?:leads|led)", part)[1] for part in parts[1:3]]
+    assert leaders[0] != leaders[1]
+    assert "FOLLOWING" in parts[3]
+    assert "This ZooKeeper instance is not currently serving requests" in parts[4]
+
+
 FINDINGS: dict[str, Callable[[str], None]] = {
     "replicas_on_disk": disk,
     "stop_a_broker": stopped,
@@ -136,6 +149,7 @@ FINDINGS: dict[str, Callable[[str], None]] = {
     "backup_or_majority": majority,
     "lost_by_acks": lost,
     "lost_records": lost_and_copied_again,
+    "ensemble_election": elected,
     "racks": placed,
 }
 

@@ -184,6 +184,7 @@ class ElectionPeers:
                 case SendNotification(receiver, notification):
                     self._send(receiver, encode_notification(notification))
                 case Elected():
+                    self._links.pending.clear()  # votes that were never sent; servers that still look will ask
                     if self._elected is not None and not self._elected.done():
                         self._elected.set_result(effect)
                 case NewerConfiguration(configuration):
