@@ -192,6 +192,16 @@ class TestLeader:
         (info,) = side.sent(handler)
         assert (info.type, info.zxid, info.data) == (PacketType.LEADERINFO, 8 << 32, b"\0\1\0\0")
 
+    def test_a_learner_whose_history_was_not_compared_does_not_make_the_quorum(self) -> None:
+        """One that had accepted the epoch before, maybe from another leader, acknowledges it with -1."""
+        side = LeaderSide(ensemble())
+        handler = side.introduce(2)
+        side.sent(handler)
+        side.receive(handler, PacketType.ACKEPOCH, zxid(9, 9), b"\xff\xff\xff\xff")
+        assert side.sent(handler) == []
+        side.receive(side.introduce(3), PacketType.ACKEPOCH, 0, bytes(4))
+        assert kinds(side.sent(handler))[-1] == PacketType.NEWLEADER
+
     def test_without_a_quorum_there_is_no_epoch(self) -> None:
         """Observers do not count, nor does a learner that has connected twice."""
         side = LeaderSide(ensemble(5, observers=(4, 5)))

@@ -278,15 +278,9 @@ class _Leading(_Role):
 
     def __init__(self, peer: "QuorumPeer") -> None:
         super().__init__(peer)
+        last_zxid, now_ms = peer.database.last_zxid, peer.now_ms()
         self.leader = Leader(
-            peer.my_id,
-            peer.configuration,
-            peer.epochs,
-            peer.history,
-            peer.database.last_zxid,
-            peer.timing,
-            self,
-            peer.now_ms(),
+            peer.my_id, peer.configuration, peer.epochs, peer.history, last_zxid, peer.timing, self, now_ms
         )
 
     async def run(self) -> None:

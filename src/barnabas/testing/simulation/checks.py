@@ -108,7 +108,7 @@ def check_sessions(simulation: Simulation) -> None:
         for path, node in database.tree.nodes.items():
             if node.is_ephemeral:
                 simulation.history.violation(f"{machine.name}: {path} outlived its session 0x{node.owner:x}")
-        if simulation.has_ensemble and database.tree.digest != simulation.ensemble.database.tree.digest:
+        if simulation.layout.is_ensemble and database.tree.digest != simulation.ensemble.database.tree.digest:
             simulation.history.violation(f"{machine.name} has another tree than was committed")
 
 
@@ -128,7 +128,7 @@ def _check_coordination_files(simulation: Simulation, machine: Machine, facts: C
         return
     if database.digest_mismatches:
         history.violation(f"{database.digest_mismatches} transactions replay to another tree than they were made on")
-    if simulation.has_ensemble and database.tree.digest != simulation.ensemble.database.tree.digest:
+    if simulation.layout.is_ensemble and database.tree.digest != simulation.ensemble.database.tree.digest:
         history.violation(f"the files of {machine.name} give another tree than was committed")
     for path, version in facts.versions:
         node = database.tree.nodes.get(path)

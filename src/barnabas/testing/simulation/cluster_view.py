@@ -36,7 +36,7 @@ class ClusterView:
 
     def tree(self) -> Tree | None:
         """The committed znodes."""
-        if self._simulation.has_ensemble:
+        if self._simulation.layout.is_ensemble:
             return self._simulation.ensemble.database.tree
         server = self._simulation.machine(COORDINATION).server
         if server is not None:

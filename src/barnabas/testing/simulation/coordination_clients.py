@@ -68,7 +68,7 @@ class CoordinationUser:
     def _new_client(self) -> CoordinationClient:
         client = CoordinationClient(
             self.machine.network(),
-            self._simulation.connect_string,
+            self._simulation.layout.connect_string,
             rng=self._rng,
             session_timeout_ms=_SESSION_TIMEOUT_MS,
         )
@@ -81,7 +81,7 @@ class CoordinationUser:
             self._session_changes += 1
         if event is SessionEvent.CREATED:
             self._session_id = self.client.session_id
-        elif event is SessionEvent.EXPIRED and self._simulation.has_ensemble:
+        elif event is SessionEvent.EXPIRED and self._simulation.layout.is_ensemble:
             self._simulation.ensemble.check_expired(self.machine.name, self._session_id)
 
     async def _run(self) -> None:

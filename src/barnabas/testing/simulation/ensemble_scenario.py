@@ -15,7 +15,7 @@ from barnabas.testing.simulation.coordination_clients import CoordinationFacts, 
 from barnabas.testing.simulation.fault_injector import FaultInjector
 from barnabas.testing.simulation.faults import FAULTS
 from barnabas.testing.simulation.scenario import Result
-from barnabas.testing.simulation.simulation import Machine, Simulation
+from barnabas.testing.simulation.simulation import CoordinationLayout, Machine, Simulation
 
 __all__ = ["ENSEMBLE_FAULTS", "EnsemblePlan", "ensemble_plan_of", "run_ensemble_seed"]
 
@@ -72,14 +72,14 @@ def _leader(faults: FaultInjector) -> bool:
             faults.restart_later(machine, (3.0, 6.0))
         case _:
             inward, outward = faults.rng.choice(((True, True), (True, False), (False, True)))
-            _cut(faults, [machine.name], simulation.coordination_names, inward=inward, outward=outward)
+            _cut(faults, [machine.name], simulation.layout.names, inward=inward, outward=outward)
     return True
 
 
 def _parts(faults: FaultInjector) -> bool:
     """The ensemble falls into two parts; each client reaches one of them or both."""
     simulation, rng = faults.simulation, faults.rng
-    names = simulation.coordination_names
+    names = simulation.layout.names
     part = rng.sample(names, rng.randint(1, len(names) - 1))
     others = [name for name in names if name not in part]
     for name in simulation.machines:
@@ -190,7 +190,7 @@ class _EnsembleScenario:
         self.facts = CoordinationFacts()
         self.users: list[CoordinationUser] = []
         self.fault_counts: dict[str, int] = {}
-        simulation.coordination_servers, simulation.observers = plan.servers, plan.observers
+        simulation.layout = CoordinationLayout(plan.servers, plan.observers)
         simulation.coordination_settings["snapCount"] = str(plan.snap_count)
 
     async def run(self) -> None:

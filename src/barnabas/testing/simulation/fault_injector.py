@@ -39,7 +39,7 @@ class FaultInjector:
         machines = [machine for machine in self.simulation.brokers if machine.is_running]
         coordination = [machine for machine in self.simulation.coordination if machine.is_running]
         if coordination and (not machines or self.rng.random() < 0.3):
-            return self.rng.choice(coordination) if self.simulation.has_ensemble else coordination[0]
+            return self.rng.choice(coordination) if self.simulation.layout.is_ensemble else coordination[0]
         return self.rng.choice(machines) if machines else None
 
     def restart_later(self, machine: Machine, span_s: tuple[float, float] = (0.05, 8.0)) -> None:

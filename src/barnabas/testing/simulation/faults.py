@@ -75,7 +75,7 @@ def _partition(faults: FaultInjector) -> bool:
         return False
     rng = faults.rng
     others = [name for name in faults.simulation.machines if name != machine.name]
-    cut = rng.choice((others, [rng.choice(others)], faults.simulation.coordination_names))
+    cut = rng.choice((others, [rng.choice(others)], faults.simulation.layout.names))
     inward, outward = rng.choice(((True, True), (True, False), (False, True)))
     _cut_off(faults, [machine.name], cut, _CUT_S, inward=inward, outward=outward)
     return True
@@ -89,11 +89,11 @@ def _split(faults: FaultInjector) -> bool:
         return False
     part = rng.sample(names, rng.randint(1, len(names) - 1))
     other = [name for name in names if name not in part]
-    if simulation.has_ensemble:
-        for name in simulation.coordination_names:
+    if simulation.layout.is_ensemble:
+        for name in simulation.layout.names:
             rng.choice((part, other)).append(name)
     else:
-        rng.choice((part, other)).extend(simulation.coordination_names)
+        rng.choice((part, other)).extend(simulation.layout.names)
     _cut_off(faults, part, other, _CUT_S)
     return True
 
@@ -131,7 +131,7 @@ def _hit(faults: FaultInjector, machine: Machine) -> None:
         simulation.pause(machine)
         faults.later(6.5, 10.0, lambda: simulation.resume(machine))
     else:
-        _cut_off(faults, [machine.name], simulation.coordination_names, (4.0, 10.0))
+        _cut_off(faults, [machine.name], simulation.layout.names, (4.0, 10.0))
 
 
 def _cut_off(

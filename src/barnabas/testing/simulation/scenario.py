@@ -83,7 +83,7 @@ class Scenario:
         self.history.groups_partitions = tuple(TopicPartition(_OFFSETS_TOPIC, n) for n in range(count))
         simulation.on_commit.append(self._committed)
         simulation.broker_settings.update(plan.broker_settings)
-        simulation.coordination_servers = plan.coordination_servers
+        simulation.layout.servers = plan.coordination_servers
         simulation.on_power_loss.append(self._power_loss)
         simulation.on_kill.append(self._killed)
         for topic_partition in self.partitions:

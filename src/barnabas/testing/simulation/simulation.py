@@ -11,6 +11,7 @@ import contextlib
 import gc
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 from barnabas.base.errors import BarnabasError
@@ -26,7 +27,15 @@ from barnabas.testing.simulation.loop import Process, ProcessState, SimulatedClo
 from barnabas.testing.simulation.network import Fabric, SimulatedNetwork
 from barnabas.testing.simulation.trace import Trace
 
-__all__ = ["BROKER_PORT", "COORDINATION", "COORDINATION_PORT", "Machine", "Simulation", "broker_name"]
+__all__ = [
+    "BROKER_PORT",
+    "COORDINATION",
+    "COORDINATION_PORT",
+    "CoordinationLayout",
+    "Machine",
+    "Simulation",
+    "broker_name",
+]
 
 COORDINATION = "zk"
 COORDINATION_PORT = 2181
@@ -65,6 +74,35 @@ _ENSEMBLE_SETTINGS = {"initLimit": "5", "syncLimit": "2"}
 def broker_name(broker_id: int) -> str:
     """The machine of a broker; also its address."""
     return f"broker-{broker_id}"
+
+
+@dataclass(slots=True)
+class CoordinationLayout:
+    """The coordination service: one server, or an ensemble, the last of whose members may have no vote."""
+
+    servers: int = 1
+    observers: int = 0
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether there are several servers."""
+        return self.servers > 1
+
+    @property
+    def names(self) -> list[str]:
+        """The servers' machines."""
+        return [f"{COORDINATION}-{n + 1}" for n in range(self.servers)] if self.is_ensemble else [COORDINATION]
+
+    @property
+    def connect_string(self) -> str:
+        """What clients connect to."""
+        return ",".join(f"{name}:{COORDINATION_PORT}" for name in self.names)
+
+    def members(self) -> dict[str, str]:
+        """The server lines of an ensemble."""
+        roles = ["participant"] * (self.servers - self.observers) + ["observer"] * self.observers
+        names = zip(self.names, roles, strict=True)
+        return {f"server.{n}": f"{name}:2888:3888:{role}" for n, (name, role) in enumerate(names, 1)}
 
 
 class Machine:
@@ -124,10 +162,8 @@ class Simulation:
         self.history = History(self.loop)
         self.machines: dict[str, Machine] = {}
         self.broker_settings: dict[str, str] = {}
-        self.coordination_servers = 1
-        """More than one are an ensemble. Set before anything starts."""
-        self.observers = 0
-        """How many of them have no vote."""
+        self.layout = CoordinationLayout()
+        """Set before anything starts."""
         self.coordination_settings: dict[str, str] = {}
         self.faults = 0
         self.on_kill: list[Callable[[Machine], None]] = []
@@ -192,28 +228,9 @@ class Simulation:
         return [machine for name, machine in self.machines.items() if name.startswith("broker-")]
 
     @property
-    def has_ensemble(self) -> bool:
-        """Whether there are several coordination servers."""
-        return self.coordination_servers > 1
-
-    @property
-    def coordination_names(self) -> list[str]:
-        """The machines of the coordination service."""
-        return (
-            [f"{COORDINATION}-{n + 1}" for n in range(self.coordination_servers)]
-            if self.has_ensemble
-            else [COORDINATION]
-        )
-
-    @property
     def coordination(self) -> list[Machine]:
         """The machines of the coordination service."""
-        return [self.machine(name) for name in self.coordination_names]
-
-    @property
-    def connect_string(self) -> str:
-        """What clients connect to."""
-        return ",".join(f"{name}:{COORDINATION_PORT}" for name in self.coordination_names)
+        return [self.machine(name) for name in self.layout.names]
 
     def start_coordination(self) -> None:
         """Start the coordination service."""
@@ -223,8 +240,8 @@ class Simulation:
     def _start_coordination_server(self, machine: Machine) -> None:
         """Start a server; a failure to start is a violation unless its disk is at fault."""
         texts = {**_COORDINATION_SETTINGS, **self.coordination_settings}
-        if self.has_ensemble:
-            texts |= {**_ENSEMBLE_SETTINGS, **self.coordination_settings, **self._members()}
+        if self.layout.is_ensemble:
+            texts |= {**_ENSEMBLE_SETTINGS, **self.coordination_settings, **self.layout.members()}
             files = SimulatedFiles(machine.disk)
             if not files.exists("/data/myid"):
                 make_dirs_durably(files, "/data")
@@ -243,12 +260,6 @@ class Simulation:
             )
 
         self._start(machine, make, lambda server: server.wait_failed())
-
-    def _members(self) -> dict[str, str]:
-        voters = self.coordination_servers - self.observers
-        roles = ["participant"] * voters + ["observer"] * self.observers
-        names = zip(self.coordination_names, roles, strict=True)
-        return {f"server.{n}": f"{name}:2888:3888:{role}" for n, (name, role) in enumerate(names, 1)}
 
     def _hear_commits(self, server: CoordinationServer) -> None:
         """Call `on_commit` for every transaction by itself, however many become durable together."""
@@ -269,7 +280,7 @@ class Simulation:
         machine = self.machine(broker_name(broker_id))
         texts = {
             **_BROKER_SETTINGS,
-            "zookeeper.connect": self.connect_string,
+            "zookeeper.connect": self.layout.connect_string,
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{machine.name}:{BROKER_PORT}",
             **self.broker_settings,
@@ -284,7 +295,7 @@ class Simulation:
 
     def start(self, machine: Machine) -> None:
         """Start whatever server belongs on a machine."""
-        if machine.name in self.coordination_names:
+        if machine.name in self.layout.names:
             self._start_coordination_server(machine)
         else:
             self.start_broker(int(machine.name.rpartition("-")[2]))
@@ -302,7 +313,7 @@ class Simulation:
                 self._did_not_start(machine, process, error)
                 return
             machine.server = server
-            if self.has_ensemble and machine.name in self.coordination_names:
+            if self.layout.is_ensemble and machine.name in self.layout.names:
                 self.ensemble.watch(machine.name, server)
             elif machine.name == COORDINATION:
                 self._hear_commits(server)
@@ -312,9 +323,7 @@ class Simulation:
             self.trace.note(f"{machine.name} gives up")
             if not machine.disk.errors_met:
                 self.history.violation(f"{machine.name} stopped serving, though its disk never failed")
-            if (
-                machine.name not in self.coordination_names
-            ):  # a broker leaves in order, a coordination server ends at once
+            if machine.name not in self.layout.names:  # a broker leaves in order, a coordination server ends at once
                 await self._close(machine, process, server)
             self.kill(machine)
             self._start_again(machine, process)
