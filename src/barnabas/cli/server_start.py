@@ -1,17 +1,17 @@
 """``barnabas server-start``: a broker from a server.properties, until SIGTERM or Ctrl-C."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import read_properties
 from barnabas.cli.common import ToolParser
 from barnabas.net.descriptors import raise_descriptor_limit
+from barnabas.net.event_loop import count_pauses, limit_pauses, new_event_loop
 
 __all__ = ["main"]
 
@@ -28,7 +28,8 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(level=given.log_level.upper(), format=_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
     sys.setswitchinterval(_SWITCH_S)
     raise_descriptor_limit()
-    return asyncio.Runner(loop_factory=_loop_factory()).run(_serve(texts))
+    limit_pauses()
+    return asyncio.Runner(loop_factory=_new_loop).run(_serve(texts))
 
 
 def _parser() -> ToolParser:
@@ -75,15 +76,10 @@ def _refuse_kraft(path: str, texts: dict[str, str]) -> None:
         )
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if os.environ.get("BARNABAS_LOOP") == "asyncio":
-        return None
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Any = uvloop.new_event_loop
-    return factory  # type: ignore[no-any-return]  # uvloop has no types
+def _new_loop() -> asyncio.AbstractEventLoop:
+    loop = new_event_loop(use_uvloop=os.environ.get("BARNABAS_LOOP") != "asyncio")
+    count_pauses(loop)
+    return loop
 
 
 async def _serve(texts: dict[str, str]) -> int:
@@ -104,6 +100,7 @@ async def _serve(texts: dict[str, str]) -> int:
             await asyncio.wait({starting})
             return 0
         starting.result()
+        gc.freeze()  # what a start loads lives long
         await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
         await server.close()
         return 1 if server.failed.is_set() else 0

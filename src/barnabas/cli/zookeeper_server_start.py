@@ -14,6 +14,7 @@ from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import ineffective_lines, parse_settings, with_dynamic_file
 from barnabas.net.descriptors import raise_descriptor_limit
+from barnabas.net.event_loop import count_pauses, limit_pauses, new_event_loop
 
 __all__ = ["main"]
 
@@ -77,13 +78,14 @@ def _settings(path: str, overrides: list[str]) -> Values:
 
 
 def _run(settings: Values) -> int:
-    try:
-        import uvloop
-    except ImportError:
-        run = asyncio.run
-    else:
-        run = uvloop.run
-    return run(_serve(settings))
+    limit_pauses()
+    return asyncio.Runner(loop_factory=_new_loop).run(_serve(settings))
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    loop = new_event_loop()
+    count_pauses(loop)
+    return loop
 
 
 async def _serve(settings: Values) -> int:
@@ -99,9 +101,7 @@ async def _serve(settings: Values) -> int:
     except BaseException:
         await server.close()
         raise
-    # The tree's nodes have no cycles: walking them again and again would cost pauses and find nothing.
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+    gc.freeze()  # the tree's nodes have no cycles: walking them again and again would find nothing
     stopped = asyncio.create_task(stop.wait())
     failed = asyncio.create_task(server.wait_failed())
     try:

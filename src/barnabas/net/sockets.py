@@ -144,6 +144,22 @@ class SocketNetwork:
         return connection
 
 
+class _Closed:
+    """The handler of a closed connection: the two would else refer to each other until garbage is collected."""
+
+    def frame(self, data: memoryview) -> None:
+        """A closed connection delivers nothing."""
+
+    def bad_length(self, prefix: bytes) -> None:
+        """See `frame`."""
+
+    def closed(self, error: Exception | None) -> None:
+        """It was informed."""
+
+
+_CLOSED = _Closed()
+
+
 class _SocketListener:
     def __init__(
         self,
@@ -292,6 +308,11 @@ class _SocketConnection:
     @property
     def unsent_bytes(self) -> int:
         return self._unsent_bytes
+
+    @property
+    def work(self) -> str:
+        """What the handler served last, where it says so: for reports about the event loop."""
+        return str(getattr(self._handler, "work", ""))
 
     # Reading
 
@@ -525,4 +546,5 @@ class _SocketConnection:
         self._frame = None
         with contextlib.suppress(OSError):
             self._socket.close()
-        self._handler.closed(error)
+        handler, self._handler = self._handler, _CLOSED
+        handler.closed(error)

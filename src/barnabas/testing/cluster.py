@@ -19,6 +19,7 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.topics import create_topic
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
+from barnabas.net.event_loop import new_event_loop
 
 __all__ = ["Cluster"]
 
@@ -153,7 +154,7 @@ class Cluster:
     # On the loop
 
     def _run_loop(self, started: threading.Event) -> None:
-        loop = self._loop = _new_loop()
+        loop = self._loop = new_event_loop()
         asyncio.set_event_loop(loop)
         loop.call_soon(started.set)
         try:
@@ -233,12 +234,3 @@ def _free_ports(count: int) -> list[int]:
         for probe in probes:
             probe.bind((_HOST, 0))
         return [probe.getsockname()[1] for probe in probes]
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-        return loop
-    return asyncio.SelectorEventLoop()

@@ -133,7 +133,7 @@ class Dispatcher:
 class ClientConnection:
     """One connection's frames in, its responses out."""
 
-    __slots__ = ("_connection", "_dispatcher", "_request", "_synchronous", "client", "last_active_ms")
+    __slots__ = ("_connection", "_dispatcher", "_key", "_request", "_synchronous", "client", "last_active_ms")
 
     def __init__(self, dispatcher: Dispatcher, listener: str, connection: Connection) -> None:
         self._dispatcher = dispatcher
@@ -142,7 +142,14 @@ class ClientConnection:
         self.client = ClientFacts(listener, host, port)
         self._request: Request | None = None  # the one without a response yet
         self._synchronous = False
+        self._key = -1
         self.last_active_ms = dispatcher.clock.monotonic_ms()
+
+    @property
+    def work(self) -> str:
+        """What was served last, for reports about the event loop."""
+        known = self._dispatcher.handlers.get(self._key)
+        return f"{'nothing' if known is None else known.key.name} for {self.client.host}:{self.client.port}"
 
     @property
     def busy(self) -> bool:
@@ -163,6 +170,7 @@ class ClientConnection:
             if handler is None or not handler.min_version <= version <= handler.max_version:
                 self._unsupported(key, version, correlation_id)
                 return
+            self._key = key
             message = reader(api(key).request, version)(data, offset)[0]
         except MalformedMessageError as error:
             logger.info("Closing the connection from %s:%d: %s", self.client.host, self.client.port, error)

@@ -1,0 +1,155 @@
+"""The budget of the event loop: what exceeds it is counted under its name, and nothing else is."""
+
+import asyncio
+import gc
+import logging
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from barnabas.net.event_loop import LoopBudget, budget_of, count_pauses, new_event_loop, place_of
+
+BUSY_S = 0.03
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
+    made = new_event_loop(use_uvloop=request.param == "uvloop")
+    yield made
+    made.close()
+
+
+def known(loop: asyncio.AbstractEventLoop) -> LoopBudget:
+    budget = budget_of(loop)
+    assert budget is not None
+    return budget
+
+
+def hold() -> None:
+    """Hold the loop, as a blocking call does."""
+    time.sleep(BUSY_S)
+
+
+def test_a_step_of_a_task_that_takes_too_long_is_counted_with_its_coroutine(loop: asyncio.AbstractEventLoop) -> None:
+    """The line is where the coroutine waits after the step."""
+
+    async def slow() -> None:
+        hold()
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(slow())
+    budget = known(loop)
+    (place,) = budget.slow
+    assert "slow" in place
+    assert "test_event_loop.py:" in place
+    assert (budget.slow[place].count, budget.slow_count) == (1, 1)
+    assert budget.worst_s >= BUSY_S * 0.9
+
+
+def test_timers_threads_and_readers_are_counted_once_each(loop: asyncio.AbstractEventLoop) -> None:
+    """Whichever way the loop came to call it."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    done = loop.create_future()
+
+    def readable() -> None:
+        hold()
+        loop.remove_reader(ours.fileno())
+        done.set_result(None)
+
+    async def run() -> None:
+        loop.call_soon(hold)
+        loop.call_later(0, hold)
+        loop.call_later(0.001, hold)
+        loop.call_at(loop.time() + 0.002, hold)
+        await loop.run_in_executor(None, lambda: loop.call_soon_threadsafe(hold))
+        await asyncio.sleep(0.01)
+        loop.add_reader(ours.fileno(), readable)
+        theirs.send(b"x")
+        await done
+
+    loop.run_until_complete(run())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    ours.close()
+    theirs.close()
+    counts = {place.partition(" ")[0]: known(loop).slow[place].count for place in known(loop).slow}
+    assert counts == {
+        "hold": 5,
+        test_timers_threads_and_readers_are_counted_once_each.__name__ + ".<locals>.readable": 1,
+    }
+
+
+def test_short_callbacks_are_not_counted(loop: asyncio.AbstractEventLoop) -> None:
+    """However many there are, and however long all of them take together."""
+
+    async def busy() -> None:
+        for _ in range(100_000):
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(busy())
+    assert known(loop).slow == {}
+
+
+def test_a_place_is_logged_once_in_a_while(loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture) -> None:
+    """With its name, the time, and how often it was; a busy place does not fill the log."""
+    caplog.set_level(logging.INFO)
+
+    async def run() -> None:
+        for _ in range(3):
+            loop.call_soon(hold)
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(run())
+    (message,) = [record.getMessage() for record in caplog.records if "held" in record.getMessage()]
+    assert "hold (" in message
+    assert known(loop).slow_count == 3
+
+
+def test_an_exception_passes_and_is_counted(loop: asyncio.AbstractEventLoop) -> None:
+    """The measurement changes nothing for the caller."""
+
+    async def fail() -> None:
+        hold()
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        loop.run_until_complete(fail())
+    assert known(loop).slow_count == 1
+
+
+def test_a_pause_for_garbage_is_no_callbacks_fault(loop: asyncio.AbstractEventLoop) -> None:
+    """It is counted for itself."""
+    budget = known(loop)
+    callbacks = list(gc.callbacks)
+    count_pauses(loop)
+
+    def collect() -> None:
+        budget.collected("start", {"generation": 1})
+        hold()
+        budget.collected("stop", {"generation": 1})
+
+    async def run() -> None:
+        loop.call_soon(collect)
+        await asyncio.sleep(0)
+
+    try:
+        loop.run_until_complete(run())
+    finally:
+        gc.callbacks[:] = callbacks
+    assert (budget.slow_count, budget.gc_count) == (0, 1)
+    assert budget.gc_worst_s >= BUSY_S * 0.9
+
+
+def test_a_bound_method_is_named_with_what_its_owner_serves() -> None:
+    """All requests enter through one method of the connection."""
+
+    class Connection:
+        work = "PRODUCE for 127.0.0.1:1"
+
+        def readable(self) -> None:
+            """Read."""
+
+    assert place_of(Connection().readable).endswith("PRODUCE for 127.0.0.1:1")
+    assert "Connection.readable (" in place_of(Connection().readable)
