@@ -74,11 +74,9 @@ def test_timers_threads_and_readers_are_counted_once_each(loop: asyncio.Abstract
     loop.run_until_complete(loop.shutdown_default_executor())
     ours.close()
     theirs.close()
-    counts = {place.partition(" ")[0]: known(loop).slow[place].count for place in known(loop).slow}
-    assert counts == {
-        "hold": 5,
-        test_timers_threads_and_readers_are_counted_once_each.__name__ + ".<locals>.readable": 1,
-    }
+    counts = {place.partition(" ")[0]: slow.count for place, slow in known(loop).slow.items()}
+    assert counts["hold"] == 5
+    assert [count for place, count in counts.items() if place.endswith(".readable")] == [1]
 
 
 def test_short_callbacks_are_not_counted(loop: asyncio.AbstractEventLoop) -> None:
