@@ -339,11 +339,16 @@ def _stale_orders(faults: FaultInjector) -> bool:
                 response = await zombie.channels.send(broker, request)
             except ChannelError:
                 return
+            unchanged = {
+                (partition.topic_id, partition.topic_partition.partition)
+                for partition in late
+                if node.replicas.get(partition.topic_partition) is partition  # its topic is not deleted meanwhile
+            }
             obeyed = [
                 entry.partition_index
                 for topic in response.topics
                 for entry in topic.partition_errors
-                if not entry.error_code
+                if not entry.error_code and (topic.topic_id, entry.partition_index) in unchanged
             ]
             if machine.lives == life and (obeyed or (is_early_life and not response.error_code)):
                 what = "its earlier life" if is_early_life else "earlier leader epochs"
