@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from kazoo.client import KazooClient
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client.admin_connection import AdminConnection
@@ -62,6 +63,15 @@ def test_a_cluster_with_an_ensemble_loses_one_coordination_server_after_the_othe
             with pytest.raises(BarnabasError, match=f"coordination server {server_id} is running"):
                 cluster.start_zookeeper(server_id)
         assert cluster.zookeeper_connect == addresses
+        for server_id, address in enumerate(addresses.split(","), 1):
+            client = KazooClient(address)
+            client.start(20)
+            text, stat = client.get("/zookeeper/config")
+            client.stop()
+            client.close()
+            assert f"server.{server_id}=127.0.0.1:".encode() in text
+            assert text.endswith(b":participant\nversion=0")
+            assert (stat.version, stat.aversion, stat.mzxid) == (-1, -1, 0)
     with pytest.raises(BarnabasError, match="0 coordination servers"):
         Cluster(zk_servers=0)
 

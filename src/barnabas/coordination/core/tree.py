@@ -81,6 +81,10 @@ class Tree:
         value = self._digest & _DIGEST_MASK
         return value - (1 << 64) if value >> 63 else value
 
+    def set_configuration(self, text: bytes, version: int, wall_ms: int) -> None:
+        """Put the configuration of the ensemble into its node, as each member does by itself: without a transaction."""
+        self.put(CONFIG_PATH, DataNode(text, READ_ACL, 0, version, 0, wall_ms, -1, 0, -1, 0, 0, 0, 0))
+
     def get(self, path: str) -> DataNode | None:
         return self.nodes.get(path or "/")
 

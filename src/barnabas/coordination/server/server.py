@@ -377,6 +377,10 @@ class CoordinationServer:
 
     def serve(self, processor: Processor, mode: str) -> None:
         """Serve clients with the processor: the server has a role."""
+        ensemble = self._ensemble
+        if ensemble is not None:
+            tree = processor.database.tree
+            tree.set_configuration(ensemble.text().encode(), ensemble.version, self._clock.wall_ms())
         self._processor = processor
         self._mode = mode
         self._is_serving = True
