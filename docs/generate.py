@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from api_headers import read_header
+from glossary import edges, tables
 
 from barnabas.base.settings import Setting
 from barnabas.broker.apis import MODULES, load_handlers
@@ -177,7 +178,11 @@ def fetch_states() -> str:
 PAGES = {"apis.md": apis, "configuration.md": configuration, "commands.md": commands}
 
 
-FIGURES = {"fetch states": ("explanation/how-replication-works.md", fetch_states)}
+FIGURES = {
+    "fetch states": ("explanation/how-replication-works.md", fetch_states),
+    "modules": ("contributing/glossary.md", tables),
+    "edges": ("contributing/design.md", edges),
+}
 
 
 def with_figure(page: str, name: str, figure: str) -> str:

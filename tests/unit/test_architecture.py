@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -18,15 +19,7 @@ PACKAGE = SOURCES / "barnabas"
 
 # Inside these packages a file's name says whether it may do I/O.
 SUBSYSTEM_PACKAGES = ("broker", "coordination", "log")
-EDGE_NAMES = {
-    "blocking.py",
-    "channel_manager.py",
-    "channels.py",
-    "connection.py",
-    "peers.py",
-    "server.py",
-    "service.py",
-}
+EDGE_NAMES = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["barnabas"]["structure"]["edge_names"])
 # These are edges as a whole: programs, sockets, and the seams to time, files, networks, threads and chance.
 EDGE_PATHS = (
     "__main__.py",
