@@ -105,7 +105,7 @@ def test_hard_limits_refuse_writes_and_soft_ones_do_not(server: CoordinationProc
         client = client_of(server, stack)
         client.create("/hard", b"12345")
         client.create("/soft", b"12345")
-        quota(client, "/hard", "count=1,bytes=-1;byteHardLimit=20;countHardLimit=3")
+        quota(client, "/hard", "count=1,bytes=-1=;byteHardLimit=20;countHardLimit=3")
         quota(client, "/soft", "count=1,bytes=6")
         raw = RawClient(server.port)
         stack.callback(raw.close)

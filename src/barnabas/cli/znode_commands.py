@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from barnabas.base.errors import BarnabasError
 from barnabas.coordination.client import BlockingClient
 from barnabas.coordination.client.operations import Operation, WatchCallback, create, delete, set_data
+from barnabas.coordination.client.operations import add_watch as add_watch_operation
+from barnabas.coordination.client.operations import remove_watches as remove_watches_operation
 from barnabas.coordination.client.operations import set_acl as set_acl_operation
 from barnabas.wire.jute.codec import decode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
@@ -24,12 +26,22 @@ from barnabas.wire.jute.records import (
     GetEphemeralsRequest,
     GetEphemeralsResponse,
     Id,
-    RemoveWatchesRequest,
     Stat,
     WhoAmIResponse,
 )
 
-__all__ = ["SHELL_COMMANDS", "CommandError", "ShellSession", "describe_error"]
+__all__ = [
+    "SHELL_COMMANDS",
+    "CommandError",
+    "Flags",
+    "ShellCommand",
+    "ShellSession",
+    "describe_error",
+    "get_node",
+    "print_stat",
+    "run_operation",
+    "shell_path",
+]
 
 
 class CommandError(BarnabasError):
@@ -63,7 +75,7 @@ class Flags(NamedTuple):
             raise CommandError(f"-{name} {text}: a number is expected") from None
 
 
-class _Command(NamedTuple):
+class ShellCommand(NamedTuple):
     """One command: what it takes, and the function that runs it.
 
     ``flags`` are the letters of flags without a value, ``valued`` of those with one; ``words`` is how many words must
@@ -119,7 +131,8 @@ def _watcher(session: ShellSession, flags: Flags) -> WatchCallback | None:
     return session.watch if flags.has("w") else None
 
 
-def _path(text: str) -> str:
+def shell_path(text: str) -> str:
+    """The path, if it has the form of one."""
     if not text.startswith("/"):
         raise CommandError(f"Path must start with / character: {text}")
     if text != "/" and text.endswith("/"):
@@ -171,7 +184,7 @@ def _subtree(session: ShellSession, path: str, watch: WatchCallback | None = Non
 
 def ls(session: ShellSession, flags: Flags) -> None:
     """Names of children."""
-    path = _path(flags.words[0])
+    path = shell_path(flags.words[0])
     if flags.has("R"):
         for found in _subtree(session, path, _watcher(session, flags)):
             print(found)
@@ -184,7 +197,7 @@ def ls(session: ShellSession, flags: Flags) -> None:
 
 def get_node(session: ShellSession, flags: Flags) -> None:
     """A node's data."""
-    path = _path(flags.words[0])
+    path = shell_path(flags.words[0])
     data, stat = session.client.call(lambda client: client.get(path, _watcher(session, flags)))
     if flags.has("b"):
         print(base64.b64encode(data or b"null").decode())
@@ -198,11 +211,6 @@ def get_node(session: ShellSession, flags: Flags) -> None:
         print_stat(stat)
 
 
-def config(session: ShellSession, flags: Flags) -> None:
-    """The ensemble's members, as the service keeps them."""
-    get_node(session, Flags(flags.given, ["/zookeeper/config"]))
-
-
 def _hex_dump(data: bytes) -> str:
     rows = []
     for start in range(0, len(data), 16):
@@ -214,7 +222,7 @@ def _hex_dump(data: bytes) -> str:
 
 def stat(session: ShellSession, flags: Flags) -> None:
     """A node's stat."""
-    path = _path(flags.words[0])
+    path = shell_path(flags.words[0])
     found = session.client.call(lambda client: client.exists(path, _watcher(session, flags)))
     if found is None:
         raise KeeperError(ErrorCode.NO_NODE, path)
@@ -229,7 +237,7 @@ def create_node(session: ShellSession, flags: Flags) -> None:
     if ttl and (ephemeral or container):
         raise CommandError(f"TTLs cannot be used with {'Ephemeral' if ephemeral else 'Container'} znodes")
     mode = CreateMode.CONTAINER if container else CreateMode(2 * sequential + ephemeral)
-    path = _path(flags.words[0])
+    path = shell_path(flags.words[0])
     data = flags.words[1].encode() if len(flags.words) > 1 else None
     acl = _acl(flags.words[2]) if len(flags.words) > 2 else list(OPEN_ACL)
     operation = create(path, data, mode, acl)
@@ -238,7 +246,7 @@ def create_node(session: ShellSession, flags: Flags) -> None:
         operation = _create_with_ttl(path, data, acl, mode, flags.number("t", 0))
     elif container:
         operation.opcode = OpCode.CREATE_CONTAINER
-    made, _ = _submit(session, operation)
+    made, _ = run_operation(session, operation)
     print(f"Created {made}")
 
 
@@ -258,25 +266,25 @@ def _create_with_ttl(path: str, data: bytes | None, acl: list[ACL], mode: Create
 
 def set_node(session: ShellSession, flags: Flags) -> None:
     """New data for a node."""
-    path = _path(flags.words[0])
-    changed = _submit(session, set_data(path, flags.words[1].encode(), flags.number("v", -1)))
+    path = shell_path(flags.words[0])
+    changed = run_operation(session, set_data(path, flags.words[1].encode(), flags.number("v", -1)))
     if flags.has("s"):
         print_stat(changed)
 
 
 def delete_node(session: ShellSession, flags: Flags) -> None:
     """Remove a node without children."""
-    _submit(session, delete(_path(flags.words[0]), flags.number("v", -1)))
+    run_operation(session, delete(shell_path(flags.words[0]), flags.number("v", -1)))
 
 
 def delete_all(session: ShellSession, flags: Flags) -> None:
     """Remove a node with all below it."""
-    path = _path(flags.words[0])
+    path = shell_path(flags.words[0])
     if path == "/":
         raise CommandError("the root cannot be deleted")
     for found in reversed(list(_subtree(session, path))):
         try:
-            _submit(session, delete(found))
+            run_operation(session, delete(found))
         except KeeperError as error:
             if error.code is not ErrorCode.NO_NODE:  # another client was faster
                 raise
@@ -284,7 +292,7 @@ def delete_all(session: ShellSession, flags: Flags) -> None:
 
 def get_node_acl(session: ShellSession, flags: Flags) -> None:
     """Who may do what."""
-    path = _path(flags.words[0])
+    path = shell_path(flags.words[0])
     acl, found = session.client.call(lambda client: client.get_acl(path))
     for entry in acl:
         print(f"'{entry.id.scheme},'{entry.id.id}\n: {_perms_text(entry.perms)}")
@@ -294,10 +302,10 @@ def get_node_acl(session: ShellSession, flags: Flags) -> None:
 
 def set_node_acl(session: ShellSession, flags: Flags) -> None:
     """Change who may do what."""
-    path, acl, version = _path(flags.words[0]), _acl(flags.words[1]), flags.number("v", -1)
+    path, acl, version = shell_path(flags.words[0]), _acl(flags.words[1]), flags.number("v", -1)
     paths = list(_subtree(session, path)) if flags.has("R") else [path]
     for one in paths:
-        changed = _submit(session, set_acl_operation(one, acl, version))
+        changed = run_operation(session, set_acl_operation(one, acl, version))
         if flags.has("s") and not flags.has("R"):
             print_stat(changed)
 
@@ -344,7 +352,7 @@ def digest(_: ShellSession, flags: Flags) -> None:
 
 def sync_node(session: ShellSession, flags: Flags) -> None:
     """Wait until the server has seen all that was committed."""
-    session.client.call(lambda client: client.sync(_path(flags.words[0])))
+    session.client.call(lambda client: client.sync(shell_path(flags.words[0])))
     print("Sync is OK")
 
 
@@ -354,48 +362,53 @@ def whoami(session: ShellSession, _: Flags) -> None:
         OpCode.WHO_AM_I, "", lambda _root: None, lambda raw, offset: decode(WhoAmIResponse, raw, offset)
     )
     print("Auth scheme: User")
-    for info in _submit(session, operation).client_info or ():
+    for info in run_operation(session, operation).client_info or ():
         print(f"{info.auth_scheme}: {info.user}")
 
 
 def get_ephemerals(session: ShellSession, flags: Flags) -> None:
     """This session's ephemeral nodes."""
-    prefix = _path(flags.words[0]) if flags.words else "/"
+    prefix = shell_path(flags.words[0]) if flags.words else "/"
     operation = Operation(
         OpCode.GET_EPHEMERALS,
         prefix,
         lambda root: GetEphemeralsRequest(root + prefix),
         lambda raw, offset: decode(GetEphemeralsResponse, raw, offset),
     )
-    print(f"[{', '.join(_submit(session, operation).ephemerals or ())}]")
+    print(f"[{', '.join(run_operation(session, operation).ephemerals or ())}]")
 
 
 def get_all_children_number(session: ShellSession, flags: Flags) -> None:
     """How many nodes there are below a node."""
-    path = _path(flags.words[0])
+    path = shell_path(flags.words[0])
     operation = Operation(
         OpCode.GET_ALL_CHILDREN_NUMBER,
         path,
         lambda root: GetAllChildrenNumberRequest(root + path),
         lambda raw, offset: decode(GetAllChildrenNumberResponse, raw, offset),
     )
-    print(_submit(session, operation).total_number)
+    print(run_operation(session, operation).total_number)
 
 
 def remove_watches(session: ShellSession, flags: Flags) -> None:
     """Take watches on a node back."""
-    path = _path(flags.words[0])
+    path = shell_path(flags.words[0])
     kind = WatcherType.CHILDREN if flags.has("c") else WatcherType.DATA if flags.has("d") else WatcherType.ANY
-    operation = Operation(
-        OpCode.REMOVE_WATCHES,
-        path,
-        lambda root: RemoveWatchesRequest(root + path, kind),
-        lambda _raw, _offset: None,
-    )
-    _submit(session, operation)
+    run_operation(session, remove_watches_operation(path, kind))
 
 
-def _submit(session: ShellSession, operation: Operation) -> Any:
+def add_watch(session: ShellSession, flags: Flags) -> None:
+    """Watch a node until removewatches: its children, or (the default) all nodes below it."""
+    modes = {"PERSISTENT": False, "PERSISTENT_RECURSIVE": True}
+    mode = flags.given.get("m", "PERSISTENT_RECURSIVE").upper()
+    if mode not in modes:
+        raise CommandError(f"-m {mode}: PERSISTENT or PERSISTENT_RECURSIVE is expected")
+    path = shell_path(flags.words[0])
+    run_operation(session, add_watch_operation(path, session.watch, recursive=modes[mode]))
+
+
+def run_operation(session: ShellSession, operation: Operation) -> Any:
+    """The operation's result."""
     return session.client.call(lambda client: client.run(operation))
 
 
@@ -406,22 +419,22 @@ def _version(_: ShellSession, __: Flags) -> None:
 
 
 SHELL_COMMANDS = {
-    "addauth": _Command("scheme auth", add_auth, 1),
-    "config": _Command("[-w] [-s]", config, 0, "ws"),
-    "create": _Command("[-s] [-e] [-c] [-t ttl] path [data] [acl]", create_node, 1, "sec", "t"),
-    "delete": _Command("[-v version] path", delete_node, 1, "", "v"),
-    "deleteall": _Command("path", delete_all, 1),
-    "digest": _Command("user:password", digest, 1),
-    "get": _Command("[-s] [-w] [-b] [-x] path", get_node, 1, "swbx"),
-    "getAcl": _Command("[-s] path", get_node_acl, 1, "s"),
-    "getAllChildrenNumber": _Command("path", get_all_children_number, 1),
-    "getEphemerals": _Command("[path]", get_ephemerals, 0),
-    "ls": _Command("[-s] [-w] [-R] path", ls, 1, "swR"),
-    "removewatches": _Command("path [-c|-d|-a]", remove_watches, 1, "cda"),
-    "set": _Command("[-s] [-v version] path data", set_node, 2, "s", "v"),
-    "setAcl": _Command("[-s] [-v version] [-R] path acl", set_node_acl, 2, "sR", "v"),
-    "stat": _Command("[-w] path", stat, 1, "w"),
-    "sync": _Command("path", sync_node, 1),
-    "version": _Command("", _version, 0),
-    "whoami": _Command("", whoami, 0),
+    "addWatch": ShellCommand("[-m mode] path", add_watch, 1, "", "m"),
+    "addauth": ShellCommand("scheme auth", add_auth, 1),
+    "create": ShellCommand("[-s] [-e] [-c] [-t ttl] path [data] [acl]", create_node, 1, "sec", "t"),
+    "delete": ShellCommand("[-v version] path", delete_node, 1, "", "v"),
+    "deleteall": ShellCommand("path", delete_all, 1),
+    "digest": ShellCommand("user:password", digest, 1),
+    "get": ShellCommand("[-s] [-w] [-b] [-x] path", get_node, 1, "swbx"),
+    "getAcl": ShellCommand("[-s] path", get_node_acl, 1, "s"),
+    "getAllChildrenNumber": ShellCommand("path", get_all_children_number, 1),
+    "getEphemerals": ShellCommand("[path]", get_ephemerals, 0),
+    "ls": ShellCommand("[-s] [-w] [-R] path", ls, 1, "swR"),
+    "removewatches": ShellCommand("path [-c|-d|-a]", remove_watches, 1, "cda"),
+    "set": ShellCommand("[-s] [-v version] path data", set_node, 2, "s", "v"),
+    "setAcl": ShellCommand("[-s] [-v version] [-R] path acl", set_node_acl, 2, "sR", "v"),
+    "stat": ShellCommand("[-w] path", stat, 1, "w"),
+    "sync": ShellCommand("path", sync_node, 1),
+    "version": ShellCommand("", _version, 0),
+    "whoami": ShellCommand("", whoami, 0),
 }

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from barnabas.base.errors import BarnabasError
 from barnabas.base.randomness import new_random
 from barnabas.cli.common import ToolParser
+from barnabas.cli.ensemble_commands import ENSEMBLE_COMMANDS
+from barnabas.cli.quota_commands import QUOTA_COMMANDS
 from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
 from barnabas.coordination.client import BlockingClient, SessionEvent
 from barnabas.coordination.client.operations import WatchEvent
@@ -30,14 +32,7 @@ _SHELL_USAGE = {
     "close": "",
     "quit": "",
 }
-_QUOTA_NODES = "quotas are the nodes zookeeper_limits and zookeeper_stats below /zookeeper/quota: ls, get and set them"
-_NOT_HERE = {
-    "addWatch": "this shell keeps one-time watches only; use ls -w, get -w or stat -w",
-    "setquota": _QUOTA_NODES,
-    "listquota": _QUOTA_NODES,
-    "delquota": _QUOTA_NODES,
-    "reconfig": "the members of an ensemble are those of its configuration file",
-}
+_COMMANDS = {**SHELL_COMMANDS, **QUOTA_COMMANDS, **ENSEMBLE_COMMANDS}
 _CONNECT_TIMEOUT_MS = 10_000
 _EVENT_NAMES = {
     EventType.NONE: "None",
@@ -147,9 +142,7 @@ class _Shell:
             if name in _SHELL_USAGE or name in ("exit", "help"):
                 self._own(name, arguments)
                 return 0
-            command = SHELL_COMMANDS.get(name)
-            if name in _NOT_HERE:
-                raise CommandError(f"{name} is not offered here: {_NOT_HERE[name]}")
+            command = _COMMANDS.get(name)
             if command is None:
                 self._print_usage()
                 raise CommandError(f"Command not found: {name}")
@@ -196,7 +189,7 @@ class _Shell:
         self.run(words)
 
     def _print_usage(self) -> None:
-        usages = {**{name: command.usage for name, command in SHELL_COMMANDS.items()}, **_SHELL_USAGE}
+        usages = {**{name: command.usage for name, command in _COMMANDS.items()}, **_SHELL_USAGE}
         print("ZooKeeper -server host:port cmd args", file=sys.stderr)
         for name in sorted(usages, key=str.lower):
             print(f"\t{name} {usages[name]}".rstrip(), file=sys.stderr)
@@ -238,7 +231,7 @@ class _Shell:
     def _complete(self, text: str, index: int) -> str | None:
         """Names of commands, and of nodes after a slash."""
         if not text.startswith("/"):
-            names = [name for name in sorted({*SHELL_COMMANDS, *_SHELL_USAGE}) if name.startswith(text)]
+            names = [name for name in sorted({*_COMMANDS, *_SHELL_USAGE}) if name.startswith(text)]
             return names[index] if index < len(names) else None
         parent, _, prefix = text.rpartition("/")
         client = self._client

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from barnabas.wire.jute.codec import decode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError, error_code
 from barnabas.wire.jute.frames import decode_multi_response, encode_multi_request, encode_request
-from barnabas.wire.jute.opcodes import ANY_VERSION, CreateMode, EventType, OpCode
+from barnabas.wire.jute.opcodes import ANY_VERSION, AddWatchMode, CreateMode, EventType, OpCode, WatcherType
 from barnabas.wire.jute.records import (
     ACL,
     OPEN_ACL,
+    AddWatchRequest,
     CheckVersionRequest,
     Create2Response,
     CreateRequest,
@@ -24,6 +25,7 @@ from barnabas.wire.jute.records import (
     GetChildren2Response,
     GetDataRequest,
     GetDataResponse,
+    RemoveWatchesRequest,
     SetACLRequest,
     SetACLResponse,
     SetDataRequest,
@@ -38,6 +40,7 @@ __all__ = [
     "WatchCallback",
     "WatchEvent",
     "WatchKind",
+    "add_watch",
     "check",
     "create",
     "delete",
@@ -49,6 +52,7 @@ __all__ = [
     "multi_create",
     "multi_delete",
     "multi_set",
+    "remove_watches",
     "set_acl",
     "set_data",
     "sync",
@@ -72,6 +76,10 @@ class WatchKind(Enum):
     DATA = "data"
     EXISTS = "exists"
     CHILDREN = "children"
+    PERSISTENT = "persistent"
+    """Every change of the node and of its children, until it is removed."""
+    RECURSIVE = "recursive"
+    """Every change of the node and of all nodes below it, until it is removed."""
 
 
 class MultiError(KeeperError):
@@ -89,11 +97,13 @@ class Operation:
         "expected_errors",
         "finished",
         "in_chroot",
+        "kind",
         "opcode",
         "parse",
         "parts",
         "path",
         "record",
+        "unwatches",
         "watch",
         "writes",
         "xid",
@@ -119,6 +129,8 @@ class Operation:
         self.watch = watch
         self.expected_errors = expected_errors
         self.parts = parts
+        self.kind: WatchKind | None = None
+        self.unwatches: WatcherType | None = None
         self.in_chroot = True
         self.xid = 0
         self.finished: Callable[[Any, Exception | None], object] = _ignore_result
@@ -134,6 +146,8 @@ class Operation:
     def watch_kind(self, err: int) -> WatchKind | None:
         """The kind of watch that the reply's error code has set, if any."""
         if err == 0:
+            if self.kind is not None:
+                return self.kind
             return WatchKind.CHILDREN if self.opcode is OpCode.GET_CHILDREN2 else WatchKind.DATA
         if err == ErrorCode.NO_NODE and self.opcode is OpCode.EXISTS:
             return WatchKind.EXISTS
@@ -288,6 +302,25 @@ def multi(operations: Sequence[Operation]) -> Operation:
 def sync(path: str) -> Operation:
     """-> None, when the server has applied everything that was committed before"""
     return Operation(OpCode.SYNC, path, lambda root: SyncRequest(under_chroot(root, path)), _nothing)
+
+
+def add_watch(path: str, watch: WatchCallback, *, recursive: bool) -> Operation:
+    """-> None; ``watch`` is called at every change, until `remove_watches`"""
+    mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
+    operation = Operation(
+        OpCode.ADD_WATCH, path, lambda root: AddWatchRequest(under_chroot(root, path), mode), _nothing, watch=watch
+    )
+    operation.kind = WatchKind.RECURSIVE if recursive else WatchKind.PERSISTENT
+    return operation
+
+
+def remove_watches(path: str, kind: WatcherType = WatcherType.ANY) -> Operation:
+    """-> None; raises NO_WATCHER where there is none of the kind"""
+    operation = Operation(
+        OpCode.REMOVE_WATCHES, path, lambda root: RemoveWatchesRequest(under_chroot(root, path), kind), _nothing
+    )
+    operation.unwatches = kind
+    return operation
 
 
 def get_acl(path: str) -> Operation:

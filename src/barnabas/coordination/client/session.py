@@ -39,8 +39,8 @@ from barnabas.wire.jute.frames import (
     encode_connect_request,
     encode_request,
 )
-from barnabas.wire.jute.opcodes import EventType, OpCode, Xid
-from barnabas.wire.jute.records import AuthPacket, ConnectRequest, SetWatches, WatcherEvent
+from barnabas.wire.jute.opcodes import EventType, OpCode, WatcherType, Xid
+from barnabas.wire.jute.records import AuthPacket, ConnectRequest, SetWatches, SetWatches2, WatcherEvent
 
 __all__ = [
     "SESSION_TRANSITIONS",
@@ -398,10 +398,13 @@ class ClientSession:
         size_bytes = 0
 
         def flush() -> None:
-            record = SetWatches(
-                self.last_zxid, paths[WatchKind.DATA], paths[WatchKind.EXISTS], paths[WatchKind.CHILDREN]
-            )
-            frames.append(encode_request(Xid.SET_WATCHES, OpCode.SET_WATCHES, record))
+            once = (paths[WatchKind.DATA], paths[WatchKind.EXISTS], paths[WatchKind.CHILDREN])
+            lasting = (paths[WatchKind.PERSISTENT], paths[WatchKind.RECURSIVE])
+            if any(lasting):
+                record = SetWatches2(self.last_zxid, *once, *lasting)
+                frames.append(encode_request(Xid.SET_WATCHES, OpCode.SET_WATCHES2, record))
+            else:  # also known to servers before 3.6
+                frames.append(encode_request(Xid.SET_WATCHES, OpCode.SET_WATCHES, SetWatches(self.last_zxid, *once)))
 
         for kind, watched in self._watches.items():
             for path in watched:
@@ -460,7 +463,18 @@ class ClientSession:
         except MalformedRecordError as error:
             operation.finished(None, KeeperError(ErrorCode.MARSHALLING_ERROR, operation.path))
             raise MalformedRecordError(f"the reply to {operation!r}: {error}") from error
+        if operation.unwatches is not None:
+            self._forget_watches(under_chroot(self.chroot, operation.path), operation.unwatches)
         operation.finished(result, None)
+
+    def _forget_watches(self, path: str, kind: WatcherType) -> None:
+        kinds = {
+            WatcherType.CHILDREN: (WatchKind.CHILDREN,),
+            WatcherType.DATA: (WatchKind.DATA, WatchKind.EXISTS),
+            WatcherType.ANY: tuple(WatchKind),
+        }
+        for each in kinds[kind]:
+            self._watches[each].pop(path, None)
 
     def _fire(self, event: WatcherEvent) -> None:
         kinds: tuple[WatchKind, ...]
@@ -476,6 +490,13 @@ class ClientSession:
         callbacks: dict[WatchCallback, None] = {}
         for kind in kinds:
             callbacks.update(self._watches[kind].pop(event.path, {}))
+        callbacks.update(self._watches[WatchKind.PERSISTENT].get(event.path, {}))
+        recursive = self._watches[WatchKind.RECURSIVE]
+        if recursive and event.type != EventType.NODE_CHILDREN_CHANGED:
+            path = event.path
+            while path:
+                callbacks.update(recursive.get(path, {}))
+                path = "" if path == "/" else path[: path.rfind("/")] or "/"
         fired = WatchEvent(EventType(event.type), event.path.removeprefix(self.chroot) or "/")
         for callback in callbacks:
             callback(fired)

@@ -2,7 +2,7 @@
 
 A quota for ``/a`` is the node ``/zookeeper/quota/a/zookeeper_limits``, made by clients:
 
-    count=LIMIT,bytes=LIMIT[;byteHardLimit=LIMIT][;countHardLimit=LIMIT]      -1 is no limit
+    count=LIMIT,bytes=LIMIT[=;byteHardLimit=LIMIT][;countHardLimit=LIMIT]      -1 is no limit
 
 Beside it ``zookeeper_stats`` holds what is used, kept by every server for itself: it changes without a transaction, a
 version or a digest. With enforceQuota a write beyond a hard limit is refused, and one beyond a soft limit is logged.
@@ -29,9 +29,9 @@ _STATS = "zookeeper_stats"
 def _numbers(node: DataNode | None) -> dict[str, int]:
     """The fields of a limits or stats node; nothing where it cannot be read."""
     data = node.data if node is not None else None
-    fields = [part.partition("=") for part in re.split("[,;]+", (data or b"").decode("ascii", "replace")) if part]
+    fields = [part.split("=") for part in re.split("[,;]+", (data or b"").decode("ascii", "replace")) if part]
     try:
-        return {name: int(value or "-1") for name, _, value in fields}
+        return {name: int(value[0] if value and value[0] else "-1") for name, *value in fields}
     except ValueError:
         return {}
 

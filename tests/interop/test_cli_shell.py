@@ -1,0 +1,131 @@
+"""zookeeper-shell: every command of zkCli, one-shot and from a pipe, beside Java's own shell on the same server."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from barnabas.cli.main import main
+from barnabas.cli.zookeeper_shell import _COMMANDS, _SHELL_USAGE
+from support.coordination import CoordinationProcess, coordination_server
+from support.needs import needs_reference
+from support.reference import apache_tool
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[CoordinationProcess]:
+    with coordination_server(tmp_path, enforceQuota="true") as running:
+        yield running
+
+
+def shell(server: CoordinationProcess, script: str) -> "subprocess.CompletedProcess[str]":
+    """Commands from a pipe."""
+    command = [sys.executable, "-m", "barnabas", "zookeeper-shell", server.address]
+    return subprocess.run(command, input=script, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.java
+@needs_reference
+def test_the_shell_has_every_command_of_zkcli(server: CoordinationProcess) -> None:
+    """Those that its help lists, under the same names."""
+    said = apache_tool("org.apache.zookeeper.ZooKeeperMain", "-server", server.address, text="help\nquit\n").stderr
+    theirs = set(re.findall(r"^\t(\w+)", said, re.MULTILINE))
+    assert len(theirs) > 25
+    assert theirs - _COMMANDS.keys() - _SHELL_USAGE.keys() == set()
+
+
+def test_quotas_are_set_shown_enforced_and_removed(server: CoordinationProcess) -> None:
+    """Hard limits refuse; a path has no quota above or below it; removing one removes its nodes."""
+    done = shell(
+        server,
+        "create /a x\ncreate /a/b y\nsetquota -N 2 -b 100 /a\nlistquota /a\ncreate /a/c z\nsetquota -n 5 /a/b\n"
+        "setquota -B 50 /a\nlistquota /a\ndelquota -N /a\ncreate /a/c z\ndelquota /a\nlistquota /a\n"
+        "ls /zookeeper/quota\nsetquota -n 1 /missing\ndelquota /a\n",
+    )
+    assert "absolute path is /zookeeper/quota/a/zookeeper_limits" in done.stdout
+    assert "Output quota for /a count=-1,bytes=100=;countHardLimit=2\nOutput stat for /a count=2,bytes=2" in done.stdout
+    assert "Output quota for /a count=-1,bytes=100=;byteHardLimit=50;countHardLimit=2" in done.stdout
+    assert "Created /a/c" in done.stdout
+    assert done.stdout.rstrip().endswith("[]")
+    assert re.search(r"Quota has exceeded : /a/c", done.stderr)
+    for message in (
+        "/a/b has a parent /a which has a quota",
+        "quota for /a does not exist.",
+        "Node does not exist: /missing",
+        "quota does not exist for /a",
+    ):
+        assert message in done.stderr, message
+
+
+@pytest.mark.java
+@needs_reference
+def test_zkcli_reads_the_quotas_of_the_shell_and_the_shell_those_of_zkcli(server: CoordinationProcess) -> None:
+    """The same nodes with the same text."""
+    shell(server, "create /ours x\nsetquota -n 3 -N 4 /ours\ncreate /theirs x\n")
+    script = "listquota /ours\nsetquota -n 3 /theirs\nsetquota -N 4 /theirs\nquit\n"
+    said = apache_tool("org.apache.zookeeper.ZooKeeperMain", "-server", server.address, text=script).stdout
+    assert re.search(r"Output quota for /ours count=3,bytes=-1=;(byteHardLimit=-1;)?countHardLimit=4", said), said
+    mine = shell(server, "listquota /theirs\n").stdout
+    assert re.search("Output quota for /theirs count=3,bytes=-1=;", mine)
+    assert "countHardLimit=4" in mine
+
+
+def test_a_persistent_watch_reports_every_change_until_it_is_removed(server: CoordinationProcess) -> None:
+    """Recursive by default; with -m PERSISTENT for the node and its children alone."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "barnabas", "zookeeper-shell", server.address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as running:
+        kazoo = KazooClient(server.address)
+        kazoo.start(20)
+        kazoo.ensure_path("/r")
+        kazoo.ensure_path("/p")
+        running.stdin.write("addWatch /r\naddWatch -m PERSISTENT /p\nls /\n")
+        until(running, "zookeeper]")
+        kazoo.create("/r/deep", b"")
+        kazoo.create("/p/c", b"")
+        kazoo.set("/r/deep", b"x")
+        kazoo.set("/p", b"x")
+        for seen in (
+            "NodeCreated path:/r/deep",
+            "NodeChildrenChanged path:/p",
+            "NodeDataChanged path:/r/deep",
+            "NodeDataChanged path:/p",
+        ):
+            until(running, seen)
+        running.stdin.write("removewatches /r\nremovewatches /p\nls /r\n")
+        until(running, "[deep]")
+        kazoo.set("/r/deep", b"y")
+        kazoo.stop()
+        kazoo.close()
+        running.stdin.write("quit\n")
+        rest, _ = running.communicate(timeout=30)
+        assert "/r/deep" not in rest
+
+
+def until(running: "subprocess.Popen[str]", text: str) -> None:
+    for line in running.stdout:
+        if text in line:
+            return
+    raise AssertionError(f"{text} did not come")
+
+
+def test_config_and_reconfig_without_an_ensemble(
+    server: CoordinationProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server alone has no members to change, and says so."""
+    assert main(["zookeeper-shell", server.address, "reconfig", "-add", "server.2=a:1:2;3"]) == 1
+    assert "RECONFIG_DISABLED" in capsys.readouterr().err
+    assert main(["zookeeper-shell", server.address, "reconfig", "-add", "x", "-members", "y"]) == 1
+    assert "reconfig [-s]" in capsys.readouterr().err
+    assert main(["zookeeper-shell", server.address, "config", "-c"]) == 0
+    assert capsys.readouterr().out.endswith("0 \n")
