@@ -45,6 +45,9 @@ COMMANDS = {
     "cluster": _Command("cluster", "show the cluster's id and its brokers' addresses"),
     "dump-log": _Command("dump_log", "print the contents of log segments, indexes and snapshots"),
     "zookeeper-shell": _Command("zookeeper_shell", "look at and change the znode tree"),
+    "zookeeper-server-stop": _Command("zookeeper_server_stop", "stop the coordination servers of this machine"),
+    "zookeeper-status": _Command("zookeeper_status", "show role, lag, sessions and latency of coordination servers"),
+    "zookeeper-dump": _Command("zookeeper_dump", "print the contents of coordination snapshots and logs"),
     "mirror-maker": _Command("mirror_maker", "copy topics from one cluster to another, continuously"),
     "pipeline": _Command("pipeline", "run declared streaming pipelines on Spark"),
 }

@@ -1,0 +1,72 @@
+"""``barnabas zookeeper-server-stop``: stop the coordination servers of this user on this machine, as Kafka's script does.
+
+SIGTERM goes to every process that runs ``zookeeper-server-start``; with --config only to those with that zoo.cfg. The
+command waits until they have ended.
+"""
+
+import os
+import signal
+import time
+
+from barnabas.base.errors import BarnabasError
+from barnabas.cli.common import ToolParser
+
+__all__ = ["main"]
+
+_COMMAND = "zookeeper-server-start"
+_POLL_S = 0.05
+
+
+def main(argv: list[str]) -> int:
+    """0 when all have ended, 1 when there was none, as Kafka's script."""
+    parser = ToolParser("zookeeper-server-stop", "Stop the coordination servers of this user on this machine.")
+    parser.add_argument("--config", metavar="zoo.cfg", help="only the servers that were started with this file")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds to wait (default 60)")
+    arguments = parser.parse_args(argv)
+    pids = _servers(arguments.config)
+    if not pids:
+        print("No zookeeper server to stop")
+        return 1
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + arguments.timeout
+    while still := [pid for pid in pids if _is_alive(pid)]:
+        if time.monotonic() > end:
+            raise BarnabasError(f"still running after {arguments.timeout:.0f} s: {', '.join(map(str, still))}")
+        time.sleep(_POLL_S)
+    print(f"Stopped {', '.join(map(str, pids))}")
+    return 0
+
+
+def _servers(config: str | None) -> list[int]:
+    """The processes, by what stands in their command lines."""
+    try:
+        entries = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
+    except OSError:
+        raise BarnabasError("this system has no /proc: stop the server's process by its id") from None
+    return [pid for pid in entries if pid != os.getpid() and _is_server(pid, config)]
+
+
+def _is_server(pid: int, config: str | None) -> bool:
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.getuid():
+            return False
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().decode(errors="replace").split("\0")
+        working_dir = os.readlink(f"/proc/{pid}/cwd")
+    except OSError:  # it has ended meanwhile
+        return False
+    if _COMMAND not in words[:4] or "python" not in os.path.basename(words[0]) + os.path.basename(words[1]) + words[0]:
+        return False
+    if config is None:
+        return True
+    files = words[words.index(_COMMAND) + 1 :]
+    return any(os.path.join(working_dir, name) == os.path.abspath(config) for name in files if name)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"  # its parent has not asked for its exit code yet
+    except OSError:
+        return False
