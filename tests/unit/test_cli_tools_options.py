@@ -220,16 +220,6 @@ def test_the_shells_options_end_where_its_command_begins(argv: list[str], expect
     assert zookeeper_shell._split(argv) == expected
 
 
-def test_commands_of_zkcli_that_are_not_offered_say_what_to_do_instead(capsys: pytest.CaptureFixture[str]) -> None:
-    """Told apart from a typing error, without a connection."""
-    shell = zookeeper_shell._Shell.__new__(zookeeper_shell._Shell)
-    shell._client = None
-    assert shell.run(["addWatch", "/a"]) == 1
-    assert "use ls -w, get -w or stat -w" in capsys.readouterr().err
-    assert shell.run(["ls", "/a"]) == 1
-    assert capsys.readouterr().err == "Not connected\n"
-
-
 def test_quotes_count_at_a_words_start_only() -> None:
     """JSON passes as it is typed."""
     assert zookeeper_shell._words("""set /a {"b":"c"}  'x y' "z" """) == ["set", "/a", '{"b":"c"}', "x y", "z"]

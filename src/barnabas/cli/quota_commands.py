@@ -13,11 +13,11 @@ _ROOT = "/zookeeper/quota"
 _LIMITS, _STATS = "zookeeper_limits", "zookeeper_stats"
 _FIELDS = {"n": "count", "b": "bytes", "N": "countHardLimit", "B": "byteHardLimit"}
 
-Limits = dict[str, int]
+_Limits = dict[str, int]
 
 
-def _parse(data: bytes | None) -> Limits:
-    found: Limits = {"count": -1, "bytes": -1}
+def _parse(data: bytes | None) -> _Limits:
+    found: _Limits = {"count": -1, "bytes": -1}
     for part in (data or b"").decode("ascii", "replace").replace(";", ",").split(","):
         name, *values = part.split("=")
         if values:
@@ -25,7 +25,7 @@ def _parse(data: bytes | None) -> Limits:
     return found
 
 
-def _text(limits: Limits) -> str:
+def _text(limits: _Limits) -> str:
     """As ZooKeeper writes it: with an equals sign before the hard limits, which older servers need."""
     rest = sorted(name for name in limits if name not in ("count", "bytes"))
     hard = ";".join(f"{name}={limits[name]}" for name in rest)

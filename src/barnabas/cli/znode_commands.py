@@ -9,9 +9,15 @@ from typing import Any, NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.coordination.client import BlockingClient
-from barnabas.coordination.client.operations import Operation, WatchCallback, create, delete, set_data
-from barnabas.coordination.client.operations import add_watch as add_watch_operation
-from barnabas.coordination.client.operations import remove_watches as remove_watches_operation
+from barnabas.coordination.client.operations import (
+    Operation,
+    WatchCallback,
+    add_watch,
+    create,
+    delete,
+    remove_watches,
+    set_data,
+)
 from barnabas.coordination.client.operations import set_acl as set_acl_operation
 from barnabas.wire.jute.codec import decode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
@@ -390,21 +396,21 @@ def get_all_children_number(session: ShellSession, flags: Flags) -> None:
     print(run_operation(session, operation).total_number)
 
 
-def remove_watches(session: ShellSession, flags: Flags) -> None:
+def remove_node_watches(session: ShellSession, flags: Flags) -> None:
     """Take watches on a node back."""
     path = shell_path(flags.words[0])
     kind = WatcherType.CHILDREN if flags.has("c") else WatcherType.DATA if flags.has("d") else WatcherType.ANY
-    run_operation(session, remove_watches_operation(path, kind))
+    run_operation(session, remove_watches(path, kind))
 
 
-def add_watch(session: ShellSession, flags: Flags) -> None:
+def add_node_watch(session: ShellSession, flags: Flags) -> None:
     """Watch a node until removewatches: its children, or (the default) all nodes below it."""
     modes = {"PERSISTENT": False, "PERSISTENT_RECURSIVE": True}
     mode = flags.given.get("m", "PERSISTENT_RECURSIVE").upper()
     if mode not in modes:
         raise CommandError(f"-m {mode}: PERSISTENT or PERSISTENT_RECURSIVE is expected")
     path = shell_path(flags.words[0])
-    run_operation(session, add_watch_operation(path, session.watch, recursive=modes[mode]))
+    run_operation(session, add_watch(path, session.watch, recursive=modes[mode]))
 
 
 def run_operation(session: ShellSession, operation: Operation) -> Any:
@@ -419,7 +425,7 @@ def _version(_: ShellSession, __: Flags) -> None:
 
 
 SHELL_COMMANDS = {
-    "addWatch": ShellCommand("[-m mode] path", add_watch, 1, "", "m"),
+    "addWatch": ShellCommand("[-m mode] path", add_node_watch, 1, "", "m"),
     "addauth": ShellCommand("scheme auth", add_auth, 1),
     "create": ShellCommand("[-s] [-e] [-c] [-t ttl] path [data] [acl]", create_node, 1, "sec", "t"),
     "delete": ShellCommand("[-v version] path", delete_node, 1, "", "v"),
@@ -430,7 +436,7 @@ SHELL_COMMANDS = {
     "getAllChildrenNumber": ShellCommand("path", get_all_children_number, 1),
     "getEphemerals": ShellCommand("[path]", get_ephemerals, 0),
     "ls": ShellCommand("[-s] [-w] [-R] path", ls, 1, "swR"),
-    "removewatches": ShellCommand("path [-c|-d|-a]", remove_watches, 1, "cda"),
+    "removewatches": ShellCommand("path [-c|-d|-a]", remove_node_watches, 1, "cda"),
     "set": ShellCommand("[-s] [-v version] path data", set_node, 2, "s", "v"),
     "setAcl": ShellCommand("[-s] [-v version] [-R] path acl", set_node_acl, 2, "sR", "v"),
     "stat": ShellCommand("[-w] path", stat, 1, "w"),

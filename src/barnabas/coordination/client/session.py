@@ -63,6 +63,12 @@ _MIN_CONNECT_TIMEOUT_MS = 500
 _CLOSE_TIMEOUT_MS = 2000
 _SET_WATCHES_BYTES = 128 * 1024
 _NO_PASSWORD = bytes(16)
+_UNWATCHED = {
+    WatcherType.CHILDREN: (WatchKind.CHILDREN,),
+    WatcherType.DATA: (WatchKind.DATA, WatchKind.EXISTS),
+    WatcherType.ANY: tuple(WatchKind),
+}
+"""The watches that removeWatches ends."""
 
 
 class State(Enum):
@@ -464,17 +470,10 @@ class ClientSession:
             operation.finished(None, KeeperError(ErrorCode.MARSHALLING_ERROR, operation.path))
             raise MalformedRecordError(f"the reply to {operation!r}: {error}") from error
         if operation.unwatches is not None:
-            self._forget_watches(under_chroot(self.chroot, operation.path), operation.unwatches)
+            path = under_chroot(self.chroot, operation.path)
+            for kind in _UNWATCHED[operation.unwatches]:
+                self._watches[kind].pop(path, None)
         operation.finished(result, None)
-
-    def _forget_watches(self, path: str, kind: WatcherType) -> None:
-        kinds = {
-            WatcherType.CHILDREN: (WatchKind.CHILDREN,),
-            WatcherType.DATA: (WatchKind.DATA, WatchKind.EXISTS),
-            WatcherType.ANY: tuple(WatchKind),
-        }
-        for each in kinds[kind]:
-            self._watches[each].pop(path, None)
 
     def _fire(self, event: WatcherEvent) -> None:
         kinds: tuple[WatchKind, ...]
