@@ -99,7 +99,7 @@ def test_thousands_of_pipelined_requests_are_answered_in_order(tmp_path: Path) -
     """More than may be in flight at once; a failure is in its own place of the results."""
 
     async def run() -> None:
-        async with running_server(tmp_path) as server, session(f"127.0.0.1:{server.port}") as client:
+        async with running_server(tmp_path) as server, session(f"127.0.0.1:{server.port}", timeout_ms=30_000) as client:
             results = await client.batch([create(f"/{n % 2999}", b"%d" % n) for n in range(3000)])
             assert [r.code for r in results if isinstance(r, KeeperError)] == [ErrorCode.NODE_EXISTS]
             read = await client.batch([get(f"/{n}") for n in range(2999)])

@@ -6,6 +6,7 @@ In ZooKeeper: ServerCnxn, and Request.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from barnabas.coordination.core.access import AccessRules, SaslServer, ip_id, is_allowed
@@ -14,7 +15,7 @@ from barnabas.coordination.core.sessions import Session
 from barnabas.coordination.core.statistics import Statistics
 from barnabas.coordination.core.tree import Event, TreeChange
 from barnabas.wire.jute.frames import encode_event
-from barnabas.wire.jute.opcodes import KeeperState, Perms
+from barnabas.wire.jute.opcodes import EventType, KeeperState, Perms
 from barnabas.wire.jute.records import Id, WatcherEvent
 from barnabas.wire.jute.transactions import Transaction, TxnHeader
 
@@ -56,6 +57,12 @@ class Forwarder(Protocol):
     def revalidate(self, session_id: int, timeout_ms: int) -> None:
         """Ask whether a session is alive; `Processor.revalidated` continues."""
         ...
+
+
+@lru_cache(maxsize=16)
+def _event_frame(event_type: EventType, path: str) -> bytearray:
+    """The frame of an event, which all its watchers get; it is never changed."""
+    return encode_event(WatcherEvent(event_type, KeeperState.SYNC_CONNECTED, path))
 
 
 class Auditor(Protocol):
@@ -154,7 +161,7 @@ class ServerConnection:
         """Send an event of one of the client's watches, if the client may read the node."""
         if is_allowed(event.acl, Perms.READ, self.ids):
             self.statistics.sent += 1
-            self.transport.send(encode_event(WatcherEvent(event.type, KeeperState.SYNC_CONNECTED, event.path)))
+            self.transport.send(_event_frame(event.type, event.path))
 
 
 @dataclass(slots=True, eq=False)

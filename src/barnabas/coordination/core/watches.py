@@ -47,12 +47,21 @@ class _Table(Generic[W]):
         self.recursive = 0  # their number: without one, the paths above need no look
 
     def add(self, path: str, watcher: W, mode: WatchMode) -> None:
-        watchers = self.by_path.setdefault(path, {})
-        before = watchers.get(watcher, WatchMode(0))
-        watchers[watcher] = before | mode
-        if mode & WatchMode.RECURSIVE and not before & WatchMode.RECURSIVE:
+        watchers = self.by_path.get(path)
+        if watchers is None:
+            self.by_path[path] = {watcher: mode}
+            before = None
+        else:
+            before = watchers.get(watcher)
+            # Operations on flags are slow, and most watches are the only one of their watcher.
+            watchers[watcher] = mode if before is None or before is mode else before | mode
+        if mode is WatchMode.RECURSIVE and (before is None or not before & WatchMode.RECURSIVE):
             self.recursive += 1
-        self.by_watcher.setdefault(watcher, set()).add(path)
+        paths = self.by_watcher.get(watcher)
+        if paths is None:
+            self.by_watcher[watcher] = {path}
+        else:
+            paths.add(path)
 
     def remove(self, path: str, watcher: W) -> bool:
         watchers = self.by_path.get(path)
@@ -69,8 +78,13 @@ class _Table(Generic[W]):
         return True
 
     def remove_watcher(self, watcher: W) -> None:
-        for path in list(self.by_watcher.get(watcher, ())):
-            self.remove(path, watcher)
+        for path in self.by_watcher.pop(watcher, ()):
+            watchers = self.by_path[path]
+            mode = watchers.pop(watcher)
+            if mode is not WatchMode.ONCE and mode & WatchMode.RECURSIVE:
+                self.recursive -= 1
+            if not watchers:
+                del self.by_path[path]
 
     def has(self, path: str, watcher: W) -> bool:
         return watcher in self.by_path.get(path, ())
@@ -80,11 +94,13 @@ class _Table(Generic[W]):
         watchers = self.by_path.get(path)
         if watchers is not None:
             for watcher, mode in list(watchers.items()):
+                if mode is WatchMode.ONCE:
+                    receivers[watcher] = None
+                    self.remove(path, watcher)
+                    continue
                 if mode & (WatchMode.ONCE | WatchMode.PERSISTENT) or event_type != EventType.NODE_CHILDREN_CHANGED:
                     receivers[watcher] = None
-                if mode == WatchMode.ONCE:
-                    self.remove(path, watcher)
-                elif mode & WatchMode.ONCE:
+                if mode & WatchMode.ONCE:
                     watchers[watcher] = mode & ~WatchMode.ONCE
         if self.recursive and event_type != EventType.NODE_CHILDREN_CHANGED:
             above = path
