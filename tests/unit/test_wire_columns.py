@@ -157,6 +157,47 @@ def test_lying_and_overlong_varints_are_refused_where_the_model_refuses_them(for
     assert columns == expected
 
 
+@pytest.mark.parametrize("count", [1, 4, 63, 64, 65, 200, 8191, 8192])
+@pytest.mark.parametrize(("key", "size"), [(None, 0), (None, 100), (b"", 5), (b"key", 9000), (b"k" * 70, 63)])
+def test_records_of_one_size_are_recognised_in_one_step(count: int, key: bytes | None, size: int) -> None:
+    """What they contain, and timestamps, may differ."""
+    if count * size > 1 << 20:
+        return
+    draw = random.Random(count)
+    records = [
+        Record(number, NOW_MS + draw.randrange(60), key and draw.randbytes(len(key)), draw.randbytes(size))
+        for number in range(count)
+    ]
+    assert contents.are_uniform(bytes(build_batch(records)[HEADER_BYTES:]), count)
+
+
+@settings(max_examples=500)
+@given(
+    st.integers(1, 70),
+    st.none() | st.integers(0, 3),
+    st.none() | st.integers(0, 70),
+    st.integers(0, 2),
+    st.randoms(),
+    st.data(),
+)
+def test_records_of_one_size_are_never_accepted_where_the_model_refuses_them(
+    count: int, key_size: int | None, value_size: int | None, changes: int, rng: random.Random, draw: st.DataObject
+) -> None:
+    """Whatever bytes are changed, and however the count or the end lies."""
+
+    def field(size: int | None) -> bytes | None:
+        return None if size is None else rng.randbytes(size)
+
+    records = [Record(n, NOW_MS + rng.randrange(64), field(key_size), field(value_size)) for n in range(count)]
+    data = bytearray(build_batch(records)[HEADER_BYTES:])
+    for _ in range(changes):
+        data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    del data[draw.draw(st.sampled_from((len(data), len(data), len(data) - 1, len(data) - len(data) // count))) :]
+    count = max(1, count + draw.draw(st.sampled_from((0, 0, 0, -1, 1))))
+    if contents.are_uniform(bytes(data), count):
+        model(bytes(data), count)
+
+
 @given(st.lists(rows, min_size=1, max_size=4), st.binary(max_size=10))
 def test_columns_of_several_batches_say_where_the_fields_of_each_record_are(batches: list, gap: bytes) -> None:
     """Keys, values, timestamps and offsets are those that the reader of objects finds, in the order of the batches."""

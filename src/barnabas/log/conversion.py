@@ -24,12 +24,13 @@ from barnabas.wire.kafka.records.batch_header import (
     seal,
 )
 from barnabas.wire.kafka.records.compression import CompressionType, compress
-from barnabas.wire.kafka.records.contents import Contents, TooManyObjectsError, check_contents
+from barnabas.wire.kafka.records.contents import Contents, TooManyObjectsError, are_uniform, check_contents
 from barnabas.wire.kafka.records.records import Record, read_records, unpack_records
 
 __all__ = ["RejectedRecordsError", "check_plain", "convert_batch", "must_look_inside"]
 
 _NO_LIMIT = (1 << 63) - 1
+_FEW_RECORDS = 4
 _MOST_RECORDS_NAMED = 10_000
 
 
@@ -94,7 +95,9 @@ def convert_batch(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms
 def check_plain(batch: Buffer, fields: HeaderFields) -> None:
     """Check the records of a batch without compression. Raises `KafkaError` INVALID_RECORD or MESSAGE_TOO_LARGE."""
     with memoryview(batch) as view:
-        _checked_contents(view[HEADER_BYTES : fields[1] + LOG_OVERHEAD_BYTES], fields[12])
+        body = bytes(view[HEADER_BYTES : fields[1] + LOG_OVERHEAD_BYTES])
+    if fields[12] < _FEW_RECORDS or not are_uniform(body, fields[12]):
+        _checked_contents(body, fields[12])
 
 
 def _checked_contents(body: Buffer, count: int) -> Contents:

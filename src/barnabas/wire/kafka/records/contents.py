@@ -16,7 +16,7 @@ from barnabas.wire.kafka.records.varints import read_varint, read_varlong, read_
 if TYPE_CHECKING:
     from barnabas.wire.kafka.records.columns import RecordColumns
 
-__all__ = ["MOST_OBJECTS", "Contents", "TooManyObjectsError", "check_contents", "load_columns"]
+__all__ = ["MOST_OBJECTS", "Contents", "TooManyObjectsError", "are_uniform", "check_contents", "load_columns"]
 
 MOST_OBJECTS = 200_000
 """So many records and headers may be in one batch, compressed or not. A plain batch of 1 MB cannot hold more records."""
@@ -26,6 +26,12 @@ _IMPORTING_PAYS = 50_000
 """To walk so many takes about as long as the import."""
 _PIECE_RECORDS = 4_096
 _LARGEST = 1 << 63
+_OFFSET_DELTAS = (
+    bytes(range(0, 128, 2)),
+    bytes(range(128, 256, 2)) * 128,
+    b"".join(bytes([at]) * 64 for at in range(128)),
+)
+"""The byte of the offset deltas 0 to 63, and both bytes of those up to 8191, as varints."""
 _has_columns = False
 
 
@@ -61,7 +67,55 @@ def check_contents(data: Buffer, count: int) -> Contents:
         load_columns()
     if count >= _MANY_RECORDS and _has_columns:
         return _check_columns(data, count)
-    return _check_one_by_one(data, count)
+    return _check_one_by_one(bytes(data), count)  # whose bytes are read faster than those of a view
+
+
+def are_uniform(data: bytes, count: int) -> bool:
+    """Whether ``count`` records fill ``data`` as `check_contents` asks for, and have no headers and fields of the same sizes.
+
+    Then a byte of structure, such as a length, is the same in all of them, and a slice shows it in one step: 16 records take
+    3 us, 160 take 5. False says nothing. Records whose offset deltas have another width are another run.
+    """
+    position = 0
+    try:
+        for first, last, tables in (
+            (0, min(count, 64), _OFFSET_DELTAS[:1]),
+            (64, min(count, 8192), _OFFSET_DELTAS[1:]),
+        ):
+            if first >= count:
+                break
+            size, content = read_varint(data, position)
+            stride = content + size - position
+            end = position + stride * (last - first)
+            offset_at = content + 2
+            key_at = offset_at + len(tables)
+            key_size, key_start = read_varint(data, key_at)
+            value_at = key_start + max(key_size, 0)
+            value_size, value_start = read_varint(data, value_at)
+            header_count_at = value_start + max(value_size, 0)
+            if (
+                min(key_size, value_size) < -1
+                or data[header_count_at]
+                or header_count_at + 1 != position + stride
+                or end > len(data)
+                or not data[content + 1 : end : stride].isascii()  # timestamp deltas, of one byte
+            ):
+                return False
+            for number, table in enumerate(tables):
+                if data[offset_at + number : end : stride] != table[first:last]:
+                    return False
+            for at in (
+                *range(position, content),
+                *range(key_at, key_start),
+                *range(value_at, value_start),
+                header_count_at,
+            ):
+                if data[at:end:stride].count(data[at]) != last - first:
+                    return False
+            position = end
+    except (IndexError, CorruptDataError):
+        return False
+    return position == len(data) and count <= 8192
 
 
 def _check_one_by_one(data: Buffer, count: int) -> Contents:
