@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -197,3 +198,26 @@ def test_a_protocol_that_is_not_spoken_is_refused() -> None:
     """TLS and SASL are told, not tried in plain text."""
     with pytest.raises(ConfigError, match="security.protocol=SASL_SSL"):
         AdminConnection("localhost:1", {"security.protocol": "SASL_SSL"})
+
+
+def test_one_dead_address_of_several_is_no_reason_to_wait(serve: Callable[[Answer], AdminConnection]) -> None:
+    """A server that accepts and never answers stands first in the list; the second is asked a quarter of a second later."""
+    good = serve(lambda frame, port: broker(frame, port, apis={18: 4, 3: 7}))
+    (host, port), *_ = good._servers
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        addresses = f"127.0.0.1:{silent.getsockname()[1]},{host}:{port}"
+        started = time.monotonic()
+        with AdminConnection(addresses) as connection:
+            assert connection.describe_cluster().cluster_id == "c"
+        assert time.monotonic() - started < 3
+
+
+def test_a_broker_that_accepts_and_answers_nothing_counts_as_absent() -> None:
+    """After the time-out for connections, not after that of requests."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            AdminConnection(address, {"socket.connection.setup.timeout.ms": "200"}) as connection,
+            pytest.raises(ConnectError, match="did not answer within 200 ms"),
+        ):
+            connection.describe_cluster()

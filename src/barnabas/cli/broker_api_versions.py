@@ -36,7 +36,7 @@ Offered = dict[int, tuple[int, int]]
 def main(argv: list[str]) -> int:
     """Print every broker's table; a broker that cannot be asked is a line with its error."""
     parser = ToolParser("broker-api-versions", "Show the APIs and versions that each broker offers.")
-    add_connection_options(parser, required=False)
+    add_connection_options(parser)
     add_output_option(parser)
     given = parser.parse_args(argv)
     parser.require(given, "bootstrap-server")

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import read_properties
+from barnabas.cli.reachability import ANSWER_S, CONNECT_TIMEOUT
 
 if TYPE_CHECKING:
     from barnabas.client.admin_connection import AdminConnection
 
 __all__ = [
     "ToolParser",
+    "add_connect_timeout",
     "add_connection_options",
     "add_output_option",
     "aligned",
@@ -35,12 +37,46 @@ class ToolParser(argparse.ArgumentParser):
             prog=f"barnabas {command}",
             description=description,
             allow_abbrev=True,
+            formatter_class=_HelpWithDefaults,
         )
         self.add_argument("--version", action="version", version=_version())
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's; an option that names brokers takes them from the context where it is not given."""
+        given = super().parse_args(args, namespace)
+        if getattr(given, "bootstrap_server", "given") is None:
+            self._take_context(given)
+        return given
+
+    def _take_context(self, given: argparse.Namespace) -> None:
+        if getattr(given, "broker_list", None) or getattr(given, "zookeeper", None):
+            return
+        from barnabas.cli.contexts import current_context
+
+        context = current_context()
+        if context is not None:
+            given.bootstrap_server = context.bootstrap_server
+            for name in ("command_config", "producer_config", "consumer_config"):
+                if getattr(given, name, "given") is None:
+                    setattr(given, name, context.command_config)
+
     def error(self, message: str) -> NoReturn:
         """End with 2 after one line that says what is wrong and one that says where help is."""
-        self.exit(2, f"{message}\nSee {self.prog} --help.\n")
+        self.exit(2, f"{message}{self._suggestion(message)}\nSee {self.prog} --help.\n")
+
+    def _suggestion(self, message: str) -> str:
+        """The option that may be meant by the first one that is not known."""
+        marker = "unrecognized arguments: "
+        if not message.startswith(marker):
+            return ""
+        from difflib import get_close_matches
+
+        wrong = message[len(marker) :].split()[0].partition("=")[0]
+        known = [
+            option for action in self._actions if action.help != argparse.SUPPRESS for option in action.option_strings
+        ]
+        close = get_close_matches(wrong, known, n=1)
+        return f"; did you mean {close[0]}?" if close else ""
 
     def refuse_together(self, given: argparse.Namespace, option: str, others: Iterable[str]) -> None:
         """End with 2 if ``option`` was given and any of ``others`` too."""
@@ -62,24 +98,47 @@ class ToolParser(argparse.ArgumentParser):
         return value is not None and value is not False and value != []
 
 
+class _HelpWithDefaults(argparse.HelpFormatter):
+    """Shows an option's default after its help, unless the help says it already."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        text = action.help
+        is_shown = action.option_strings and action.default not in (None, False, [], "", argparse.SUPPRESS)
+        if text is None or not is_shown or "default" in text:
+            return text
+        return f"{text} (default %(default)s)"
+
+
 def _version() -> str:
     from barnabas import __version__
 
     return f"barnabas {__version__}"
 
 
-def add_connection_options(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """``--bootstrap-server`` and ``--command-config``."""
+def add_connection_options(parser: argparse.ArgumentParser, *, has_own_timeout: bool = False) -> None:
+    """``--bootstrap-server``, ``--command-config`` and ``--timeout``, which some of Kafka's tools use for another time."""
     parser.add_argument(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
-        required=required,
-        help="a broker to ask for the others, or several of them",
+        help="a broker to ask for the others, or several of them; without it those of the context",
     )
     parser.add_argument(
         "--command-config",
         metavar="FILE",
         help="a .properties file with settings for the connection, such as client.id",
+    )
+    add_connect_timeout(parser, "--connect-timeout" if has_own_timeout else "--timeout")
+
+
+def add_connect_timeout(parser: argparse.ArgumentParser, option: str) -> None:
+    """How long to wait for a broker, under a name that Kafka's tool does not use for another time."""
+    parser.add_argument(
+        option,
+        dest="connect_timeout",
+        type=float,
+        default=ANSWER_S,
+        metavar="S",
+        help="how many seconds to wait for a broker's first answer",
     )
 
 
@@ -94,6 +153,7 @@ def connect(arguments: argparse.Namespace, client_id: str) -> "AdminConnection":
 
     properties = properties_file(arguments.command_config)
     properties.setdefault("client.id", client_id)
+    properties.setdefault(CONNECT_TIMEOUT, str(round(arguments.connect_timeout * 1000)))
     return AdminConnection(arguments.bootstrap_server, properties)
 
 

@@ -218,7 +218,7 @@ def _alter(connection: AdminConnection, given: argparse.Namespace, entity: Entit
 def _parser() -> ToolParser:
     parser = ToolParser("configs", "Describe and alter configurations of topics, brokers and others.")
     add = parser.add_argument
-    add_connection_options(parser, required=False)
+    add_connection_options(parser)
     add("--zookeeper", metavar="HOST:PORT", help=argparse.SUPPRESS)
     add("--describe", action="store_true", help="show configurations")
     add("--alter", action="store_true", help="change configurations")
@@ -247,6 +247,6 @@ def _parser() -> ToolParser:
     add("--add-config", metavar="K=V,...", help="set these; brackets around values with commas: k1=v1,k2=[v1,v2]")
     add("--add-config-file", metavar="FILE", help="set what this .properties file holds")
     add("--delete-config", action="append", default=[], metavar="K,...", help="take these back to their defaults")
-    add("--force", action="store_true", help=argparse.SUPPRESS)
+    add("--force", action="store_true", help="ask no questions, which is so without it too")
     add_output_option(parser)
     return parser

@@ -13,10 +13,12 @@ from typing import Any, NoReturn
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, key_values, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, key_values, properties_file
 from barnabas.cli.formatters import Formatter, formatter
+from barnabas.cli.reachability import require_broker
 from barnabas.client.codecs import BYTES
 from barnabas.client.consumer import Consumer
+from barnabas.client.errors import TimedOutError
 from barnabas.client.properties import OFFSET_RESETS
 
 __all__ = ["main"]
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 _BEGINNING = -2  # librdkafka's logical offsets, which are those of ListOffsets too
 _END = -1
 _TERMINATED = 143
+_LEAVE_S = 5.0
 _INTERNAL = "^__consumer_offsets$,^__transaction_state$,^__share_group_state$"
 
 
@@ -35,10 +38,13 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     _check(parser, given)
     write = _formatter(given)
-    consumer = Consumer(_properties(parser, given), deserializer=BYTES, key_deserializer=BYTES)
+    properties = _properties(parser, given)
+    start = None if given.partition is None else _start(parser, given)
+    require_broker(given.bootstrap_server, properties, given.connect_timeout)
+    consumer = Consumer(properties, deserializer=BYTES, key_deserializer=BYTES)
     pattern = given.include or given.whitelist
-    if given.partition is not None:
-        consumer.assign({TopicPartition(given.topic, given.partition): _start(parser, given)})
+    if start is not None:
+        consumer.assign({TopicPartition(given.topic, given.partition): start})
     else:
         consumer.subscribe([given.topic] if given.topic else [_whole(pattern)])
     return _print_records(given, consumer, write)
@@ -52,7 +58,7 @@ def _print_records(given: argparse.Namespace, consumer: Consumer[bytes, bytes], 
     with _terminable(), contextlib.ExitStack() as stack:
         # In this order: leave the group, then report, whatever ended the reading.
         stack.callback(lambda: print(f"Processed a total of {count} messages", file=sys.stderr))
-        stack.callback(consumer.close)
+        stack.callback(_leave, consumer)
         while limit < 0 or count < limit:
             if not consumer.has_record:
                 output.flush()
@@ -74,6 +80,14 @@ def _print_records(given: argparse.Namespace, consumer: Consumer[bytes, bytes], 
             output.write(data)
         output.flush()
     return 0
+
+
+def _leave(consumer: Consumer[bytes, bytes]) -> None:
+    """Leave the group; where its coordinator is gone, say so, and end as if it had answered."""
+    try:
+        consumer.close(_LEAVE_S)
+    except TimedOutError as error:
+        logger.warning("%s", error)
 
 
 @contextlib.contextmanager
@@ -190,6 +204,7 @@ def _parser() -> ToolParser:
     add("--offset", metavar="N|earliest|latest", help="where to start in the partition (default latest)")
     add("--max-messages", type=int, default=-1, metavar="N", help="stop after this many")
     add("--timeout-ms", type=int, metavar="MS", help="stop when none came for this long")
+    add_connect_timeout(parser, "--connect-timeout")
     add("--isolation-level", choices=("read_committed", "read_uncommitted"), help="default read_uncommitted")
     add("--skip-message-on-error", action="store_true", help="go on when a record cannot be shown")
     add(

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.common import ToolParser, key_values, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, key_values, properties_file
 from barnabas.cli.line_reader import Line, LineReader
+from barnabas.cli.reachability import require_broker
 from barnabas.client.codecs import BYTES, load_dotted
 from barnabas.client.errors import ClientError
 from barnabas.client.producer import Producer
@@ -25,11 +26,13 @@ def main(argv: list[str]) -> int:
     given = parser.parse_args(argv)
     if not given.bootstrap_server and not given.broker_list:
         parser.error('Missing required argument "[bootstrap-server]"')
+    properties = _properties(given)
+    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
     lines = _lines(interactive=sys.stdin.isatty() and sys.stdout.isatty())
     records = _reader(given)(lines)
     failures = _Failures()
     with Producer(
-        _properties(given),
+        properties,
         serializer=BYTES,
         key_serializer=BYTES,
         on_failure=None if given.sync else failures.heard,
@@ -146,6 +149,7 @@ def _parser() -> ToolParser:
         metavar="CODEC",
         help="none, gzip (also without a value), snappy, lz4 or zstd",
     )
+    add_connect_timeout(parser, "--connect-timeout")
     add("--batch-size", type=int, metavar="BYTES", help="how much goes into one batch at most")
     add("--max-partition-memory-bytes", type=int, metavar="BYTES", help="the same as --batch-size, and stronger")
     add("--timeout", type=int, metavar="MS", help="how long a record waits for company in a batch (linger.ms)")

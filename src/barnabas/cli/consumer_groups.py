@@ -5,6 +5,7 @@ Unlike Apache's, a command that fails ends with 1.
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ def main(argv: list[str]) -> int:
             if given.list:
                 return _list(parser, connection, given)
             if given.describe:
-                return _describe(connection, given)
+                return _describe_repeatedly(connection, given)
             if given.delete:
                 return _delete(connection, given)
             if given.delete_offsets:
@@ -65,6 +66,17 @@ def main(argv: list[str]) -> int:
             return reset_offsets(connection, given, _group_ids(connection, given))
         except KafkaError as error:
             raise BarnabasError(f"{error.message} ({error.code.name})") from error
+
+
+def _describe_repeatedly(connection: AdminConnection, given: argparse.Namespace) -> int:
+    """Once, or with --watch until Ctrl-C; each time on a clear screen, if it is one."""
+    while given.watch:
+        if sys.stdout.isatty():
+            print("\x1b[H\x1b[2J", end="")
+        _describe(connection, given)
+        sys.stdout.flush()
+        time.sleep(given.watch)
+    return _describe(connection, given)
 
 
 def _check(parser: ToolParser, given: argparse.Namespace) -> None:
@@ -354,7 +366,7 @@ def _delete_offsets(connection: AdminConnection, given: argparse.Namespace) -> i
 def _parser() -> ToolParser:
     parser = ToolParser("consumer-groups", "List, describe, reset and delete consumer groups.")
     add = parser.add_argument
-    add_connection_options(parser, required=False)
+    add_connection_options(parser, has_own_timeout=True)
     add("--list", action="store_true", help="list groups")
     add("--describe", action="store_true", help="show groups: offsets and lag, members or state")
     add("--delete", action="store_true", help="delete groups without members, with their offsets")
@@ -369,6 +381,14 @@ def _parser() -> ToolParser:
     add("--members", action="store_true", help="with --describe: the members")
     add("--state", nargs="?", const="", metavar="STATES", help="with --describe: the state; with --list: those in it")
     add("--type", nargs="?", const="", metavar="TYPES", help="with --list: the types, or those of a type")
+    add(
+        "--watch",
+        nargs="?",
+        const=2.0,
+        type=float,
+        metavar="S",
+        help="with --describe: again every S seconds (2 without S), until Ctrl-C",
+    )
     add("--verbose", action="store_true", help="with --members: the partitions of each too")
     add("--dry-run", action="store_true", help="with --reset-offsets: show what would be done (default)")
     add("--execute", action="store_true", help="with --reset-offsets: do it")

@@ -17,7 +17,7 @@ __all__ = ["main"]
 def main(argv: list[str]) -> int:
     """Delete, and print each partition's low watermark: the least offset with which any of its replicas begins."""
     parser = ToolParser("delete-records", "Delete the records of partitions before given offsets.")
-    add_connection_options(parser, required=False)
+    add_connection_options(parser)
     parser.add_argument(
         "--offset-json-file",
         metavar="FILE",

@@ -31,7 +31,7 @@ Wanted = Callable[[TopicPartition], bool]
 def main(argv: list[str]) -> int:
     """Print ``topic:partition:offset`` lines, by topic and partition."""
     parser = ToolParser("get-offsets", "Print offsets of partitions: the end, the beginning, or by time.")
-    add_connection_options(parser, required=False)
+    add_connection_options(parser)
     add = parser.add_argument
     add("--broker-list", metavar="HOST:PORT[,...]", help="the old name of --bootstrap-server")
     add("--topic", metavar="REGEX", help="only topics whose whole name matches")

@@ -101,7 +101,7 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
 def _parser() -> ToolParser:
     parser = ToolParser("leader-election", "Elect leaders of partitions: the preferred ones, or any left.")
     add = parser.add_argument
-    add_connection_options(parser, required=False)
+    add_connection_options(parser)
     add("--admin.config", dest="command_config", metavar="FILE", help="the same as --command-config")
     add(
         "--election-type",

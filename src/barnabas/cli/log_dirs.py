@@ -14,7 +14,7 @@ __all__ = ["main"]
 def main(argv: list[str]) -> int:
     """Ask the brokers and print one line of JSON after two lines about the request; ``--output json``: JSON alone."""
     parser = ToolParser("log-dirs", "Show the replicas in brokers' log dirs, with their sizes.")
-    add_connection_options(parser, required=False)
+    add_connection_options(parser)
     add = parser.add_argument
     add("--describe", action="store_true", help="describe the log dirs of the brokers (required)")
     add("--broker-list", default="", metavar="0,1,2", help="the brokers to ask (default: all)")

@@ -106,7 +106,7 @@ def _parser() -> ToolParser:
         metavar="MS",
         help="how often to look for new topics (default 5000)",
     )
-    add("new.consumer", action="store_true", help=argparse.SUPPRESS)
+    add("new.consumer", action="store_true", help="the only consumer there is; for command lines of older tutorials")
     for option in _REFUSED:
         add(option, help=argparse.SUPPRESS)
     return parser

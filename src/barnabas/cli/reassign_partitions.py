@@ -390,7 +390,7 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> str:
 def _parser() -> ToolParser:
     parser = ToolParser("reassign-partitions", "Move replicas of partitions between brokers and log dirs.")
     add = parser.add_argument
-    add_connection_options(parser, required=False)
+    add_connection_options(parser, has_own_timeout=True)
     add("--zookeeper", metavar="HOST:PORT", help=argparse.SUPPRESS)
     add("--generate", action="store_true", help="propose a plan for topics and brokers; nothing is moved")
     add("--execute", action="store_true", help="start what a plan asks for")

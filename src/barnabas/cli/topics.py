@@ -4,6 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
@@ -109,7 +110,9 @@ def _matching(connection: AdminConnection, given: argparse.Namespace) -> list[To
 def _existing(connection: AdminConnection, given: argparse.Namespace) -> list[TopicDescription]:
     found = _matching(connection, given)
     if given.topic and not found and not given.if_exists:
-        raise BarnabasError(f"Topic '{given.topic}' does not exist as expected")
+        close = get_close_matches(given.topic, [topic.name for topic in describe_topics(connection)], n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise BarnabasError(f"Topic '{given.topic}' does not exist as expected{hint}")
     return found
 
 
@@ -195,7 +198,8 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> None:
     resources = [Resource(ResourceType.TOPIC, topic.name) for topic in found]
     configs = {resource.name: entries for resource, entries in describe_configs(connection, resources).items()}
     reassignments = _reassignments(connection)
-    elrs = eligible_leaders(connection, [topic.name for topic in found])
+    limit = given.partition_size_limit_per_response
+    elrs = eligible_leaders(connection, [topic.name for topic in found], limit)
     live = {broker.id for broker in connection.describe_cluster().brokers}
     described = []
     for topic in found:
@@ -348,10 +352,16 @@ def _as_json(
     }
 
 
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return int(text)
+
+
 def _parser() -> ToolParser:
     parser = ToolParser("topics", "Create, delete, describe, or change topics.")
     add = parser.add_argument
-    add_connection_options(parser, required=False)
+    add_connection_options(parser)
     add("--zookeeper", metavar="HOST:PORT", help=argparse.SUPPRESS)
     add("--create", action="store_true", help="create a topic")
     add("--list", action="store_true", help="list topics")
@@ -372,6 +382,12 @@ def _parser() -> ToolParser:
     add("--unavailable-partitions", action="store_true", help="only partitions without a live leader")
     add("--under-min-isr-partitions", action="store_true", help="only partitions below min.insync.replicas")
     add("--at-min-isr-partitions", action="store_true", help="only partitions exactly at min.insync.replicas")
-    add("--partition-size-limit-per-response", type=int, metavar="N", help=argparse.SUPPRESS)
+    add(
+        "--partition-size-limit-per-response",
+        type=_at_least_one,
+        default=2000,
+        metavar="N",
+        help="with --describe: how many partitions one response about eligible leaders holds at most",
+    )
     add_output_option(parser)
     return parser

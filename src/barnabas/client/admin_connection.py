@@ -7,8 +7,10 @@ answers go to the caller. Connections
 are plain TCP; a tool lives too briefly to need more than one request in flight.
 """
 
+import queue
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
@@ -49,6 +51,7 @@ _FIND_COORDINATORS_FROM = 4  # the version from which it asks for several at onc
 _LENGTH = struct.Struct(">i")
 _MAX_RESPONSE_BYTES = 256 * 1024 * 1024
 _DEFAULT_PORT = 9092
+_STAGGER_S = 0.25  # between the first attempts to several addresses, as RFC 8305 has it
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.4)
 
 
@@ -222,15 +225,46 @@ class AdminConnection:
         for link in self._links.values():
             if link.is_alive():
                 return link
-        failures = []
-        for address in [*self._servers, *self._known_addresses()]:
+        addresses = list(dict.fromkeys([*self._servers, *self._known_addresses()]))
+        if len(addresses) == 1:
+            return self._link(addresses[0])
+        return self._first_link(addresses)
+
+    def _first_link(self, addresses: list[tuple[str, int]]) -> "_Link":
+        """A connection to the first broker that answers. A dead address costs a quarter of a second, not its time-out."""
+        outcomes: queue.Queue[_Link | Exception] = queue.Queue()
+        is_over = threading.Event()
+
+        def attempt(address: tuple[str, int]) -> None:
             try:
-                return self._link(address)
-            except ConnectError as error:
-                failures.append(str(error))
-        if len(failures) == 1:
-            raise ConnectError(failures[0])
-        raise ConnectError("no broker answers:\n  " + "\n  ".join(dict.fromkeys(failures)))
+                link = self._connect(address)
+            except Exception as error:  # reported by the thread that waits
+                outcomes.put(error)
+                return
+            outcomes.put(link)
+            if is_over.is_set():
+                link.close()
+
+        failures: list[Exception] = []
+        waiting = 0
+        remaining = list(addresses)
+        while remaining or waiting:
+            if remaining:
+                threading.Thread(target=attempt, args=(remaining.pop(0),), daemon=True).start()
+                waiting += 1
+            try:
+                outcome = outcomes.get(timeout=_STAGGER_S if remaining else None)
+            except queue.Empty:
+                continue
+            waiting -= 1
+            if isinstance(outcome, _Link):
+                is_over.set()
+                self._links[outcome.address] = outcome
+                return outcome
+            if not isinstance(outcome, ConnectError):
+                raise outcome
+            failures.append(outcome)
+        raise ConnectError("no broker answers:\n  " + "\n  ".join(dict.fromkeys(map(str, failures))))
 
     def _known_addresses(self) -> list[tuple[str, int]]:
         return [] if self._cluster is None else [(broker.host, broker.port) for broker in self._cluster.brokers]
@@ -239,9 +273,11 @@ class AdminConnection:
         link = self._links.get(address)
         if link is None or not link.is_alive():
             self._drop(address)
-            link = _Link(address, self.client_id, self._connect_timeout_ms, self.request_timeout_ms)
-            self._links[address] = link
+            link = self._links[address] = self._connect(address)
         return link
+
+    def _connect(self, address: tuple[str, int]) -> "_Link":
+        return _Link(address, self.client_id, self._connect_timeout_ms, self.request_timeout_ms)
 
     def _drop(self, address: tuple[str, int]) -> None:
         link = self._links.pop(address, None)
@@ -264,11 +300,12 @@ class _Link:
     """A connection to one broker, with the API versions it speaks."""
 
     def __init__(self, address: tuple[str, int], client_id: str, connect_timeout_ms: int, timeout_ms: int) -> None:
+        self.address = address
         self._name = f"{address[0]}:{address[1]}"
         self._client_id = client_id
         self._correlation_id = 0
         self._broken = False
-        self._timeout_ms = timeout_ms
+        self._timeout_ms = min(connect_timeout_ms, timeout_ms)
         try:
             self._socket = socket.create_connection(address, connect_timeout_ms / 1000)
         except ConnectionRefusedError:
@@ -279,13 +316,16 @@ class _Link:
             raise ConnectError(f"{self._name} did not answer within {connect_timeout_ms} ms") from None
         except OSError as error:
             raise ConnectError(f"{self._name} cannot be reached: {error.strerror or error}") from None
-        self._socket.settimeout(timeout_ms / 1000)
+        self._socket.settimeout(self._timeout_ms / 1000)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._versions = self._negotiate()
         except BaseException:
             self._socket.close()
             raise
+        # A broker that accepts connections and answers nothing is as good as none: the long time-out is for later answers.
+        self._timeout_ms = timeout_ms
+        self._socket.settimeout(timeout_ms / 1000)
 
     def _negotiate(self) -> dict[int, tuple[int, int]]:
         """Ask with the newest version; a broker that does not know it answers in version 0 with its range."""

@@ -169,8 +169,13 @@ def create_partitions(
             raise refusal(result.error_code, result.error_message)
 
 
-def eligible_leaders(connection: AdminConnection, names: Sequence[str]) -> dict[TopicPartition, EligibleLeaders]:
-    """The eligible leaders of partitions outside of their ISR; empty where brokers do not keep them (ZooKeeper mode)."""
+def eligible_leaders(
+    connection: AdminConnection, names: Sequence[str], limit: int = 2000
+) -> dict[TopicPartition, EligibleLeaders]:
+    """The eligible leaders of partitions outside of their ISR; empty where brokers do not keep them (ZooKeeper mode).
+
+    ``limit`` is how many partitions one response holds at most.
+    """
     from barnabas.wire.kafka.messages.describe_topic_partitions import (
         DescribeTopicPartitionsRequest,
         DescribeTopicPartitionsRequestCursor,
@@ -179,7 +184,9 @@ def eligible_leaders(connection: AdminConnection, names: Sequence[str]) -> dict[
     )
 
     found: dict[TopicPartition, EligibleLeaders] = {}
-    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in sorted(names)])
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in sorted(names)], response_partition_limit=limit
+    )
     while names:
         try:
             response = connection.send(request, DescribeTopicPartitionsResponse)

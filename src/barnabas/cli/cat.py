@@ -1,0 +1,191 @@
+"""``barnabas cat``: records to and from a topic in the manner of kcat, with its options' letters."""
+
+import argparse
+import itertools
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.common import ToolParser, key_values
+from barnabas.cli.reachability import require_broker
+from barnabas.cli.readable import json_line
+from barnabas.client.codecs import BYTES
+from barnabas.client.consumer import Consumer
+from barnabas.client.producer import Producer
+from barnabas.client.records import Record
+
+__all__ = ["main"]
+
+_TOKEN = re.compile(rb"%([sSkKhtpoT%])")
+
+
+def main(argv: list[str]) -> int:
+    """Produce (-P), consume (-C) or list (-L)."""
+    parser = _parser()
+    given = parser.parse_args(argv)
+    given.bootstrap_server = given.bootstrap_server or "localhost:9092"
+    properties = {**key_values(given.X, "-X"), "bootstrap.servers": given.bootstrap_server}
+    require_broker(given.bootstrap_server, properties)
+    if given.L:
+        return _list(properties)
+    if not given.topic:
+        parser.error("a topic is expected: -t TOPIC")
+    produces = given.P or (not given.C and not given.G and not sys.stdin.isatty())
+    return _produce(given, properties) if produces else _consume(given, properties)
+
+
+def _list(properties: dict[str, str]) -> int:
+    with Consumer(properties) as consumer:
+        for topic, count in consumer.topics().items():
+            print(f'topic "{topic}" with {count} partitions')
+    return 0
+
+
+def _produce(given: argparse.Namespace, properties: dict[str, str]) -> int:
+    separator = None if given.K is None else _plain(given.K)
+    headers = [(name, value.encode()) for name, value in key_values(given.H, "-H").items()]
+    with Producer(properties, serializer=BYTES, key_serializer=BYTES) as producer:
+        for part in itertools.islice(_parts(_plain(given.D)), given.c):
+            key, value = None if given.k is None else given.k.encode(), part
+            if separator is not None and separator in part:
+                key, _, value = part.partition(separator)
+            null = given.Z and not value
+            producer.send(given.topic, None if null else value, key, partition=given.p, headers=headers)
+    return 0
+
+
+def _parts(delimiter: bytes) -> Iterator[bytes]:
+    """What stands between delimiters in standard input, as it comes."""
+    if delimiter == b"\n":
+        for line in sys.stdin.buffer:
+            yield line.removesuffix(b"\n")
+        return
+    rest = b""
+    while data := os.read(sys.stdin.fileno(), 65_536):
+        *whole, rest = (rest + data).split(delimiter)
+        yield from whole
+    if rest:
+        yield rest
+
+
+def _consume(given: argparse.Namespace, properties: dict[str, str]) -> int:
+    write = _writer(given)
+    if given.G:
+        properties |= {"group.id": given.G, "auto.offset.reset": "earliest"}
+    with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
+        ends: dict[TopicPartition, int] = {}
+        if given.G:
+            consumer.subscribe([given.topic])
+        else:
+            count = consumer.topics().get(given.topic)
+            if count is None:
+                raise ConfigError(f"topic {given.topic} does not exist: create it first (barnabas topics --create)")
+            numbers = range(count) if given.p is None else [given.p]
+            marks = {each: consumer.watermarks(*each) for each in (TopicPartition(given.topic, n) for n in numbers)}
+            starts = {each: _start(given.o, *mark) for each, mark in marks.items()}
+            ends = {each: end for each, (_, end) in marks.items() if starts[each] < end}
+            consumer.assign(starts)
+        written = 0
+        while given.c is None or written < given.c:
+            if given.e and not given.G and not ends:
+                break
+            records = consumer.consume(500 if given.c is None else min(500, given.c - written), 0.5)
+            for record in records:
+                sys.stdout.buffer.write(write(record))
+            sys.stdout.buffer.flush()
+            written += len(records)
+            at = consumer.position(ends)
+            ends = {each: end for each, end in ends.items() if (at[each] or 0) < end}
+    return 0
+
+
+def _start(text: str, first: int, end: int) -> int:
+    if text in ("beginning", "earliest"):
+        return first
+    if text in ("end", "latest"):
+        return end
+    if not re.fullmatch(r"-?\d+", text):
+        raise ConfigError(f"-o {text}: beginning, end, an offset, or -N for the last N are expected")
+    offset = int(text)
+    return max(first, end + offset) if offset < 0 else offset
+
+
+def _writer(given: argparse.Namespace) -> Callable[[Record[bytes, bytes]], bytes]:
+    if given.J:
+        return lambda record: json_line(record).encode() + b"\n"
+    if given.f is None:
+        delimiter = _plain(given.D)
+        separator = None if given.K is None else _plain(given.K)
+        if separator is None:
+            return lambda record: (record.value or b"") + delimiter
+        return lambda record: (record.key or b"") + separator + (record.value or b"") + delimiter
+    form = _plain(given.f)
+
+    def write(record: Record[bytes, bytes]) -> bytes:
+        fields = {
+            b"s": record.value or b"",
+            b"S": b"%d" % (-1 if record.value is None else len(record.value)),
+            b"k": record.key or b"",
+            b"K": b"%d" % (-1 if record.key is None else len(record.key)),
+            b"h": b",".join(name.encode() + b"=" + (value or b"NULL") for name, value in record.headers),
+            b"t": record.topic.encode(),
+            b"p": b"%d" % record.partition,
+            b"o": b"%d" % record.offset,
+            b"T": b"%d" % (-1 if record.timestamp_ms is None else record.timestamp_ms),
+            b"%": b"%",
+        }
+        return _TOKEN.sub(lambda match: fields[match[1]], form)
+
+    return write
+
+
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
+
+
+def _plain(text: str) -> bytes:
+    """The text with its escapes (``\\n``, ``\\t``, ``\\x1f``) as bytes."""
+
+    def replaced(match: "re.Match[str]") -> str:
+        return _ESCAPES.get(match[1]) or chr(int(match[1][1:], 16))
+
+    return re.sub(r"\\(n|r|t|0|\\|x[0-9a-fA-F]{2})", replaced, text).encode()
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("cat", "Copy standard input to a topic, or a topic to standard output, in the manner of kcat.")
+    add = parser.add_argument
+    add(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        help="a broker (default: the context's, else localhost:9092)",
+    )
+    add("-t", "--topic", metavar="TOPIC", help="the topic")
+    add(
+        "-P",
+        action="store_true",
+        help="produce: each line is a record (default where standard input is not a terminal)",
+    )
+    add("-C", action="store_true", help="consume (default on a terminal)")
+    add("-L", action="store_true", help="list the topics")
+    add("-G", metavar="GROUP", help="consume as a member of this group")
+    add("-p", type=int, metavar="N", help="this partition")
+    add("-o", default="beginning", metavar="OFFSET", help="beginning, end, an offset, or -N for the last N")
+    add("-e", action="store_true", help="consume: end at the end of the topic")
+    add("-c", type=int, metavar="N", help="end after N records")
+    add("-k", metavar="KEY", help="produce: the key of all records")
+    add("-K", metavar="DELIMITER", help="what stands between key and value")
+    add("-D", default="\\n", metavar="DELIMITER", help="what stands between records")
+    add("-H", action="append", default=[], metavar="NAME=VALUE", help="produce: a header of all records")
+    add("-Z", action="store_true", help="produce: empty values are null")
+    add(
+        "-f",
+        metavar="FORMAT",
+        help="consume: %%s value, %%k key, %%t topic, %%p partition, %%o offset, %%T time, %%h headers",
+    )
+    add("-J", action="store_true", help="consume: a JSON document in each line")
+    add("-X", action="append", default=[], metavar="NAME=VALUE", help="a property of the client")
+    return parser

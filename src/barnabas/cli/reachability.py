@@ -1,0 +1,30 @@
+"""One rule for all commands when no broker answers: a clear error within five seconds, or within ``--timeout``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from barnabas.client.properties import RENAMED_IN_ALL, property_text
+
+__all__ = ["ANSWER_S", "CONNECT_TIMEOUT", "require_broker"]
+
+ANSWER_S = 5.0
+"""How long a command waits for the first answer of a broker."""
+CONNECT_TIMEOUT = "socket.connection.setup.timeout.ms"
+
+
+def require_broker(bootstrap: str, properties: Mapping[str, Any], timeout_s: float = ANSWER_S) -> None:
+    """Raise `ConnectError` unless one of the brokers answers in time."""
+    from barnabas.client.admin_connection import AdminConnection
+
+    given = {RENAMED_IN_ALL.get(name, name): property_text(value) for name, value in properties.items()}
+    bootstrap = bootstrap or given.get("bootstrap.servers", "")
+    if given.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
+        with AdminConnection(bootstrap, {CONNECT_TIMEOUT: str(round(timeout_s * 1000))}) as connection:
+            connection.describe_cluster()
+        return
+    # AdminConnection speaks PLAINTEXT only; librdkafka has all protocols, and says at the end of the time what is wrong.
+    from barnabas.client.consumer import Consumer
+
+    secure = {name: value for name, value in given.items() if name.startswith(("security.", "sasl.", "ssl."))}
+    with Consumer({**secure, "bootstrap.servers": bootstrap}, close_timeout_s=1.0) as probe:
+        probe.topics(timeout_s)

@@ -1,0 +1,59 @@
+"""Records for people: text as it is, JSON in several lines on a terminal, other bytes with escapes; and JSON lines."""
+
+import json
+from datetime import datetime
+
+from barnabas.client.records import Record
+
+__all__ = ["json_line", "local_time", "readable", "record_text"]
+
+_TIMESTAMP_LENGTH = len("2026-01-01 00:00:00.000")
+
+
+def readable(data: bytes | None, *, pretty: bool = False) -> str:
+    """Bytes as a person reads them."""
+    if data is None:
+        return "null"
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return repr(data)[2:-1]
+    if pretty and text[:1] in "{[":
+        try:
+            return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        except ValueError:
+            pass
+    return "".join(each if each.isprintable() or each in "\n\t" else repr(each)[1:-1] for each in text)
+
+
+def local_time(timestamp_ms: int | None) -> str:
+    """A timestamp in this machine's time zone."""
+    if timestamp_ms is None:
+        return "-" * _TIMESTAMP_LENGTH
+    return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:_TIMESTAMP_LENGTH]
+
+
+def record_text(record: Record[bytes, bytes], *, pretty: bool) -> str:
+    """One record: its place, its time, its key and its value."""
+    key = "" if record.key is None else f"{readable(record.key)} "
+    value = readable(record.value, pretty=pretty)
+    head = f"{record.partition}:{record.offset} {local_time(record.timestamp_ms)} {key}"
+    return head + ("\n" if "\n" in value else "") + value
+
+
+def json_line(record: Record[bytes, bytes]) -> str:
+    """One record as a JSON document in one line; bytes that are not UTF-8 have escapes."""
+
+    def text(data: bytes | None) -> str | None:
+        return None if data is None else data.decode(errors="backslashreplace")
+
+    document = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "headers": [[name, text(value)] for name, value in record.headers],
+        "key": text(record.key),
+        "value": text(record.value),
+    }
+    return json.dumps(document, ensure_ascii=False)

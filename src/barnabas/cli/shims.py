@@ -1,0 +1,64 @@
+"""``barnabas shims``: ``kafka-topics.sh`` and the other scripts, so that the command lines of any tutorial work unchanged."""
+
+import shlex
+import sys
+from pathlib import Path
+
+from barnabas.base.errors import BarnabasError
+from barnabas.cli.common import ToolParser
+
+__all__ = ["SCRIPTS", "main"]
+
+_KAFKA = (
+    *("topics", "console-producer", "console-consumer", "consumer-groups", "configs", "get-offsets", "delete-records"),
+    *("reassign-partitions", "leader-election", "log-dirs", "replica-verification", "broker-api-versions", "cluster"),
+    *("dump-log", "mirror-maker", "server-start", "server-stop", "producer-perf-test", "consumer-perf-test"),
+    *("verifiable-producer", "verifiable-consumer", "e2e-latency", "run-class"),
+)
+SCRIPTS = {
+    **{f"kafka-{command}": command for command in _KAFKA},
+    "zookeeper-shell": "zookeeper-shell",
+    "zookeeper-server-start": "zookeeper-server-start",
+    "zookeeper-server-stop": "zookeeper-server-stop",
+    "zkCli": "zookeeper-shell",
+}
+"""The names of Apache's scripts, without ``.sh``, and the commands that do their work."""
+_DAEMON = "-daemon"
+
+
+def main(argv: list[str]) -> int:
+    """Write the scripts, with and without ``.sh``."""
+    from barnabas.cli.main import COMMANDS
+
+    parser = ToolParser("shims", "Write kafka-topics.sh and the other scripts of Apache's distributions to a folder.")
+    parser.add_argument("directory", metavar="DIR", help="the folder, to be put in front of PATH")
+    given = parser.parse_args(argv)
+    directory = Path(given.directory).absolute()
+    interpreter = shlex.quote(sys.executable)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, command in SCRIPTS.items():
+            if command not in COMMANDS:
+                continue
+            for path in (directory / name, directory / f"{name}.sh"):
+                path.write_text(_script(interpreter, command))
+                path.chmod(0o755)
+    except OSError as error:
+        raise BarnabasError(f"{directory} cannot be written: {error.strerror}; choose another folder") from None
+    print(f"export PATH={shlex.quote(str(directory))}:$PATH")
+    return 0
+
+
+def _script(interpreter: str, command: str) -> str:
+    run = f"{interpreter} -m barnabas {command}"
+    lines = ["#!/bin/sh"]
+    if command.endswith("server-start"):
+        # Apache's scripts start a server in the background with -daemon.
+        lines += [
+            f'if [ "$1" = "{_DAEMON}" ]; then',
+            "  shift",
+            f'  nohup {run} "$@" >"${{LOG_DIR:-.}}/{command}.out" 2>&1 </dev/null &',
+            "  exit 0",
+            "fi",
+        ]
+    return "\n".join([*lines, f'exec {run} "$@"', ""])

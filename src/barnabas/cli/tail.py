@@ -1,0 +1,120 @@
+"""``barnabas tail``: the last records of a topic, and those that come."""
+
+import re
+import sys
+import time
+from datetime import datetime
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.common import ToolParser, properties_file
+from barnabas.cli.reachability import require_broker
+from barnabas.cli.readable import json_line, record_text
+from barnabas.cli.times import parse_time_ms
+from barnabas.client.codecs import BYTES
+from barnabas.client.consumer import Consumer
+from barnabas.client.errors import refusal
+from barnabas.client.records import Record
+from barnabas.wire.kafka.errors import ErrorCode
+
+__all__ = ["main"]
+
+_QUIET_S = 0.3
+
+
+def main(argv: list[str]) -> int:
+    """Print until Ctrl-C, or with --no-follow until the end of the topic."""
+    given = _parser().parse_args(argv)
+    properties = {
+        **properties_file(given.command_config),
+        "bootstrap.servers": given.bootstrap_server or "localhost:9092",
+    }
+    require_broker(properties["bootstrap.servers"], properties, given.timeout)
+    pattern = None
+    if given.filter:
+        try:
+            pattern = re.compile(given.filter.encode())
+        except re.error as error:
+            raise ConfigError(f"--filter {given.filter}: this is not a regular expression ({error})") from None
+    pretty = sys.stdout.isatty()
+    with Consumer(properties, deserializer=BYTES, key_deserializer=BYTES) as consumer:
+        partitions = _partitions(consumer, given.topic, given.partition)
+        ends = {each: consumer.watermarks(*each) for each in partitions}
+        since_ms = None if given.since is None else parse_time_ms(given.since, datetime.now().astimezone(), "--since")
+        consumer.assign(_starts(consumer, ends, since_ms, given.last))
+        history = _history(consumer, {each: end for each, (_, end) in ends.items()})
+        shown = [record for record in history if _matches(record, pattern)]
+        if since_ms is None:
+            shown = shown[-given.last :] if given.last else []
+        for record in shown:
+            print(json_line(record) if given.output == "json" else record_text(record, pretty=pretty))
+        sys.stdout.flush()
+        while not given.no_follow:
+            for record in consumer.consume(500, 0.5):
+                if _matches(record, pattern):
+                    print(json_line(record) if given.output == "json" else record_text(record, pretty=pretty))
+            sys.stdout.flush()
+    return 0
+
+
+def _partitions(consumer: "Consumer[bytes, bytes]", topic: str, wanted: int | None) -> list[TopicPartition]:
+    topics = consumer.topics()
+    count = topics.get(topic)
+    if count is None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(topic, topics, n=1)
+        hint = f"topic {topic} does not exist" + (f"; did you mean {close[0]}?" if close else "")
+        raise refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, hint)
+    if wanted is not None and not 0 <= wanted < count:
+        raise ConfigError(f"--partition {wanted}: {topic} has partitions 0 to {count - 1}")
+    return [TopicPartition(topic, number) for number in (range(count) if wanted is None else [wanted])]
+
+
+def _starts(
+    consumer: "Consumer[bytes, bytes]", ends: dict[TopicPartition, tuple[int, int]], since_ms: int | None, last: int
+) -> dict[TopicPartition, int]:
+    """Where to read from: enough of each partition for the last records of all."""
+    if since_ms is None:
+        return {each: max(first, end - last) for each, (first, end) in ends.items()}
+    found = consumer.offsets_for_times(dict.fromkeys(ends, since_ms))
+    return {each: ends[each][1] if offset is None else offset for each, offset in found.items()}
+
+
+def _history(consumer: "Consumer[bytes, bytes]", ends: dict[TopicPartition, int]) -> list[Record[bytes, bytes]]:
+    """The records before the ends, by time. Control records and compacted ones have no record: a pause ends it too."""
+    records: list[Record[bytes, bytes]] = []
+    began = time.monotonic()
+    missing = {each for each, end in ends.items() if end > 0}
+    while missing:
+        batch = consumer.consume(500, _QUIET_S if records or time.monotonic() - began > 5 else 1.0)
+        if not batch and (records or time.monotonic() - began > 5):
+            break
+        records += [record for record in batch if record.offset < ends[TopicPartition(record.topic, record.partition)]]
+        at = consumer.position(missing)
+        missing = {each for each in missing if (at[each] or 0) < ends[each]}
+        if not batch and not missing:
+            break
+    return sorted(records, key=lambda record: (record.timestamp_ms or 0, record.partition, record.offset))
+
+
+def _matches(record: Record[bytes, bytes], pattern: "re.Pattern[bytes] | None") -> bool:
+    if pattern is None:
+        return True
+    return any(part is not None and pattern.search(part) is not None for part in (record.key, record.value))
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser("tail", "Show the last records of a topic, and those that come.")
+    add = parser.add_argument
+    add("topic", help="the topic")
+    add("--bootstrap-server", metavar="HOST:PORT[,...]", help="a broker (default: the context's, else localhost:9092)")
+    add("--command-config", metavar="FILE", help="a .properties file for the connection")
+    add("--last", type=int, default=10, metavar="N", help="how many to begin with")
+    add("--since", metavar="TIME", help="begin there instead: 10:00, 15m (ago), 2026-11-22T10:00")
+    add("--filter", metavar="REGEX", help="only records whose key or value has a match")
+    add("--partition", type=int, metavar="N", help="only this partition")
+    add("--no-follow", action="store_true", help="end at the end of the topic")
+    add("--output", choices=("text", "json"), default="text", help="lines for people, or a JSON document in each line")
+    add("--timeout", type=float, default=5.0, metavar="S", help="how many seconds to wait for a broker's first answer")
+    return parser

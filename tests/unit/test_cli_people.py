@@ -1,0 +1,173 @@
+"""What commands do for people: contexts, completion, hints, times, readable records."""
+
+import json
+import subprocess
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.errors import ConfigError
+from barnabas.cli import completion
+from barnabas.cli.common import ToolParser, add_connection_options
+from barnabas.cli.contexts import Context, current_context
+from barnabas.cli.java_dates import java_date
+from barnabas.cli.main import COMMANDS, main
+from barnabas.cli.readable import json_line, readable, record_text
+from barnabas.cli.run_class import CLASSES
+from barnabas.cli.shims import SCRIPTS
+from barnabas.cli.times import parse_time_ms
+from barnabas.client.records import Record
+
+NOW = datetime(2026, 11, 22, 9, 30, tzinfo=timezone(timedelta(hours=1)))
+
+
+@pytest.fixture(autouse=True)
+def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration folder of the test's own, and no context."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("BARNABAS_CONTEXT", raising=False)
+
+
+def parser() -> ToolParser:
+    """A tool with the usual options."""
+    made = ToolParser("tool", "A tool.")
+    add_connection_options(made)
+    made.add_argument("--topic")
+    made.add_argument("--num-streams", type=int, default=3, help="how many streams")
+    return made
+
+
+def test_a_context_takes_the_place_of_bootstrap_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one in use; BARNABAS_CONTEXT is stronger, an option strongest."""
+    assert parser().parse_args([]).bootstrap_server is None
+    assert main(["context", "add", "staging", "--bootstrap-servers", "a:1,b:2", "--config", "/c.properties"]) == 0
+    assert main(["context", "add", "local", "--bootstrap-servers", "localhost:9092"]) == 0
+    given = parser().parse_args([])
+    assert (given.bootstrap_server, given.command_config) == ("a:1,b:2", "/c.properties")
+    monkeypatch.setenv("BARNABAS_CONTEXT", "local")
+    assert parser().parse_args([]).bootstrap_server == "localhost:9092"
+    assert parser().parse_args(["--bootstrap-server", "x:1"]).bootstrap_server == "x:1"
+    monkeypatch.delenv("BARNABAS_CONTEXT")
+    assert main(["context", "remove", "staging"]) == 0
+    assert current_context() is None
+    capsys.readouterr()
+    assert main(["context", "use", "local"]) == 0
+    assert current_context() == Context("local", "localhost:9092")
+    assert main(["context", "list", "--output", "json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out.partition("\n")[2])
+    assert listed == {"name": "local", "bootstrap_servers": "localhost:9092", "config": None, "used": True}
+
+
+def test_a_context_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A typing error in the variable must not lead to another cluster."""
+    monkeypatch.setenv("BARNABAS_CONTEXT", "stagign")
+    with pytest.raises(Exception, match=r"there is no context stagign \(BARNABAS_CONTEXT\)"):
+        parser().parse_args([])
+
+
+def test_an_unknown_option_is_answered_with_the_one_that_may_be_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line more than argparse has."""
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--tpoic=x"])
+    assert "unrecognized arguments: --tpoic=x; did you mean --topic?" in capsys.readouterr().err
+
+
+def test_help_shows_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that the help of the option does not have anyway."""
+    with pytest.raises(SystemExit):
+        parser().parse_args(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "how many streams (default 3)" in shown
+    assert "first answer (default 5.0)" in shown
+
+
+def test_completion_offers_commands_and_options() -> None:
+    """Names of clusters need a cluster, and are tried in tests/interop."""
+    assert completion.words(["conso"]) == ["console-producer", "console-consumer"]
+    assert "--max-messages" in completion.words(["console-consumer", "--max"])
+    assert completion.words(["no-such-command", "--"]) == []
+    assert completion.words(["topics", "--bootstrap-server", "127.0.0.1:1", "--topic", ""]) == []
+
+
+def test_bash_completes_with_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The function calls barnabas with the words before the cursor."""
+    assert main(["completion", "bash"]) == 0
+    fake = tmp_path / "barnabas"
+    fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    fake.chmod(0o755)
+    script = (
+        capsys.readouterr().out + 'COMP_WORDS=(barnabas topics --to x)\nCOMP_CWORD=2\n_barnabas\necho "${COMPREPLY[@]}"'
+    )
+    command = ["bash", "-c", script]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={"PATH": f"{tmp_path}:/bin:/usr/bin"}
+    )
+    assert done.stdout == "completion --words topics --to\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("09:00", "2026-11-22T09:00:00+01:00"),
+        ("10:00", "2026-11-21T10:00:00+01:00"),
+        ("15m", "2026-11-22T09:15:00+01:00"),
+        ("2d", "2026-11-20T09:30:00+01:00"),
+        ("2026-11-01", "2026-11-01T00:00:00+01:00"),
+        ("2026-11-01T08:00:00Z", "2026-11-01T09:00:00+01:00"),
+    ],
+)
+def test_times_are_read_as_people_type_them(text: str, when: str) -> None:
+    """A time of day that is still to come was yesterday's."""
+    assert parse_time_ms(text, NOW, "--since") == round(datetime.fromisoformat(when).timestamp() * 1000)
+
+
+@pytest.mark.parametrize("text", ["25:00", "soon", "10", ""])
+def test_a_time_that_cannot_be_read_is_an_error(text: str) -> None:
+    """It says what is expected."""
+    with pytest.raises(ConfigError, match="--since"):
+        parse_time_ms(text, NOW, "--since")
+
+
+def test_javas_date_letters_are_understood() -> None:
+    """ConsumerPerformance's default, quotes, and a letter without a number."""
+    assert java_date(NOW, "yyyy-MM-dd HH:mm:ss:SSS") == "2026-11-22 09:30:00:000"
+    assert java_date(NOW, "HH 'h'") == "09 h"
+    with pytest.raises(ConfigError, match="the letter G is not supported"):
+        java_date(NOW, "G")
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [(None, "null"), (b"\xff\x00a", r"\xff\x00a"), ("ä\x1b".encode(), "ä\\x1b"), (b'{"a":1}', '{\n  "a": 1\n}')],
+)
+def test_values_are_shown_readably(data: bytes | None, shown: str) -> None:
+    """A terminal gets no control characters, and JSON in lines."""
+    assert readable(data, pretty=True) == shown
+
+
+def test_a_record_is_a_line_for_people_or_for_scripts() -> None:
+    """Place, time, key, value; or one JSON document."""
+    record: Record[bytes, bytes] = Record("t", 1, 2, b"k", b"v", None, 0, [("h", None)])
+    assert record_text(record, pretty=False) == "1:2 ----------------------- k v"
+    assert json.loads(json_line(record))["headers"] == [["h", None]]
+
+
+def test_every_script_and_class_leads_to_a_command() -> None:
+    """None points to a command that does not exist, but for those that another release adds."""
+    assert set(CLASSES.values()) <= set(COMMANDS)
+    assert set(SCRIPTS.values()) - set(COMMANDS) <= {"zookeeper-server-stop"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["console-consumer", "--topic", "t"], ["console-producer", "--topic", "t"], ["tail", "t"], ["cat", "-L"]],
+)
+def test_without_a_broker_every_command_ends_with_a_clear_error(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At once where the connection is refused."""
+    assert main([*command, "--bootstrap-server", "127.0.0.1:1"]) == 1
+    assert "127.0.0.1:1 refused the connection: is a broker running there?" in capsys.readouterr().err
