@@ -178,8 +178,13 @@ def _parser() -> ToolParser:
         metavar="CLASS",
         help="a Python class, by dotted path, that turns lines into records",
     )
+    _add_client_options(parser)
+    return parser
+
+
+def _add_client_options(parser: ToolParser) -> None:
     # The second names are those of Kafka 4 (KIP-1147).
-    add(
+    parser.add_argument(
         "--producer-property",
         "--command-property",
         dest="producer_property",
@@ -188,11 +193,10 @@ def _parser() -> ToolParser:
         metavar="NAME=VALUE",
         help="a property of the producer",
     )
-    add(
+    parser.add_argument(
         "--producer.config",
         "--command-config",
         dest="producer_config",
         metavar="FILE",
         help="a .properties file for the producer",
     )
-    return parser
