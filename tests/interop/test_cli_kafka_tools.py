@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.testing import Cluster
 from support.needs import needs_reference
 from support.reference import apache_tool
 from support.servers import Up, up
@@ -184,7 +185,29 @@ def test_ctrl_c_ends_a_consumer_whose_broker_is_gone(tmp_path: Path) -> None:
             assert "problem with a broker" in consumer.stderr.readline()
             consumer.send_signal(signal.SIGINT)
             _, errors = consumer.communicate(timeout=30)
-    assert consumer.returncode == 130
+    assert consumer.returncode == 130, errors
     assert "Processed a total of 1 messages" in errors
     assert "SystemError" not in errors
     assert "suppressed" not in errors
+
+
+def test_a_move_to_a_log_dir_that_is_not_there_starts_nothing(cluster: Up, tmp_path: Path) -> None:
+    """The error names the dirs that are there, and no line says that anything was started."""
+    run("topics", "--create", "--topic", "moving", "--bootstrap-server", cluster.bootstrap)
+    plan = tmp_path / "plan.json"
+    entry = {"topic": "moving", "partition": 0, "replicas": [0], "log_dirs": ["/no/such/dir"]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+    command = ["reassign-partitions", "--bootstrap-server", cluster.bootstrap, "--execute"]
+    command = [sys.executable, "-m", "barnabas", *command, "--reassignment-json-file", str(plan)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "nothing was started. Broker 0 has the log dirs" in done.stderr
+    assert "Successfully started" not in done.stdout
+
+
+def test_the_time_without_records_counts_from_the_assignment() -> None:
+    """--timeout-ms is shorter than the delay with which a new group begins."""
+    with Cluster(settings={"group.initial.rebalance.delay.ms": "2000"}) as delayed:
+        base = ("--bootstrap-server", delayed.bootstrap_servers, "--topic", "t")
+        run("cat", "-b", delayed.bootstrap_servers, "-t", "t", "-P", text="there\n")
+        assert run("console-consumer", *base, "--from-beginning", "--timeout-ms", 700) == "there\n"

@@ -86,6 +86,8 @@ def test_a_full_queue_is_met_as_the_properties_say(given: dict, policy: EnqueueP
     [
         ({"producer.type": "batch"}, "sync or async"),
         ({"compression.codec": "9"}, "0 to 4"),
+        ({"acks": "al"}, "Invalid value al for configuration acks: all"),
+        ({"request.required.acks": 7}, "Invalid value 7 for configuration request.required.acks: all"),
         ({"queue.enqueue.timeout.ms": -2}, "wait for ever"),
         ({"queue.enqueue.timeout.ms": "soon"}, "whole number"),
         ({"max.block.ms": -1}, "at least 0"),

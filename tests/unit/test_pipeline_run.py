@@ -59,6 +59,17 @@ def test_totals_add_up_each_batch_once() -> None:
     assert shown[-1] == 20
 
 
+def test_the_lag_is_unknown_until_spark_has_looked_at_the_topics() -> None:
+    """The first report after a restart has no ends of the topics: that is no lag of 0."""
+    progress = Progress(None, lambda _: None)
+    first = report(0, 0, 10, 25)
+    del first["sources"][0]["latestOffset"]
+    progress.update(first)
+    assert progress.totals.lag is None
+    progress.update(report(1, 10, 20, 25))
+    assert progress.totals.lag == 5
+
+
 def test_check_shows_where_results_go(capsys: pytest.CaptureFixture[str]) -> None:
     """Without Spark, in a moment; for people and for programs."""
     assert main(["check", str(EXAMPLE), "--without-spark"]) == 0

@@ -1,5 +1,6 @@
 """The cluster inside a test's process, and its pytest fixtures."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -144,3 +145,32 @@ def test_usual_ports_are_taken_all_or_none(monkeypatch: pytest.MonkeyPatch) -> N
         assert ProcessCluster.usual_ports(1) == (0, 0)
         second.close()
         assert ProcessCluster.usual_ports(1) == ports
+
+
+INTERRUPTED = """
+import asyncio, signal, threading
+from barnabas.broker.server import BrokerServer
+from barnabas.testing import Cluster
+
+start = BrokerServer.start
+
+async def interrupted(self):
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    await asyncio.sleep(0.2)
+    await start(self)
+
+BrokerServer.start = interrupted
+try:
+    Cluster().start()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupted_start_leaves_no_folder(tmp_path: Path) -> None:
+    """What was still starting is stopped before the folder is removed."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+    assert done.stdout == "interrupted\n", done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,8 @@ import random
 import re
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, NoReturn
@@ -29,6 +31,7 @@ _BEGINNING = -2  # librdkafka's logical offsets, which are those of ListOffsets 
 _END = -1
 _TERMINATED = 143
 _LEAVE_S = 5.0
+_JOIN_S = 60.0
 _INTERNAL = "^__consumer_offsets$,^__transaction_state$,^__share_group_state$"
 
 
@@ -43,18 +46,24 @@ def main(argv: list[str]) -> int:
     require_broker(given.bootstrap_server, properties, given.connect_timeout)
     consumer = Consumer(properties, deserializer=BYTES, key_deserializer=BYTES)
     pattern = given.include or given.whitelist
+    joined = threading.Event()
     if start is not None:
         consumer.assign({TopicPartition(given.topic, given.partition): start})
+        joined.set()
     else:
-        consumer.subscribe([given.topic] if given.topic else [_whole(pattern)])
-    return _print_records(given, consumer, write)
+        # The time without records counts from here on, not from before the group's delay.
+        consumer.subscribe([given.topic] if given.topic else [_whole(pattern)], on_assign=lambda _: joined.set())
+    return _print_records(given, consumer, write, joined)
 
 
-def _print_records(given: argparse.Namespace, consumer: Consumer[bytes, bytes], write: Formatter) -> int:
+def _print_records(
+    given: argparse.Namespace, consumer: Consumer[bytes, bytes], write: Formatter, joined: threading.Event
+) -> int:
     output = sys.stdout.buffer
     count = 0
     limit = given.max_messages
     timeout_s = None if given.timeout_ms is None or given.timeout_ms < 0 else given.timeout_ms / 1000
+    latest = time.monotonic() + _JOIN_S
     with _terminable(), contextlib.ExitStack() as stack:
         # In this order: leave the group, then report, whatever ended the reading.
         stack.callback(lambda: print(f"Processed a total of {count} messages", file=sys.stderr))
@@ -62,7 +71,7 @@ def _print_records(given: argparse.Namespace, consumer: Consumer[bytes, bytes], 
         while limit < 0 or count < limit:
             if not consumer.has_record:
                 output.flush()
-                if not consumer.wait(timeout_s):
+                if not consumer.wait(timeout_s) and (joined.is_set() or time.monotonic() >= latest):
                     break
             record = consumer.poll()
             if record is None:

@@ -137,7 +137,7 @@ class _Display:
             return
         rate = totals.rows / totals.seconds if totals.seconds else 0
         line = (
-            f"{totals.rows:,} rows, {rate:,.0f} rows/s, lag {totals.lag:,}, batch {totals.batch}"
+            f"{totals.rows:,} rows, {rate:,.0f} rows/s, lag {_lag(totals.lag)}, batch {totals.batch}"
             + (f", {totals.bad_rows:,} bad" if totals.bad_rows else "")
             + (f", {totals.late_rows:,} late" if totals.late_rows else "")
         )
@@ -158,3 +158,7 @@ class _Display:
     def _clear(self) -> None:
         if self._terminal and self._last_line:
             sys.stderr.write("\r\x1b[K")
+
+
+def _lag(records: int | None) -> str:
+    return "unknown" if records is None else f"{records:,}"

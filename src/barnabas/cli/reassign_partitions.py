@@ -35,7 +35,7 @@ from barnabas.cli.reassignment_plans import (
 )
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import Resource, ResourceType, alter_configs
-from barnabas.client.log_dirs import Replica, ReplicaPlace, alter_replica_log_dirs, find_replicas
+from barnabas.client.log_dirs import Replica, ReplicaPlace, alter_replica_log_dirs, describe_log_dirs, find_replicas
 from barnabas.client.reassignments import alter_reassignments, list_reassignments
 from barnabas.client.topics import describe_topics
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -178,6 +178,7 @@ def _execute(connection: AdminConnection, given: argparse.Namespace, say: Say) -
     if given.replica_alter_log_dirs_throttle is not None:
         _throttle_log_dirs(connection, plan, given.replica_alter_log_dirs_throttle)
         say(f"The replica-alter-dir throttle limit was set to {given.replica_alter_log_dirs_throttle} B/s")
+    _check_log_dirs(connection, plan.log_dirs)
     refused = alter_reassignments(connection, proposed)
     if refused:
         raise BarnabasError("Error reassigning partition(s):" + _refusals(refused))
@@ -189,6 +190,19 @@ def _execute(connection: AdminConnection, given: argparse.Namespace, say: Say) -
         "started": [_named(partition) for partition in started],
         "log_dirs": [{**_replica(replica), "log_dir": path} for replica, path in sorted(plan.log_dirs.items())],
     }
+
+
+def _check_log_dirs(connection: AdminConnection, moves: dict[Replica, str]) -> None:
+    """Refuse log dirs that a broker does not have before anything is started."""
+    for broker_id in sorted({replica.broker_id for replica in moves}):
+        there = [log_dir.path for log_dir in describe_log_dirs(connection, broker_id, [])]
+        for replica, path in sorted(moves.items()):
+            if replica.broker_id == broker_id and path not in there:
+                code = ErrorCode.LOG_DIR_NOT_FOUND
+                raise BarnabasError(
+                    f"Failed to alter dir for {replica}: {code.message} ({code.name}); nothing was started. Broker "
+                    f"{broker_id} has the log dirs {', '.join(there)}, and not {path}"
+                )
 
 
 def _throttle_brokers(connection: AdminConnection, moves: Any, rate: int) -> None:

@@ -26,6 +26,7 @@ from barnabas.client.errors import (
     from_librdkafka,
 )
 from barnabas.client.fetched import FetchedRecords, Place
+from barnabas.client.interrupts import interruptible
 from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.properties import ConsumerPlan, plan_consumer
 from barnabas.client.rebalances import OnPartitions, Rebalances
@@ -263,13 +264,13 @@ class Consumer(Generic[K, V]):
     def _consume(self, wait_s: float) -> list[Any]:
         """One message as soon as there is one, and those that wait behind it."""
         revoked = self._rebalances.revoked
-        first = self.librdkafka.poll(wait_s)
+        first = interruptible(self.librdkafka.poll, wait_s)
         if revoked:
             self._fetched.drop(revoked)
         revoked.clear()
         if first is None:
             return []
-        batch = [first, *self.librdkafka.consume(_BATCH_RECORDS, 0)]
+        batch = [first, *interruptible(self.librdkafka.consume, _BATCH_RECORDS, 0)]
         if revoked:
             # The second call served a rebalance: what is in hand of these partitions is their new owner's.
             self._fetched.drop(revoked)

@@ -30,6 +30,7 @@ from barnabas.client.errors import (
     UndeliveredError,
     from_librdkafka,
 )
+from barnabas.client.interrupts import interruptible
 from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.partitioners import BY_LIBRDKAFKA, chooser
 from barnabas.client.properties import plan_producer
@@ -294,7 +295,7 @@ class Producer(Generic[K, V]):
             if left_s <= 0:
                 self.librdkafka.poll(0)
                 return False
-            self.librdkafka.poll(left_s)
+            interruptible(self.librdkafka.poll, left_s)
             self._raise_refusal()
             if offer():
                 return True
@@ -313,7 +314,7 @@ class Producer(Generic[K, V]):
 
     def poll(self, timeout_s: float = 0) -> int:
         """Serve delivery callbacks for up to ``timeout_s``; returns how many."""
-        served: int = self.librdkafka.poll(timeout_s)
+        served: int = interruptible(self.librdkafka.poll, timeout_s)
         return served
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -323,7 +324,9 @@ class Producer(Generic[K, V]):
         failed since the last flush and this was not reported otherwise, and at once what waiting does not end.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        while left := self.librdkafka.flush(0.2 if end is None else max(0.0, min(0.2, end - time.monotonic()))):
+        while left := interruptible(
+            self.librdkafka.flush, 0.2 if end is None else max(0.0, min(0.2, end - time.monotonic()))
+        ):
             self._raise_refusal()
             if end is not None and time.monotonic() >= end:
                 raise UndeliveredError(
@@ -400,7 +403,7 @@ class Producer(Generic[K, V]):
             wait_s = _POLL_S if end is None else min(_POLL_S, end - time.monotonic())
             if wait_s <= 0:
                 raise TimedOutError(f"the record was not acknowledged within {timeout_s:g} s{self._errors.because()}")
-            self.librdkafka.poll(wait_s)
+            interruptible(self.librdkafka.poll, wait_s)
             self._raise_refusal()
 
     def delivery_error(self, error: Any, topic: str) -> DeliveryError:

@@ -155,6 +155,8 @@ def plan_producer(properties: Mapping[str, Any]) -> ProducerPlan:
     plan.key_serializer = _one_of(given, KEY_SERIALIZER_NAMES)
     plan.partitioner = _partitioner(given)
     _buffer_memory(given)
+    if "acks" in given:
+        _check_acks(given["acks"], next(name for name in ("acks", "request.required.acks") if name in properties))
     if "compression.type" in given:
         given["compression.type"] = _codec(given["compression.type"])
     if plan.sync:
@@ -283,6 +285,12 @@ def _buffer_memory(given: dict[str, Any]) -> None:
         )
     given.setdefault("queue.buffering.max.kbytes", str(-(-size_bytes // 1024)))
     given.setdefault("queue.buffering.max.messages", "0")
+
+
+def _check_acks(value: Any, name: str) -> None:
+    text = property_text(value)
+    if text.lower() != "all" and text not in ("-1", "0", "1"):
+        raise ConfigurationError(f"Invalid value {text} for configuration {name}: all (or -1), 1 or 0 is expected")
 
 
 def _codec(value: Any) -> str:

@@ -32,7 +32,8 @@ class Totals:
     rows: int = 0
     bad_rows: int = 0
     late_rows: int = 0
-    lag: int = 0
+    lag: int | None = None
+    """Records that were not read yet; None until Spark has said where the topics end."""
     seconds: float = 0.0
     batch: int = -1
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -83,7 +84,8 @@ class Progress:
             end = _offsets(source.get("endOffset"))
             latest = _offsets(source.get("latestOffset"))
             totals.seconds = time.monotonic() - self._began
-            totals.lag = sum(max(0, offset - end.get(name, 0)) for name, offset in latest.items())
+            if latest:
+                totals.lag = sum(max(0, offset - end.get(name, 0)) for name, offset in latest.items())
             if batch <= totals.batch or not report.get("numInputRows"):
                 self._show(totals)
                 return

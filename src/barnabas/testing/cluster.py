@@ -67,6 +67,7 @@ class Cluster:
         self._ports: dict[int, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._starting: asyncio.Task[Any] | None = None
 
     # Addresses
 
@@ -88,8 +89,8 @@ class Cluster:
         started = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, args=(started,), name="barnabas-cluster", daemon=True)
         self._thread.start()
-        started.wait()
         try:
+            started.wait()
             self._call(self._start())
         except BaseException:
             self.stop()
@@ -98,16 +99,20 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop everything, cleanly; a second call does nothing."""
-        if self._loop is None or self._thread is None:
-            return
+        try:
+            if self._loop is not None and self._thread is not None:
+                self._stop_loop(self._loop, self._thread)
+        finally:
+            if self._temporary is not None:
+                self._temporary.cleanup()
+
+    def _stop_loop(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         try:
             self._call(self._stop())
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
             self._loop = self._thread = None
-            if self._temporary is not None:
-                self._temporary.cleanup()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -171,6 +176,7 @@ class Cluster:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _start(self) -> None:
+        self._starting = asyncio.current_task()
         for server_id, texts in self._plan_coordination().items():
             self._zk_texts[server_id] = texts
             await self._start_coordination(server_id)
@@ -220,6 +226,10 @@ class Cluster:
         self._ports[broker_id] = broker.port
 
     async def _stop(self) -> None:
+        if self._starting is not None and not self._starting.done():
+            # Interrupted: what goes on starting would write to a folder that is being removed.
+            self._starting.cancel()
+            await asyncio.wait({self._starting})
         brokers = list(self._brokers.values())
         self._brokers.clear()
         await asyncio.gather(*(broker.close() for broker in brokers), return_exceptions=True)
