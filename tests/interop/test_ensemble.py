@@ -11,9 +11,11 @@ from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     NodeExistsError,
+    NotReadOnlyCallError,
     RolledBackError,
     SessionExpiredError,
 )
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
 from barnabas.wire.jute.opcodes import OpCode
@@ -42,7 +44,7 @@ def create_until_acknowledged(client: KazooClient, path: str) -> float:
             client.create(path, b"")
         except NodeExistsError:
             return time.monotonic() - start_s  # an earlier try, whose answer was lost
-        except (ConnectionLoss, ConnectionClosedError, SessionExpiredError):
+        except (ConnectionLoss, ConnectionClosedError, SessionExpiredError, NotReadOnlyCallError):
             time.sleep(0.01)
         else:
             return time.monotonic() - start_s
@@ -235,3 +237,32 @@ def test_a_member_that_lost_its_disk_copies_the_state(tmp_path: Path) -> None:
         members.until_serving()
         check_same(members, "/w", [*names, "last"])
         assert "Getting a snapshot from the leader" in member.log()
+
+
+def test_a_member_without_a_quorum_serves_reads_to_clients_that_accept_it(tmp_path: Path) -> None:
+    """With readonlymode.enabled: reads are answered, writes refused, other clients sent away; later all goes on."""
+    with ensemble(tmp_path, **{"readonlymode.enabled": "true"}) as members:
+        members.until_serving()
+        port = members.members[1].client_port
+        with members.client(1) as client:
+            client.create("/a", b"data")
+        members.members[2].stop(signal.SIGKILL)
+        members.members[3].stop(signal.SIGKILL)
+        reader = KazooClient(members.members[1].address, timeout=10, read_only=True)
+        reader.start(60)
+        try:
+            assert four_letter_word(port, b"isro") == "ro"
+            assert reader.get("/a")[0] == b"data"
+            with pytest.raises(NotReadOnlyCallError):
+                reader.create("/b", b"")
+            writer = KazooClient(members.members[1].address, timeout=10)
+            with pytest.raises(KazooTimeoutError):
+                writer.start(3)
+            writer.close()
+            members.members[2].start()
+            members.until_serving()
+            assert create_until_acknowledged(reader, "/b") < 60
+            assert four_letter_word(port, b"isro") == "rw"
+        finally:
+            reader.stop()
+            reader.close()

@@ -50,8 +50,16 @@ class Transport(Protocol):
 class Forwarder(Protocol):
     """A learner's way to its leader."""
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether there is no leader, and reads alone are served."""
+        ...
+
     def forward(self, session_id: int, xid: int, opcode: int, body: bytes, ids: list[Id]) -> None:
-        """Send a write or a sync; `Processor.apply` or `Processor.synced` answers it."""
+        """Send a write or a sync; `Processor.apply` or `Processor.synced` answers it.
+
+        Raises `KeeperError` if the server is read-only.
+        """
         ...
 
     def revalidate(self, session_id: int, timeout_ms: int) -> None:

@@ -123,9 +123,11 @@ def _take_over(client: ServerConnection, session: Session) -> None:
     client.session = session
 
 
-def _connect_response(client: ServerConnection, timeout_ms: int, session_id: int, password: bytes) -> bytearray:
+def _connect_response(
+    client: ServerConnection, timeout_ms: int, session_id: int, password: bytes, *, is_read_only: bool = False
+) -> bytearray:
     response = ConnectResponse(0, timeout_ms, session_id, password)
-    return encode_connect_response(response, None if client.old_protocol else False)
+    return encode_connect_response(response, None if client.old_protocol else is_read_only)
 
 
 class Processor:
@@ -307,6 +309,18 @@ class Processor:
         timeout_ms = min(max(request.timeout_ms, limits.min_session_timeout_ms), limits.max_session_timeout_ms)
         client.transport.hold()
         forwarder = self._forwarder
+        is_owner = request.password == session_password(request.session_id)
+        if forwarder is not None and forwarder.is_read_only:
+            if not read_only or (request.session_id and not is_owner):
+                logger.info(
+                    "Refusing %s: this server is read-only, and the client does not accept that", client.address
+                )
+                client.transport.close()
+                return
+            session = self.tracker.track(request.session_id or self.tracker.new_id(), timeout_ms, now_ms)
+            _take_over(client, session)
+            self._established(client, session)
+            return
         if request.session_id == 0:
             session = self.tracker.track(self.tracker.new_id(), timeout_ms, now_ms)
             _take_over(client, session)
@@ -325,7 +339,6 @@ class Processor:
                 wall_ms,
             )
             return
-        is_owner = request.password == session_password(request.session_id)
         if forwarder is not None and is_owner:
             self._revalidating.setdefault(request.session_id, []).append((client, timeout_ms))
             forwarder.revalidate(request.session_id, timeout_ms)
@@ -346,7 +359,11 @@ class Processor:
 
     def _established(self, client: ServerConnection, session: Session) -> None:
         client.statistics.sent += 1
-        client.transport.send(_connect_response(client, session.timeout_ms, session.id, session_password(session.id)))
+        is_read_only = self._forwarder is not None and self._forwarder.is_read_only
+        password = session_password(session.id)
+        client.transport.send(
+            _connect_response(client, session.timeout_ms, session.id, password, is_read_only=is_read_only)
+        )
         client.transport.release()
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
@@ -532,13 +549,16 @@ class Processor:
         body: bytes,
         now_ms: int,
     ) -> None:
-        path = ""
+        path = decode(SyncRequest, body).path if opcode == OpCode.SYNC else ""
+        try:
+            forwarder.forward(session_id, xid, opcode, body, client.ids)
+        except KeeperError as error:
+            self._reply(client, encode_reply(xid, self.database.last_zxid, error.code), now_ms, now_ms)
+            return
         if opcode == OpCode.SYNC:
-            path = decode(SyncRequest, body).path
             self._syncs.append(client)
         client.waiting.append(ForwardedWrite(xid, opcode, now_ms, path))
         self._waiting_requests += 1
-        forwarder.forward(session_id, xid, opcode, body, client.ids)
         self._throttle(client)
 
     def apply(self, header: TxnHeader, txn: Transaction | None, digest: TxnDigest | None, now_ms: int) -> None:

@@ -40,8 +40,8 @@ def _ruok(_view: ServerView) -> str:
     return "imok"
 
 
-def _isro(_view: ServerView) -> str:
-    return "rw"
+def _isro(view: ServerView) -> str:
+    return "ro" if view.state.mode == "read-only" else "rw"
 
 
 def _summary(view: ServerView) -> str:

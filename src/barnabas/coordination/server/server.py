@@ -36,7 +36,8 @@ from barnabas.coordination.server.settings import client_endpoint, ensemble_of, 
 from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.leader import Timing
-from barnabas.coordination.zab.service import Elector, MemberLog, QuorumPeer
+from barnabas.coordination.zab.member_log import MemberLog
+from barnabas.coordination.zab.service import Elector, QuorumPeer
 from barnabas.wire.jute.records import Id
 
 __all__ = ["CoordinationServer"]
@@ -349,6 +350,7 @@ class CoordinationServer:
     async def _start_member(self, member: QuorumPeer) -> None:
         """Open the election port, and begin to elect."""
         member.listen_on_all = self._settings["quorumListenOnAllIPs"]
+        member.reads_without_quorum = self._settings["readonlymode.enabled"]
         if self._elector is None:
             settings = self._settings
             election = FastLeaderElection(

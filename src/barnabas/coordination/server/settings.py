@@ -88,6 +88,10 @@ ZOO_CFG_DEFINITIONS = Definitions(
             "standaloneEnabled", Kind.BOOLEAN, "true",
             "Whether one server.N line means a server alone, or an ensemble of one that can grow.",
         ),
+        Setting(
+            "readonlymode.enabled", Kind.BOOLEAN, "false",
+            "Whether a member without a quorum serves reads to clients that accept it.",
+        ),
         Setting("reconfigEnabled", Kind.BOOLEAN, "false", "Whether the ensemble may be changed while it runs."),
         Setting("dynamicConfigFile", Kind.STRING, None, "The file with the server.N, group.N and weight.N lines."),
         Setting(
@@ -120,7 +124,7 @@ _INERT = {
         "localSessionsUpgradingEnabled quorum.cnxn.threads.size multiAddress.enabled oraclePath "
         "multiAddress.reachabilityCheckTimeoutMs multiAddress.reachabilityCheckEnabled enableEagerACLCheck "
         "learner.asyncSending learner.closeSocketAsync leader.closeSocketAsync commitLogCount snapshotSizeFactor "
-        "forceSnapshotSync readonlymode.enabled quorumCnxnTimeoutMs commitProcessor.numWorkerThreads "
+        "forceSnapshotSync quorumCnxnTimeoutMs commitProcessor.numWorkerThreads "
         "commitProcessor.maxReadBatchSize "
         "commitProcessor.maxCommitBatchSize commitProcessor.shutdownTimeout leader.maxConcurrentSnapSyncs "
         "leader.maxConcurrentDiffSyncs"

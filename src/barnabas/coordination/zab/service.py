@@ -17,7 +17,6 @@ In ZooKeeper: QuorumPeer.
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Protocol
@@ -37,7 +36,9 @@ from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog
 from barnabas.coordination.zab.leader import Leader, LearnerHandler, Timing
 from barnabas.coordination.zab.learner import Learner, LearnerPhase
+from barnabas.coordination.zab.member_log import ClientService, MemberLog
 from barnabas.wire.jute.codec import MalformedRecordError
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import (
     SNAPSHOT_SIGNATURE,
@@ -58,7 +59,7 @@ from barnabas.wire.jute.quorum import (
 from barnabas.wire.jute.records import Id
 from barnabas.wire.jute.transactions import decode_transaction
 
-__all__ = ["ClientService", "Elector", "MemberLog", "QuorumPeer"]
+__all__ = ["Elector", "QuorumPeer"]
 
 logger = logging.getLogger(__name__)
 _MAX_UNSENT_BYTES = 256 << 20
@@ -67,6 +68,7 @@ _SNAPSHOT_PAUSE_S = 0.005
 _CONNECT_PAUSE_S = 0.05
 _ROLE_PAUSE_S = 0.05
 _FRAMES_HAVE_NO_LENGTH = 4
+_READ_ONLY_AFTER_MS = 2000
 _INTRODUCTION_S = 0.75
 _MAX_INTRODUCTION_BYTES = 64
 _MAX_STRANGERS = 64
@@ -82,62 +84,6 @@ class Elector(Protocol):
     def establish_epoch(self, epoch: int) -> None:
         """This server is in the epoch of its leader; servers that look for a leader learn it."""
         ...
-
-
-class ClientService(Protocol):
-    """The server for clients."""
-
-    def serve(self, processor: Processor, mode: str) -> None:
-        """Serve clients with the processor from now on."""
-        ...
-
-    def stop_serving(self) -> None:
-        """Close the connections of all clients."""
-        ...
-
-    def wake_log(self) -> None:
-        """There are transactions for the log."""
-        ...
-
-    def member_failed(self, error: BaseException) -> None:
-        """The server cannot go on."""
-        ...
-
-
-class MemberLog:
-    """What is to be logged, in order, whichever role it comes from."""
-
-    def __init__(self) -> None:
-        self.unlogged: list[bytes | bytearray] = []
-        """Transactions that the log writer has not taken yet."""
-        self.on_logged: Callable[[int], None] = lambda _: None
-        self._zxids: deque[int] = deque()
-        self._idle = asyncio.Event()
-        self._idle.set()
-
-    @property
-    def first_unlogged_zxid(self) -> int:
-        """The zxid of the first of `unlogged`."""
-        return self._zxids[len(self._zxids) - len(self.unlogged)]
-
-    def add(self, zxid: int, payload: bytes | bytearray) -> None:
-        """Log a transaction after all earlier ones."""
-        self.unlogged.append(payload)
-        self._zxids.append(zxid)
-        self._idle.clear()
-
-    def commit(self, count: int, now_ms: int) -> None:  # noqa: ARG002  # as Processor.commit
-        """The next ``count`` transactions are on stable storage."""
-        zxid = 0
-        for _ in range(count):
-            zxid = self._zxids.popleft()
-        if not self._zxids:
-            self._idle.set()
-        self.on_logged(zxid)
-
-    async def idle(self) -> None:
-        """Wait until everything is on stable storage."""
-        await self._idle.wait()
 
 
 class _Outbox:
@@ -368,6 +314,8 @@ class _Leading(_Role):
 class _Following(_Role):
     """The learner's environment, its connection, and the forwarder of its processor."""
 
+    is_read_only = False
+
     def __init__(self, peer: "QuorumPeer", leader_id: int) -> None:
         super().__init__(peer)
         self._leader_id = leader_id
@@ -503,7 +451,7 @@ class _Following(_Role):
     async def _replace_state(self, work: Callable[[], tuple[Database, CommittedLog]]) -> None:
         peer = self.peer
         try:
-            await peer.log.idle()
+            await peer.log_is_idle()
             database, history = await asyncio.get_running_loop().run_in_executor(peer.executor, work)
         except (OSError, BarnabasError) as error:
             self.fail(f"the state of the leader cannot be taken over: {error}")
@@ -577,6 +525,18 @@ class _Following(_Role):
             self.apply(zxid, payload)
 
 
+class _ReadOnly:
+    """Takes the place of a leader that is not there."""
+
+    is_read_only = True
+
+    def forward(self, *_: object) -> None:
+        raise KeeperError(ErrorCode.NOT_READ_ONLY)
+
+    def revalidate(self, *_: object) -> None:
+        raise AssertionError("a read-only server takes sessions as they come")
+
+
 class QuorumPeer:
     """A member of an ensemble."""
 
@@ -604,9 +564,12 @@ class QuorumPeer:
         self.executor = executor
         self.max_packet_bytes = max_packet_bytes
         self.listen_on_all = False
+        self.reads_without_quorum = False
         self.patience_ms = min(timing.init_ms, 3000)
         """How long to try to reach an elected leader."""
-        self.log = MemberLog()
+        self._is_log_idle = asyncio.Event()
+        self._is_log_idle.set()
+        self.log = MemberLog(self._log_changed)
         self.history = CommittedLog()
         self.database: Database
         self.epochs: Epochs
@@ -617,6 +580,16 @@ class QuorumPeer:
 
     def now_ms(self) -> int:
         return self.clock.monotonic_ms()
+
+    def _log_changed(self, is_idle: bool) -> None:
+        if is_idle:
+            self._is_log_idle.set()
+        else:
+            self._is_log_idle.clear()
+
+    async def log_is_idle(self) -> None:
+        """Wait until everything is on stable storage."""
+        await self._is_log_idle.wait()
 
     def first_session_id(self) -> int:
         """Where the sessions that are created here begin."""
@@ -656,11 +629,28 @@ class QuorumPeer:
         try:
             while True:
                 self.epochs.reach(self.database.last_zxid)
-                leader_id = await elector.elect(self.database.last_zxid, self.epochs.current)
+                leader_id = await self._elect(elector)
                 await self._take_role(leader_id)
                 await asyncio.sleep(_ROLE_PAUSE_S)
         except (OSError, BarnabasError) as error:
             self.service.member_failed(error)
+
+    async def _elect(self, elector: Elector) -> int:
+        """Elect; meanwhile serve reads to clients that accept this, if it is configured and the election lasts."""
+        timer: asyncio.TimerHandle | None = None
+        if self.reads_without_quorum:
+            delay_ms = max(self.timing.tick_ms, _READ_ONLY_AFTER_MS)
+            timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._serve_read_only)
+        try:
+            return await elector.elect(self.database.last_zxid, self.epochs.current)
+        finally:
+            if timer is not None:
+                timer.cancel()
+                self.service.stop_serving()
+
+    def _serve_read_only(self) -> None:
+        tracker = LearnerSessionTracker(self.first_session_id())
+        self.service.serve(Processor(self.database, tracker, self.limits, self.now_ms(), _ReadOnly()), "read-only")
 
     async def _take_role(self, leader_id: int) -> None:
         role: _Leading | _Following
@@ -675,7 +665,7 @@ class QuorumPeer:
             self._role = None
             self.service.stop_serving()
             self.service.wake_log()
-        await self.log.idle()
+        await self.log_is_idle()
         self.log.on_logged = lambda _: None
         role.fast_forward()
 

@@ -1,0 +1,65 @@
+"""What a member has to log, and whom it serves: the two sides of its edge that the server for clients is at.
+
+In ZooKeeper: the queue of SyncRequestProcessor.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from barnabas.coordination.core.processor import Processor
+
+__all__ = ["ClientService", "MemberLog"]
+
+
+class ClientService(Protocol):
+    """The server for clients."""
+
+    def serve(self, processor: Processor, mode: str) -> None:
+        """Serve clients with the processor from now on."""
+        ...
+
+    def stop_serving(self) -> None:
+        """Close the connections of all clients."""
+        ...
+
+    def wake_log(self) -> None:
+        """There are transactions for the log."""
+        ...
+
+    def member_failed(self, error: BaseException) -> None:
+        """The server cannot go on."""
+        ...
+
+
+class MemberLog:
+    """What is to be logged, in order, whichever role it comes from."""
+
+    def __init__(self, on_idle: Callable[[bool], None]) -> None:
+        """``on_idle`` is called with whether everything is on stable storage, when that changes."""
+        self.unlogged: list[bytes | bytearray] = []
+        """Transactions that the log writer has not taken yet."""
+        self.on_logged: Callable[[int], None] = lambda _: None
+        self._zxids: deque[int] = deque()
+        self._on_idle = on_idle
+
+    @property
+    def first_unlogged_zxid(self) -> int:
+        """The zxid of the first of `unlogged`."""
+        return self._zxids[len(self._zxids) - len(self.unlogged)]
+
+    def add(self, zxid: int, payload: bytes | bytearray) -> None:
+        """Log a transaction after all earlier ones."""
+        if not self._zxids:
+            self._on_idle(False)
+        self.unlogged.append(payload)
+        self._zxids.append(zxid)
+
+    def commit(self, count: int, now_ms: int) -> None:  # noqa: ARG002  # as Processor.commit
+        """The next ``count`` transactions are on stable storage."""
+        zxid = 0
+        for _ in range(count):
+            zxid = self._zxids.popleft()
+        if not self._zxids:
+            self._on_idle(True)
+        self.on_logged(zxid)
