@@ -226,10 +226,10 @@ def _take(data: bytes, offset: int) -> tuple[bytes | None, int]:
 
 def _check_seal(data: bytes, offset: int, name: str) -> int:
     if len(data) < offset + _SEAL_BYTES or data[offset + 8 : offset + _SEAL_BYTES] != _MARK:
-        raise CorruptDataError(f"snapshot {name} ends too early")
+        raise CorruptDataError(f"snapshot {name} ends too early, at byte {len(data)}")
     (checksum,) = _LONG.unpack_from(data, offset)
     if zlib.adler32(memoryview(data)[:offset]) != checksum:
-        raise CorruptDataError(f"snapshot {name} is damaged: its checksum is wrong")
+        raise CorruptDataError(f"snapshot {name} is damaged: the checksum of its first {offset} bytes is wrong")
     return offset + _SEAL_BYTES
 
 

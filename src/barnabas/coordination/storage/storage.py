@@ -31,6 +31,10 @@ logger = logging.getLogger(__name__)
 _VERSION_DIR = "version-2"
 _TEMPORARY = ".barnabas-tmp"
 _CHUNK_BYTES = 1 << 20
+_REMEDY = (
+    "Restore the files from a backup; or, in an ensemble, move this server's data directory away and let it copy the "
+    "state from the other servers"
+)
 
 
 class Storage:
@@ -72,7 +76,9 @@ class Storage:
         if database is None:
             database = Database()
             if damaged and not any(first == 1 for first, _ in logs_from(names, 0)):
-                raise CorruptDataError(f"no snapshot in {self.snapshots_dir} can be read: {'; '.join(damaged)}")
+                raise CorruptDataError(
+                    f"no snapshot in {self.snapshots_dir} can be read: {'; '.join(damaged)}. {_REMEDY}"
+                )
         replayed = self._replay(database, logs_from(names, database.last_zxid), on_replayed)
         if database.digest_mismatches:
             logger.error(
@@ -121,12 +127,15 @@ class Storage:
                 try:
                     header, txn, digest = decode_transaction(payload)
                 except MalformedRecordError as error:
-                    raise CorruptDataError(f"{path} holds a transaction that cannot be read: {error}") from None
+                    after = max(previous or 0, database.last_zxid)
+                    raise CorruptDataError(
+                        f"{path} holds a transaction that cannot be read, after 0x{after:x}: {error}. {_REMEDY}"
+                    ) from None
                 last = max(previous or 0, database.last_zxid) if previous is not None else database.last_zxid
                 if header.zxid > last + 1 and header.zxid >> 32 == last >> 32:
                     raise CorruptDataError(
                         f"transactions 0x{last + 1:x} to 0x{header.zxid - 1:x} are missing before {path}: "
-                        "a log file was removed, or the snapshot that holds them"
+                        f"a log file was removed, or the snapshot that holds them. {_REMEDY}"
                     )
                 previous = header.zxid
                 if header.zxid > database.last_zxid:
