@@ -154,7 +154,7 @@ class BatchFilter:
         """Which rows stay: those past the map, and the newest record of each key."""
         offsets = group.offsets
         keep: npt.NDArray[np.bool_] = offsets > self._offsets.latest_offset
-        looked_up = np.flatnonzero(~keep & (group.columns.key_size >= 0))
+        looked_up = (~keep & (group.columns.key_size >= 0)).nonzero()[0]
         newest = self._offsets.get(digests(group.keys(looked_up)))
         keep[looked_up] = offsets[looked_up] >= newest
         return keep

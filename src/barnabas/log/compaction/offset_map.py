@@ -76,7 +76,7 @@ class OffsetMap:
     def put(self, keys: Digests, offsets: _Integers) -> bool:
         """The newest records of keys are at these rising offsets. False, and nothing is put, when there is no room for all."""
         slots = self._slots(keys)
-        new = np.flatnonzero(self._offsets[slots] == 0)
+        new = (self._offsets[slots] == 0).nonzero()[0]
         if new.size:
             if self.size + new.size > self.max_keys:
                 distinct = len(set(zip(keys.first[new].tolist(), keys.second[new].tolist(), strict=True)))
@@ -94,7 +94,7 @@ class OffsetMap:
             self._first[wanted] = first
             self._second[wanted] = second
             self._offsets[wanted] = 1
-            self.size += np.unique(wanted).size
+            self.size += len(set(wanted.tolist()))
             new = new[(self._first[wanted] != first) | (self._second[wanted] != second)]
             if new.size:
                 slots[new] = self._slots(Digests(keys.first[new], keys.second[new]))
@@ -115,9 +115,8 @@ class OffsetMap:
         rows, first, second = None, keys.first, keys.second
         here = slots
         while True:
-            others = np.flatnonzero(
-                ((self._first[here] != first) | (self._second[here] != second)) & (self._offsets[here] != 0)
-            )
+            is_other = ((self._first[here] != first) | (self._second[here] != second)) & (self._offsets[here] != 0)
+            others = is_other.nonzero()[0]
             if not others.size:
                 return slots
             rows = others if rows is None else rows[others]

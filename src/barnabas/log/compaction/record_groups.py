@@ -16,9 +16,8 @@ import numpy.typing as npt
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.wire.kafka.errors import KafkaError
-from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, BatchHeader
+from barnabas.wire.kafka.records.batch_header import COMPRESSION_MASK, HEADER_BYTES, BatchHeader
 from barnabas.wire.kafka.records.columns import Body, Integers, RecordColumns, RecordRows, find_records, read_columns
-from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.records.contents import MOST_OBJECTS
 from barnabas.wire.kafka.records.records import unpack_records
 
@@ -95,8 +94,9 @@ class RecordGroup:
             pieces.append(piece)
             damaged += [first + row for row in bad]
         columns = pieces[0] if len(pieces) == 1 else RecordColumns(*map(np.concatenate, zip(*pieces, strict=True)))
-        sizes = np.diff(self.ends, prepend=0)
-        batch_of_row = np.repeat(np.arange(len(sizes)), sizes)
+        ends = np.array([0, *self.ends])
+        sizes = ends[1:] - ends[:-1]
+        batch_of_row = np.arange(len(sizes)).repeat(sizes)
         if damaged:
             batches = np.unique(batch_of_row[damaged])
             for batch in batches.tolist():
@@ -124,7 +124,7 @@ def read_groups(
         try:
             if header.record_count > MOST_OBJECTS:
                 raise CorruptDataError(f"{header.record_count} records, more than {MOST_OBJECTS}")
-            is_plain = header.compression is CompressionType.NONE
+            is_plain = not header.attributes & COMPRESSION_MASK
             body = None if is_plain else unpack_records(chunk.data, header, position, limit_bytes=limit_bytes)
         except (CorruptDataError, KafkaError) as error:
             report(header, str(error))

@@ -144,7 +144,7 @@ def read_columns(data: Buffer, start: Integers, stop: Integers) -> tuple[RecordC
         headers_start,
         header_count,
     )
-    return columns, np.flatnonzero(bad).tolist() if bad.any() else []
+    return columns, bad.nonzero()[0].tolist() if bad.any() else []
 
 
 def damaged_headers(data: Buffer, stop: Integers, columns: RecordColumns) -> list[int]:
@@ -153,7 +153,7 @@ def damaged_headers(data: Buffer, stop: Integers, columns: RecordColumns) -> lis
     Where many records have headers, one of each record is read at once.
     """
     view = np.frombuffer(data, np.uint8)
-    rows = np.flatnonzero(columns.header_count)
+    rows = columns.header_count.nonzero()[0]
     position, left, stop = columns.headers_start[rows], columns.header_count[rows], stop[rows]
     damaged: list[int] = []
     while rows.size > _FEW_ROWS:
@@ -195,7 +195,7 @@ def _varints(
     byte = data.take(positions, mode="clip")
     raw = byte.astype(np.uint64)
     after = positions + 1
-    rows = np.flatnonzero(byte >= 0x80)
+    rows = (byte >= 0x80).nonzero()[0]
     if rows.size:
         raw &= np.uint64(0x7F)
         for shift in range(7, 7 * most_bytes, 7):
