@@ -216,6 +216,42 @@ def test_a_replica_that_lost_records_forgets_it_when_it_has_them_all_again(pair:
     assert follower.lost_data is None
 
 
+def test_a_high_watermark_that_has_not_moved_does_not_show_that_a_replica_has_all_again(pair: Pair) -> None:
+    """The leader started just now and does not know it; the checkpoint that shows the loss was some seconds old, too."""
+    leader = pair.lead(0)
+    write(leader, 0, b"a", b"b")
+    write(leader, 0, b"c")
+    follower = pair.follower_log()
+    follower.note_lost_data(LostData("cut", 0, 2))
+    pair.limits = replace(LIMITS, partition_bytes=1)
+    pair.fetcher = pair.another_fetcher()
+    pair.follow(0)
+    pair.turn()
+    assert (follower.log_end_offset, leader.high_watermark) == (2, 0)
+    assert follower.lost_data is not None
+    pair.turn()
+    assert (follower.log_end_offset, leader.high_watermark) == (3, 2)
+    assert follower.lost_data is None
+
+
+def test_an_answer_full_of_records_of_others_does_not_show_that_the_leader_has_no_more(pair: Pair) -> None:
+    """They may have left no room for the partition's own records."""
+    other = TopicPartition("t", 1)
+    for name in (T0, other):
+        write(pair.lead(0, name), 0, b"a")
+    follower = pair.follower_log()
+    follower.note_lost_data(LostData("cut", 0, 9))
+    for name in (T0, other):
+        pair.follow(0, name)
+    full = PartitionData(partition_index=1, high_watermark=0, records=memoryview(batch(b"a")))
+    empty = PartitionData(partition_index=0, high_watermark=0)
+    for others, is_known in (([full], True), ([], False)):
+        pair.fetcher.request(VERSION, -1, 0)
+        response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[empty, *others])])
+        pair.fetcher.answered(response, 12, 0, START_MS)
+        assert (follower.lost_data is not None) is is_known
+
+
 def test_a_replica_forgets_what_it_lost_when_its_leader_has_no_more_either(pair: Pair) -> None:
     """After an unclean election the records are gone everywhere: its length of before is never reached."""
     write(pair.lead(0), 0, b"a")

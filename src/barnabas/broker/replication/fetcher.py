@@ -32,6 +32,7 @@ from barnabas.broker.replication.partition_fetch_state import (
 )
 from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.truncation import truncation_for
+from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import PartitionLog, UnexpectedOffsetError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import (
@@ -282,6 +283,8 @@ class Fetcher:
                     self._transitions.refused(fetched, data.error_code, now_ms)
                 else:
                     self._take(fetched, data, now_ms, wall_ms)
+                    if fetched.partition.log.lost_data is not None:
+                        self._reconsider_loss(fetched, data, response)
         return True
 
     def failed(self) -> None:
@@ -319,9 +322,6 @@ class Fetcher:
                 self._session.change(topic_partition)  # DeleteRecords waits for our log start offset
             if before != (log.high_watermark, log.log_start_offset):
                 self._changed(topic_partition)
-            if log.lost_data is not None and _has_all(log, data):
-                logger.info("Partition %s has copied again what it had lost", topic_partition)
-                log.forget_lost_data()
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self._transitions.log_failed(fetched, error)
@@ -331,6 +331,23 @@ class Fetcher:
         except UnexpectedOffsetError as error:
             logger.error("Partition %s is fetched again after a pause: %s", topic_partition, error)
             self._transitions.delay(fetched, now_ms)
+
+    def _reconsider_loss(self, fetched: PartitionFetchState, data: PartitionData, response: FetchResponse) -> None:
+        """Forget what a log has lost, once it has it again."""
+        log = fetched.partition.log
+        if fetched.state is not FetchState.FETCHING or log.lost_data is None:
+            return
+        if _is_diverging(data) or not _has_all(fetched, log.lost_data, data, response):
+            return
+        logger.info("Partition %s has copied again what it had lost", fetched.topic_partition)
+        try:
+            log.forget_lost_data()
+        except KafkaError as error:
+            self._transitions.log_failed(fetched, error)
+
+
+def _is_diverging(data: PartitionData) -> bool:
+    return data.diverging_epoch is not None and data.diverging_epoch.epoch >= 0
 
 
 def _bytes(records: "Buffer | FileSlice") -> Buffer:
@@ -346,13 +363,23 @@ def _append(partition: Partition, records: Buffer, wall_ms: int) -> int:
     return info.leader_epoch
 
 
-def _has_all(log: PartitionLog, data: PartitionData) -> bool:
-    """Whether a log that had lost records has everything again that its leader has committed.
+def _has_all(fetched: PartitionFetchState, lost: LostData, data: PartitionData, response: FetchResponse) -> bool:
+    """Whether a log that has lost records has everything again that its leader has committed.
 
-    A leader that was elected just now may not know its high watermark yet. So the log must be as long as it once was, or
-    the leader must have no more records.
+    The leader's high watermark does not say so: one that was elected or started just now may not know it yet. But
+    whenever the high watermark moves, each member of the in-sync set has all below it. So the log is whole
+
+    - at a high watermark that has moved since we follow, if the log is as long as it once was, or
+    - where the leader has no more, which an answer without any records shows: records of other partitions may have
+      left no room for ours.
     """
-    end = log.log_end_offset
-    if log.lost_data is not None and end >= max(data.high_watermark, log.lost_data.expected_offset):
+    end_offset, high_watermark = fetched.partition.log.log_end_offset, data.high_watermark
+    if end_offset < high_watermark:
+        return False
+    if end_offset == high_watermark and not any(
+        part.records for topic in response.responses for part in topic.partitions
+    ):
         return True
-    return end == data.high_watermark and not data.records
+    if fetched.first_high_watermark is None:
+        fetched.first_high_watermark = high_watermark
+    return high_watermark > fetched.first_high_watermark and end_offset >= lost.expected_offset

@@ -96,6 +96,7 @@ class PartitionFetchState:
 
     __slots__ = (
         "backoff_ms",
+        "first_high_watermark",
         "is_aligned",
         "is_in_sync",
         "last_epoch",
@@ -120,6 +121,8 @@ class PartitionFetchState:
         self.last_epoch = partition.log.leader_epochs.latest_epoch
         self.state = FetchState.STARTING
         self.backoff_ms = 0
+        self.first_high_watermark: int | None = None
+        """The leader's high watermark when our log, which has lost records, first reached it."""
         self.until_ms = 0
         """The end of the delay, while DELAYED."""
         self.requested_offset = UNKNOWN
