@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, 
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import NO_BROKER, TopicPartition, Uuid
 from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.steps import ControllerMovedError, Done, Steps
@@ -51,6 +52,7 @@ T = TypeVar("T")
 
 _FIRST_BALANCE_S = 5
 _RETRY_S = 0.5
+_REGISTER_AGAIN_S = 2
 _MOVED = "The controller moved to another broker."
 
 
@@ -115,6 +117,7 @@ class Controller:
         self._controller_id = NO_BROKER
         self._context = ControllerContext(broker_id)
         self._active = False
+        self._is_registered = False
         self._wake = asyncio.Event()
         self._queue = ControllerEventQueue(self._wake.set)
         self._watchers: dict[Hashable, WatchCallback] = {}
@@ -166,6 +169,7 @@ class Controller:
     async def start(self) -> None:
         """Register the broker and stand for election; returns when the first election is over."""
         await self._register()
+        self._is_registered = True
         self._task = asyncio.get_running_loop().create_task(self._run())
         over = asyncio.Event()
         self._queue.put(Startup(lambda *_: over.set()))
@@ -208,8 +212,11 @@ class Controller:
                 else:
                     logger.error("The controller could not go on: %s", error)
                     await self._abdicate()
-            except Exception:
-                logger.exception("The controller failed at %r and resigns", event)
+            except Exception as error:
+                if isinstance(error, BarnabasError) and not self._is_registered:
+                    logger.error("This broker could not be registered, and does not stand for controller: %s", error)
+                else:
+                    logger.exception("The controller failed at %r and resigns", event)
                 await self._abdicate()
 
     async def _process(self, event: ControllerEvent) -> None:
@@ -217,7 +224,9 @@ class Controller:
             case Reelect():
                 await self._elect()
             case RegisterBrokerAndReelect():
+                self._is_registered = False
                 await self._register()
+                self._is_registered = True
                 await self._elect()
             case Startup(done):
                 try:
@@ -265,13 +274,23 @@ class Controller:
         return result
 
     async def _abdicate(self) -> None:
-        """Give the office up after an error, so that another broker, or this one, takes over from the znodes."""
+        """Give the office up after an error, so that another broker, or this one, takes over from the znodes.
+
+        A broker whose registration failed tries that again, and does not stand for election before it succeeds.
+        """
         was_active, version = self._controller_id == self._broker_id, self._context.epoch_version
         self._resign()
         if was_active:
             await self._interpreter.perform(give_up(version))
-        await asyncio.sleep(_RETRY_S)
+        if self._is_registered:
+            await asyncio.sleep(_RETRY_S)
+        else:
+            asyncio.get_running_loop().call_later(_REGISTER_AGAIN_S, self._register_if_needed)
         self._queue.put(Reelect())
+
+    def _register_if_needed(self) -> None:
+        if not self._is_registered and self._task is not None:
+            self._queue.put(RegisterBrokerAndReelect())
 
     def _watch_for(self, path: str) -> WatchCallback | None:
         """The one callback for an event, so that asking twice watches once."""
@@ -298,6 +317,7 @@ class Controller:
         if self._task is None:
             return
         if event is SessionEvent.EXPIRED:
+            self._is_registered = False
             self._resign()
         elif event is SessionEvent.CREATED:
             self._watchers.clear()
@@ -316,6 +336,8 @@ class Controller:
                     return
                 case Stand(is_znode_ours):
                     self._resign()
+                    if not self._is_registered:
+                        return  # the controller must be a member of the cluster
                     steps = claim(self._broker_id, self._wall_ms, is_znode_ours=is_znode_ours)
                     term = await self._interpreter.perform(steps)
         except ControllerMovedError:
