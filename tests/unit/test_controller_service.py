@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from barnabas.base.clock import SystemClock
+from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import random_uuid
@@ -23,7 +24,9 @@ from barnabas.broker.cluster.znodes import (
     Endpoint,
     ReplicaAssignment,
     TopicAssignment,
+    broker_path,
     delete_topic_path,
+    encode_broker,
     encode_reassignments,
     encode_topic,
     topic_path,
@@ -42,7 +45,12 @@ from barnabas.broker.membership.service import (
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.transactions.producer_id_blocks import allocate_block
 from barnabas.coordination.client import CoordinationClient
+from barnabas.coordination.client.operations import delete, multi, multi_create, set_acl
 from barnabas.net.sockets import SocketNetwork
+from barnabas.wire.jute.errors import ErrorCode as KeeperCode
+from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.jute.opcodes import CreateMode, Perms
+from barnabas.wire.jute.records import ACL, Id
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -122,6 +130,9 @@ class Member:
                 log_dirs=list,
                 logs=list,
                 lost_data=dict,
+                has_new_dir=lambda: False,
+                note_gone=lambda _: {},
+                note_dirs_checked=lambda: None,
                 controller=lambda: self.controller,
                 is_closing=lambda: False,
                 spawn=lambda work: work.close(),
@@ -382,6 +393,68 @@ def test_another_brokers_id_is_not_taken(tmp_path: Path) -> None:
             with pytest.raises(BrokerIdTakenError, match=r"PLAINTEXT://h:9000.*broker\.id"):
                 await second.start()
             await second.close()
+
+    asyncio.run(run())
+
+
+def test_a_broker_whose_id_was_taken_does_not_stand_for_controller_until_it_is_registered_again(tmp_path: Path) -> None:
+    """Its registration was removed, and another broker has registered under the id: it gives the office up."""
+
+    async def run() -> None:
+        async with members(tmp_path, 2) as (_, (first, second), _):
+            assert first.controller.is_active
+            other = BrokerInfo(0, (Endpoint("elsewhere", 1, "PLAINTEXT", "PLAINTEXT"),))
+            path = broker_path(0)
+            await second.client.batch(
+                [multi([delete(path, -1), multi_create(path, encode_broker(other, 0), CreateMode.EPHEMERAL)])]
+            )
+            await until(lambda: second.controller.is_active)
+            await until(lambda: first.controller.controller_id == 1)
+            await second.client.delete(CONTROLLER)
+            await until(lambda: second.controller.epoch == 3)
+            assert (first.controller.is_active, first.controller.epoch) == (False, 0)
+            await second.client.delete(path)
+            await until(lambda: "h" in [end.host for end in second.controller.context.brokers.get(0, other).endpoints])
+            await second.controller.close()
+            await second.client.delete(CONTROLLER)
+            await until(lambda: first.controller.is_active)
+
+    asyncio.run(run())
+
+
+def test_a_session_that_expires_before_the_first_registration_is_no_end_of_the_start(tmp_path: Path) -> None:
+    """The registration begins again in the next session."""
+
+    async def run() -> None:
+        async with members(tmp_path, 1) as (brokers, _, address):
+            member = Member(address, 1, brokers)
+            perform, expired = member.lifecycle._perform, []
+
+            async def expire_once(step: object) -> object:
+                if not expired:
+                    expired.append(step)
+                    raise KeeperError(KeeperCode.SESSION_EXPIRED)
+                return await perform(step)
+
+            member.lifecycle._perform = expire_once
+            await member.start()
+            assert member.lifecycle.broker_epoch > 0
+            await member.close()
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_may_not_register_ends_its_start_and_names_the_znodes(tmp_path: Path) -> None:
+    """An ACL forbids it, and waiting would not help."""
+
+    async def run() -> None:
+        async with members(tmp_path, 1) as (brokers, (first,), address):
+            read_only = ACL(Perms.READ, Id("world", "anyone"))
+            await first.client.batch([set_acl("/brokers/ids", [read_only])])
+            member = Member(address, 1, brokers)
+            with pytest.raises(BarnabasError, match="no permission to register: check the ACLs of /brokers/ids"):
+                await member.start()
+            await member.close()
 
     asyncio.run(run())
 

@@ -392,6 +392,38 @@ def test_a_replica_whose_folder_is_gone_has_lost_its_data(tmp_path: Path) -> Non
     assert loaded(open_dirs(tmp_path)).lost_data is not None
 
 
+def test_replicas_that_should_be_in_a_log_dir_that_was_empty_at_the_start_are_gone(tmp_path: Path) -> None:
+    """A disk was replaced. The broker learns from the znodes what was there; its new logs know it, too."""
+    other = TopicPartition("topic", 1)
+    dirs = open_dirs(tmp_path)
+    assert dirs.has_new_dir
+    dirs.get_or_create(other, TOPIC_ID, CONFIG, NOW)
+    assert set(dirs.note_gone([TP, other])) == {TP}
+    assert set(dirs.lost_data()) == {TP}
+    dirs.note_checked()
+    assert not dirs.has_new_dir
+    log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW, is_new=False)
+    assert log.lost_data is not None
+    assert "was empty at the start" in log.lost_data.reason
+    dirs.close(clean=False)
+    dirs = open_dirs(tmp_path)
+    assert not dirs.has_new_dir
+    assert set(dirs.lost_data()) == {TP}
+    dirs.close(clean=False)
+
+
+def test_a_log_dir_is_new_until_it_was_compared_with_the_znodes(tmp_path: Path) -> None:
+    """A crash between its making and the broker's registration does not let an empty dir pass for a complete one."""
+    open_dirs(tmp_path).close(clean=True)
+    dirs = open_dirs(tmp_path)
+    assert dirs.has_new_dir
+    dirs.note_checked()
+    dirs.close(clean=True)
+    dirs = open_dirs(tmp_path)
+    assert not dirs.has_new_dir
+    dirs.close(clean=True)
+
+
 @pytest.mark.parametrize("is_new", [True, False])
 def test_a_topic_made_again_under_its_name_has_lost_nothing(tmp_path: Path, is_new: bool) -> None:
     """Checkpoints of the deleted log do not count against the new one, not after a crash either."""

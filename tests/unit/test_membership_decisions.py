@@ -21,6 +21,7 @@ from barnabas.broker.membership import death_watch as deaths
 from barnabas.broker.membership import joining
 from barnabas.broker.membership.death_watch import ConnectOutcome, removals_of_dead, watch_broker
 from barnabas.broker.membership.joining import OnChange, join, on_registration_changed
+from barnabas.broker.membership.lost_data import ReadStates, States
 from barnabas.broker.membership.registration import (
     BrokerIdTakenError,
     EphemeralZnode,
@@ -187,6 +188,34 @@ def test_only_a_broker_whose_machine_was_not_rebooted_leaves_sets_for_lost_recor
     else:
         step = driven.step
     assert (step == joining.ReadSession()) is leaves
+
+
+@pytest.mark.parametrize("has_kept_its_pages", [True, False])
+def test_a_broker_with_an_empty_log_dir_leaves_the_sets_of_replicas_that_are_gone(has_kept_its_pages: bool) -> None:
+    """A replaced disk has lost everything, reboot or not; once the broker is registered the dir is like all others."""
+    gone = {TopicPartition("t", 0): LostData("its folder is gone", 0, 0)}
+    driven = Driven(join(INFO, has_kept_its_pages=has_kept_its_pages, has_new_dir=True))
+    if not has_kept_its_pages:
+        driven.answer(None)
+        assert driven.answer(False) == joining.SetEpoch(-1)
+        driven.answer(None)
+    assert driven.step == joining.FindGone()
+    assert driven.answer(gone) == joining.ReadSession()
+    assert driven.answer(SessionZnodes(None, None)) == ReadStates(list(gone))
+    assert driven.answer(States(0, False, [None])) == joining.CreateRegistration()
+    assert driven.answer(62) == joining.SetEpoch(62)
+    if not has_kept_its_pages:
+        assert driven.answer(None) == joining.NoteBoot()
+    assert driven.answer(None) == joining.NoteDirsChecked()
+    driven.answer(None)
+    assert driven.result == 62
+
+
+def test_a_new_broker_of_which_no_replica_is_known_registers_at_once() -> None:
+    """Its log dirs are empty because it is new."""
+    driven = Driven(join(INFO, has_kept_its_pages=True, has_new_dir=True))
+    assert driven.step == joining.FindGone()
+    assert driven.answer({}) == joining.CreateRegistration()
 
 
 def test_a_first_start_waits_for_nothing() -> None:

@@ -23,6 +23,7 @@ from barnabas.broker.membership.lost_data import (
     ReadStates,
     States,
     StateZnode,
+    UnreadableZnode,
     WriteStates,
     leave_in_sync_sets,
 )
@@ -44,6 +45,8 @@ class Znodes:
         self.pauses = 0
         self.before_write: Callable[[], None] = lambda: None
         self.on_pause: Callable[[], None] = lambda: None
+        self.odd: dict[TopicPartition, StateZnode | UnreadableZnode] = {}
+        self.refuses_writes = False
 
     def elect_controller(self) -> None:
         self.has_controller = True
@@ -81,13 +84,19 @@ class Znodes:
                     self.on_pause()
         raise AssertionError("the broker never registers")
 
-    def _znode(self, partition: TopicPartition) -> StateZnode | None:
+    def _znode(self, partition: TopicPartition) -> StateZnode | UnreadableZnode | None:
+        if partition in self.odd:
+            return self.odd[partition]
         state = self.states.get(partition)
         return None if state is None else StateZnode(encode_partition_state(state, CONTROLLER_EPOCH), state.version)
 
     def _write(self, epoch_version: int | None, writes: list[tuple[str, bytes, int]]) -> None:
         paths = {partition_state_path(partition): partition for partition in self.states}
-        if epoch_version != self.epoch_version or any(self.states[paths[p]].version != v for p, _, v in writes):
+        if (
+            self.refuses_writes
+            or epoch_version != self.epoch_version
+            or any(self.states[paths[p]].version != v for p, _, v in writes)
+        ):
             return
         self.writes += 1
         for path, data, version in writes:
@@ -178,6 +187,47 @@ def test_a_controller_that_leaves_the_broker_in_a_set_does_not_keep_it_out_for_e
         znodes.run(leave_in_sync_sets(0, {T0: LOST}), most_steps=1000)
     assert (znodes.writes, znodes.pauses) == (0, 300)
     assert "the controller has left it in the in-sync sets of t-0" in caplog.text
+
+
+ODD_ZNODES = [
+    StateZnode(b"{", 0),
+    StateZnode(None, 0),
+    StateZnode(b'{"leader":0,"leader_epoch":1,"isr":7,"controller_epoch":1}', 0),
+    UnreadableZnode("this broker has no permission to read it"),
+]
+
+
+@pytest.mark.parametrize("odd", ODD_ZNODES)
+@pytest.mark.parametrize("leave", [True, False])
+def test_a_state_that_cannot_be_read_concerns_its_own_partition_only(
+    odd: StateZnode | UnreadableZnode, leave: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged; the others are left, or given up, as ever."""
+    other = TopicPartition("t", 1)
+    znodes = Znodes({T0: LeaderAndIsr(0, 4, (0, 1)), other: LeaderAndIsr(0, 4, (0, 1))})
+    znodes.odd[T0] = odd
+    if leave:
+        znodes.perform(0, T0, other)
+    else:
+        znodes.run(give_up_leaderships(0, [T0, other]))
+    assert znodes.states[T0] == LeaderAndIsr(0, 4, (0, 1))
+    assert znodes.states[other].leader == NO_LEADER
+    assert "/brokers/topics/t/partitions/0/state cannot be read" in caplog.text
+
+
+@pytest.mark.parametrize("leave", [True, False])
+def test_writes_that_are_refused_do_not_keep_a_broker_out_for_ever(
+    leave: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An ACL forbids them: the broker tries for a while, logs what it could not do, and registers."""
+    znodes = Znodes({T0: LeaderAndIsr(0, 4, (0, 1))})
+    znodes.refuses_writes = True
+    steps = leave_in_sync_sets(0, {T0: LOST}) if leave else give_up_leaderships(0, [T0])
+    with caplog.at_level(logging.INFO):
+        znodes.run(steps, most_steps=2000)
+    assert znodes.pauses == (300 if leave else 150)
+    assert [record.getMessage() for record in caplog.records if "is still" in record.getMessage()]
+    assert len(caplog.records) == 2
 
 
 # Leaderships of the life before a reboot

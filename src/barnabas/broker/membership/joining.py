@@ -12,6 +12,8 @@ life's registration.
     yield Remove(removals)     -> None                in one transaction; a znode that changed meanwhile stays
     yield SetEpoch(epoch)      -> None                the broker epoch that requests of the controller must have
     yield NoteBoot()           -> None                the log dirs are used under this boot from now on
+    yield FindGone()           -> {partition: loss}   replicas of this broker, by the znodes, that have no log here
+    yield NoteDirsChecked()    -> None                the new log dirs are like all others from now on
     yield Pause(ms)            -> None
 
 In Kafka: the registration in `KafkaServer.startup`, and `BrokerLifecycleManager` in KRaft mode.
@@ -34,9 +36,11 @@ from barnabas.wire.jute.opcodes import EventType
 
 __all__ = [
     "CreateRegistration",
+    "FindGone",
     "IsRegistered",
     "JoinStep",
     "NoteBoot",
+    "NoteDirsChecked",
     "OnChange",
     "ReadSession",
     "Remove",
@@ -84,7 +88,28 @@ class NoteBoot:
     """Note the boot id in the log dirs."""
 
 
-JoinStep = IsRegistered | CreateRegistration | ReadSession | Remove | SetEpoch | NoteBoot | Pause | LeaveStep
+@dataclass(frozen=True, slots=True)
+class FindGone:
+    """Read which partitions have a replica on this broker, and find those without a log."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteDirsChecked:
+    """Note that no replica is missing in the new log dirs that others take for complete."""
+
+
+JoinStep = (
+    IsRegistered
+    | CreateRegistration
+    | ReadSession
+    | Remove
+    | SetEpoch
+    | NoteBoot
+    | FindGone
+    | NoteDirsChecked
+    | Pause
+    | LeaveStep
+)
 
 
 def join(
@@ -93,11 +118,13 @@ def join(
     has_kept_its_pages: bool,
     replicas: Sequence[TopicPartition] = (),
     lost: Mapping[TopicPartition, LostData] | None = None,
+    has_new_dir: bool = False,
 ) -> Generator[JoinStep, Any, int]:
     """Register; returns the broker epoch. Raises `BrokerIdTakenError`.
 
     ``replicas`` are the partitions that have a log here: see `leaderships`. ``lost`` are those whose logs are known to
-    have lost records: see `lost_data`.
+    have lost records: see `lost_data`. With ``has_new_dir`` a log dir was empty at the start: the broker is new, or a disk
+    was replaced, with all its replicas.
     """
     if not has_kept_its_pages:
         # The controller still sends requests to the earlier life. No such request may reach this one.
@@ -105,17 +132,23 @@ def join(
         yield from _await_end_of_predecessor(info)
         yield from give_up_leaderships(info.id, replicas)
         yield SetEpoch(_NO_EPOCH)
-    if lost and has_kept_its_pages:
-        # After a reboot every replica that was busy may have lost a little, on other machines too. If each stepped back
-        # for the others, the last one to start would lead, whatever it has. So this holds for single damaged logs only.
+    # After a reboot every replica that was busy may have lost a little, on other machines too. If each stepped back
+    # for the others, the last one to start would lead, whatever it has. So this holds for single damaged logs only,
+    # and for replicas that are gone with their disk.
+    leaving = dict(lost or {}) if has_kept_its_pages else {}
+    if has_new_dir:
+        leaving |= yield FindGone()
+    if leaving:
         yield from _replace_predecessor(info)
-        yield from leave_in_sync_sets(info.id, lost)
+        yield from leave_in_sync_sets(info.id, leaving)
     while (epoch := (yield CreateRegistration())) is None:
         yield from _replace_predecessor(info)
     yield SetEpoch(epoch)
     logger.info("Broker %d is registered with epoch %d", info.id, epoch)
     if not has_kept_its_pages:
         yield NoteBoot()
+    if has_new_dir:
+        yield NoteDirsChecked()
     return int(epoch)
 
 

@@ -26,11 +26,17 @@ from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import (
     NO_LEADER,
     LeaderIsrAndControllerEpoch,
-    decode_partition_state,
     encode_partition_state,
     partition_state_path,
 )
-from barnabas.broker.membership.lost_data import MAX_WRITES, LeaveStep, ReadStates, States, WriteStates
+from barnabas.broker.membership.lost_data import (
+    MAX_WRITES,
+    LeaveStep,
+    ReadStates,
+    States,
+    WriteStates,
+    read_state,
+)
 
 __all__ = ["give_up_leaderships"]
 
@@ -44,27 +50,34 @@ def give_up_leaderships(broker_id: int, partitions: Sequence[TopicPartition]) ->
     """Return when this broker, which is not registered, leads none of the partitions."""
     pending = list(partitions)
     waited_ms = 0
+    has_written = False
     while pending:
         found: States = yield ReadStates(pending)
         led = _led_by(broker_id, pending, found)
+        has_progressed = len(led) < len(pending)
         pending = list(led)
         if not pending:
             return
-        if not found.has_controller:
-            logger.info("Giving up the leadership of %s after a reboot of the machine", ", ".join(map(str, pending)))
-            writes = [_without_leader(*item) for item in list(led.items())[:MAX_WRITES]]
-            yield WriteStates(found.controller_epoch_version, writes)
-        elif waited_ms >= _MAX_WAIT_MS:
+        if waited_ms >= _MAX_WAIT_MS:
             logger.warning(
-                "The controller has not removed broker %d as the leader of %s within %d s",
+                "Broker %d is still the leader of %s, %d s after it began to give up what it led before the reboot",
                 broker_id,
                 ", ".join(map(str, pending)),
                 _MAX_WAIT_MS // 1000,
             )
             return
-        else:
+        is_stuck = has_written and not has_progressed
+        if found.has_controller or is_stuck:
             yield Pause(_PAUSE_MS)
             waited_ms += _PAUSE_MS
+        if not found.has_controller:
+            if not is_stuck:
+                logger.info(
+                    "Giving up the leadership of %s after a reboot of the machine", ", ".join(map(str, pending))
+                )
+            writes = [_without_leader(*item) for item in list(led.items())[:MAX_WRITES]]
+            yield WriteStates(found.controller_epoch_version, writes)
+            has_written = True
 
 
 def _led_by(
@@ -72,10 +85,8 @@ def _led_by(
 ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
     led = {}
     for topic_partition, znode in zip(partitions, found.states, strict=True):
-        if znode is None:
-            continue  # the topic is deleted
-        state = decode_partition_state(partition_state_path(topic_partition), znode.data, znode.version)
-        if state.leader_and_isr.leader == broker_id:
+        state = read_state(topic_partition, znode)
+        if state is not None and state.leader_and_isr.leader == broker_id:
             led[topic_partition] = state
     return led
 

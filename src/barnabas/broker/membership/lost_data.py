@@ -12,6 +12,8 @@ what Kafka's protocol has: the znodes.
   of the state: a controller that is elected meanwhile makes it fail, and the broker waits for that controller instead.
   A controller that is elected later reads the new state.
 - The last member of a set stays in it, for no other replica could lead. It leads with what it has, and logs an error.
+- A state that cannot be read, or must not be written, concerns its own partition only: it is logged, and the broker
+  registers without that step.
 
 Then the broker registers and follows. Another member leads when it returns, and this replica truncates and copies. If none
 returns, ``unclean.leader.election.enable`` or an operator (`leader-election --election-type unclean`) may let it lead.
@@ -33,6 +35,7 @@ from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import (
     NO_LEADER,
     LeaderIsrAndControllerEpoch,
+    ZnodeFormatError,
     decode_partition_state,
     encode_partition_state,
     partition_state_path,
@@ -45,8 +48,10 @@ __all__ = [
     "ReadStates",
     "StateZnode",
     "States",
+    "UnreadableZnode",
     "WriteStates",
     "leave_in_sync_sets",
+    "read_state",
 ]
 
 logger = logging.getLogger(__name__)
@@ -64,13 +69,19 @@ class StateZnode(NamedTuple):
     version: int
 
 
+class UnreadableZnode(NamedTuple):
+    """A partition's state that may not be read."""
+
+    reason: str
+
+
 class States(NamedTuple):
     """The cluster at one moment."""
 
     controller_epoch_version: int | None
     """The version of /controller_epoch; None while no controller was ever elected."""
     has_controller: bool
-    states: Sequence[StateZnode | None]
+    states: Sequence[StateZnode | UnreadableZnode | None]
 
 
 class ReadStates(NamedTuple):
@@ -93,46 +104,73 @@ def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) 
     """Return when this broker, which is not registered, is in none of the in-sync sets, or alone in them.
 
     The wait for a controller is bounded: it does not touch the partitions of a topic that is being deleted, and they must
-    not keep the broker out of the cluster.
+    not keep the broker out of the cluster. So are the attempts to write.
     """
     pending = list(lost)
     waited_ms = 0
+    has_written = False
     while pending:
         found: States = yield ReadStates(pending)
         memberships = _memberships(broker_id, lost, dict(zip(pending, found.states, strict=True)))
+        has_progressed = len(memberships) < len(pending)
         pending = list(memberships)
         if not pending:
             return
-        if not found.has_controller:
-            writes = [_without(broker_id, *item, lost) for item in list(memberships.items())[:MAX_WRITES]]
-            yield WriteStates(found.controller_epoch_version, writes)
-            continue
         if waited_ms >= _MAX_WAIT_MS:
             logger.error(
-                "Registering, although broker %d has lost records and the controller has left it in the in-sync sets of %s",
+                "Registering, although broker %d has lost records and %s in the in-sync sets of %s",
                 broker_id,
+                "the controller has left it" if found.has_controller else "is still",
                 ", ".join(map(str, pending)),
             )
             return
-        if waited_ms % _REPORT_EVERY_MS == 0:
+        if found.has_controller and waited_ms % _REPORT_EVERY_MS == 0:
             logger.warning(
                 "Waiting until the controller removes broker %d, which has lost records, from the in-sync sets of %s",
                 broker_id,
                 ", ".join(map(str, pending)),
             )
-        yield Pause(_PAUSE_MS)
-        waited_ms += _PAUSE_MS
+        is_stuck = has_written and not has_progressed
+        if found.has_controller or is_stuck:
+            yield Pause(_PAUSE_MS)
+            waited_ms += _PAUSE_MS
+        if not found.has_controller:
+            chosen = dict(list(memberships.items())[:MAX_WRITES])
+            if not is_stuck:
+                _report(broker_id, chosen, lost)
+            writes = [_without(broker_id, *item) for item in chosen.items()]
+            yield WriteStates(found.controller_epoch_version, writes)
+            has_written = True
+
+
+def read_state(
+    partition: TopicPartition, znode: StateZnode | UnreadableZnode | None
+) -> LeaderIsrAndControllerEpoch | None:
+    """A partition's state; None if the topic is deleted, or if the state says nothing, which is logged."""
+    if znode is None:
+        return None
+    path = partition_state_path(partition)
+    if isinstance(znode, UnreadableZnode):
+        logger.error("%s cannot be read before the registration: %s", path, znode.reason)
+        return None
+    try:
+        return decode_partition_state(path, znode.data, znode.version)
+    except ZnodeFormatError as error:
+        logger.error("%s cannot be read before the registration: %s", path, error)
+        return None
 
 
 def _memberships(
-    broker_id: int, lost: Mapping[TopicPartition, LostData], states: Mapping[TopicPartition, StateZnode | None]
+    broker_id: int,
+    lost: Mapping[TopicPartition, LostData],
+    states: Mapping[TopicPartition, StateZnode | UnreadableZnode | None],
 ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
     """The partitions whose in-sync set has this broker and another one."""
     memberships = {}
     for partition, znode in states.items():
-        if znode is None:
-            continue  # the topic is deleted
-        state = decode_partition_state(partition_state_path(partition), znode.data, znode.version)
+        state = read_state(partition, znode)
+        if state is None:
+            continue
         isr = state.leader_and_isr.isr
         if isr == (broker_id,):
             logger.error(
@@ -147,21 +185,25 @@ def _memberships(
     return memberships
 
 
-def _without(
+def _report(
     broker_id: int,
-    partition: TopicPartition,
-    state: LeaderIsrAndControllerEpoch,
+    memberships: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
     lost: Mapping[TopicPartition, LostData],
-) -> tuple[str, bytes, int]:
+) -> None:
+    for partition, state in memberships.items():
+        isr = state.leader_and_isr.isr
+        logger.error(
+            "Partition %s has lost records: broker %d leaves its in-sync set %s, and waits for one of %s to lead. %s",
+            partition,
+            broker_id,
+            list(isr),
+            [member for member in isr if member != broker_id],
+            lost[partition].reason,
+        )
+
+
+def _without(broker_id: int, partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> tuple[str, bytes, int]:
     before = state.leader_and_isr
     isr = [member for member in before.isr if member != broker_id]
     after = before.with_leader(NO_LEADER if before.leader == broker_id else before.leader, isr)
-    logger.error(
-        "Partition %s has lost records: broker %d leaves its in-sync set %s, and waits for one of %s to lead. %s",
-        partition,
-        broker_id,
-        list(before.isr),
-        isr,
-        lost[partition].reason,
-    )
     return partition_state_path(partition), encode_partition_state(after, state.controller_epoch), before.version

@@ -23,16 +23,20 @@ from barnabas.broker.cluster.channels import Channels
 from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import (
     BROKER_SEQUENCE,
+    BROKER_TOPICS,
     CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
     TOP_LEVEL_PATHS,
     BrokerInfo,
+    ZnodeFormatError,
     broker_path,
     decode_cluster_id,
+    decode_topic,
     encode_broker,
     encode_cluster_id,
     partition_state_path,
+    topic_path,
 )
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.controller.service import Controller
@@ -48,7 +52,6 @@ from barnabas.coordination.client.operations import WatchEvent, check, create, d
 from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
-from barnabas.wire.jute.records import Stat
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownRequest
 
@@ -65,6 +68,7 @@ logger = logging.getLogger(__name__)
 
 _METADATA_TIMEOUT_S = 60
 _COORDINATION_AWAY_MS = 2000
+_READ_AT_ONCE = 1000
 _CONNECT_TIMEOUT_MS = 2000
 _MAX_FRAME_BYTES = 1024
 _REFUSED = (ConnectionRefusedError, ConnectionResetError)
@@ -129,32 +133,65 @@ async def _remove(client: CoordinationClient, removals: Sequence[Removal], *, re
 
 async def _read_states(client: CoordinationClient, partitions: Sequence[TopicPartition]) -> lost_data.States:
     """The states of partitions, after /controller_epoch and /controller. Raises `KeeperError`."""
-    found: list[tuple[bytes | None, Stat] | None] = []
+    found: list[lost_data.StateZnode | lost_data.UnreadableZnode | None] = []
     paths = [CONTROLLER_EPOCH, CONTROLLER, *map(partition_state_path, partitions)]
     for znode in await client.batch([get(path) for path in paths], retry=True):
-        if isinstance(znode, KeeperError):
-            if znode.code is not KeeperCode.NO_NODE:
-                raise znode
+        if not isinstance(znode, KeeperError):
+            found.append(lost_data.StateZnode(znode[0], znode[1].version))
+        elif znode.code is KeeperCode.NO_NODE:
             found.append(None)
+        elif znode.code is KeeperCode.NO_AUTH:
+            found.append(lost_data.UnreadableZnode("this broker has no permission to read it"))
         else:
-            found.append(znode)
+            raise znode
     epoch, controller, *states = found
-    return lost_data.States(
-        None if epoch is None else epoch[1].version,
-        controller is not None,
-        [None if state is None else lost_data.StateZnode(state[0], state[1].version) for state in states],
-    )
+    # Without the version of /controller_epoch no write can be safe: then it is up to a controller.
+    has_controller = controller is not None or isinstance(epoch, lost_data.UnreadableZnode)
+    return lost_data.States(epoch.version if isinstance(epoch, lost_data.StateZnode) else None, has_controller, states)
+
+
+async def _read_replicas(client: CoordinationClient, broker_id: int) -> list[TopicPartition]:
+    """The partitions that have a replica on a broker. A topic that cannot be read is left out. Raises `KeeperError`."""
+    topics, _ = await client.get_children(BROKER_TOPICS)
+    replicas = []
+    for first in range(0, len(topics), _READ_AT_ONCE):
+        names = sorted(topics)[first : first + _READ_AT_ONCE]
+        for name, znode in zip(
+            names, await client.batch([get(topic_path(name)) for name in names], retry=True), strict=True
+        ):
+            if isinstance(znode, KeeperError) and znode.code is KeeperCode.NO_NODE:
+                continue
+            try:
+                if isinstance(znode, KeeperError):
+                    raise znode
+                assignment = decode_topic(name, znode[0])
+            except (KeeperError, ZnodeFormatError) as error:
+                if isinstance(error, KeeperError) and error.code is not KeeperCode.NO_AUTH:
+                    raise
+                logger.error("%s cannot be read before the registration: %s", topic_path(name), error)
+                continue
+            replicas += [
+                TopicPartition(name, number)
+                for number, partition in assignment.partitions.items()
+                if broker_id in partition.replicas
+            ]
+    return replicas
 
 
 async def _write_states(
     client: CoordinationClient, controller_epoch_version: int | None, writes: Sequence[tuple[str, bytes, int]]
 ) -> None:
-    """All or none; a znode that changed meanwhile is no error. Raises `KeeperError`."""
+    """All or none; a znode that changed meanwhile is no error, and a refusal is logged. Raises `KeeperError`."""
     checks = [] if controller_epoch_version is None else [check(CONTROLLER_EPOCH, controller_epoch_version)]
     sets = [set_data(path, data, version) for path, data, version in writes]
     (result,) = await client.batch([multi([*checks, *sets])], retry=True)
-    if isinstance(result, KeeperError) and result.code not in (KeeperCode.NO_NODE, KeeperCode.BAD_VERSION):
+    if not isinstance(result, KeeperError) or result.code in (KeeperCode.NO_NODE, KeeperCode.BAD_VERSION):
+        return
+    if result.code is not KeeperCode.NO_AUTH:
         raise result
+    logger.error(
+        "This broker has no permission to write the states of partitions: check the ACLs below /brokers/topics"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +213,12 @@ class LifecycleParts:
     """The partitions that have a log here."""
     lost_data: Callable[[], Mapping[TopicPartition, LostData]]
     """What the logs have lost."""
+    has_new_dir: Callable[[], bool]
+    """Whether a log dir was empty at the start."""
+    note_gone: Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, LostData]]
+    """Takes the replicas of this broker; notes, and returns, those without a log."""
+    note_dirs_checked: Callable[[], None]
+    """Log dirs that were empty at the start are like all others from now on."""
     controller: Callable[[], Controller]
     is_closing: Callable[[], bool]
     """From then on a lost registration is not made again."""
@@ -197,6 +240,9 @@ class BrokerLifecycle:
         self._log_dirs = parts.log_dirs
         self._logs = parts.logs
         self._lost_data = parts.lost_data
+        self._has_new_dir = parts.has_new_dir
+        self._note_gone = parts.note_gone
+        self._note_dirs_checked = parts.note_dirs_checked
         self._controller = parts.controller
         self._is_closing = parts.is_closing
         self._spawn = parts.spawn
@@ -210,7 +256,32 @@ class BrokerLifecycle:
     # Joining
 
     async def register(self) -> int:
-        """Make the broker's znode (again) and watch it; returns the broker epoch. Raises `BrokerIdTakenError`."""
+        """Make the broker's znode (again) and watch it; returns the broker epoch.
+
+        Raises `BrokerIdTakenError`, `BarnabasError` where ACLs forbid it. At the start, a session that expires meanwhile
+        is no end: the first registration begins again in the next one.
+        """
+        while True:
+            try:
+                epoch = await self._join()
+                await self._watch_registration()
+            except KeeperError as error:
+                if error.code is KeeperCode.NO_AUTH:
+                    raise BarnabasError(
+                        f"Broker {self._broker_id} has no permission to register: check the ACLs of /brokers/ids, "
+                        "/brokers/topics and /controller in the coordination service"
+                    ) from error
+                if error.code is not KeeperCode.SESSION_EXPIRED or self._has_registered:
+                    raise
+                logger.warning(
+                    "The session expired before broker %d was registered; registering again", self._broker_id
+                )
+                await self._client.wait_connected(self._config["zookeeper.session.timeout.ms"])
+            else:
+                self._has_registered = True
+                return epoch
+
+    async def _join(self) -> int:
         if self._has_kept_its_pages is None:
             self._has_kept_its_pages = has_kept_its_pages(self._files, self._log_dirs())
         # What is lost was lost before the start: a broker that registers again has been a follower meanwhile.
@@ -220,6 +291,7 @@ class BrokerLifecycle:
             has_kept_its_pages=self._has_kept_its_pages,
             replicas=() if self._has_kept_its_pages else sorted(self._logs()),
             lost=lost,
+            has_new_dir=self._has_new_dir(),
         )
         result: Any = None
         while True:
@@ -227,11 +299,8 @@ class BrokerLifecycle:
                 step = steps.send(result)
             except StopIteration as end:
                 epoch: int = end.value
-                break
+                return epoch
             result = await self._perform(step)
-        self._has_registered = True
-        await self._watch_registration()
-        return epoch
 
     async def _perform(self, step: joining.JoinStep) -> Any:
         client = self._client
@@ -250,6 +319,10 @@ class BrokerLifecycle:
             case joining.NoteBoot():
                 self._has_kept_its_pages = True
                 return note_boot(self._files, self._log_dirs())
+            case joining.FindGone():
+                return self._note_gone(await _read_replicas(client, self._broker_id))
+            case joining.NoteDirsChecked():
+                return self._note_dirs_checked()
             case lost_data.ReadStates(partitions):
                 return await _read_states(client, partitions)
             case lost_data.WriteStates(version, writes):

@@ -25,6 +25,8 @@ from barnabas.log.checkpoints import (
 __all__ = ["LogDir", "Owner"]
 
 logger = logging.getLogger(__name__)
+_NEW = ".barnabas_new"
+"""A file that stays in an empty dir until the broker has found out which replicas should be in it."""
 
 
 class Owner(NamedTuple):
@@ -37,7 +39,7 @@ class Owner(NamedTuple):
 class LogDir:
     """One log dir. Every method but `fail` and `unlock` raises `OSError`."""
 
-    __slots__ = ("_files", "_lock", "error", "path", "was_clean")
+    __slots__ = ("_files", "_lock", "error", "is_new", "path", "was_clean")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
@@ -45,6 +47,8 @@ class LogDir:
         self.path = path
         self.error: str | None = None
         """Why the dir is offline; None while it is online."""
+        self.is_new = False
+        """Whether the dir was empty at the start, or at one from which `note_checked` did not follow."""
         self.was_clean = False
         """Whether the last stop was clean."""
 
@@ -75,7 +79,10 @@ class LogDir:
         path = self.file_path(META_PROPERTIES)
         found = MetaProperties.read(self._files, path)
         if found is None:
+            self._files.write_atomically(self.file_path(_NEW), b"")
             MetaProperties(owner.broker_id, owner.cluster_id).write(self._files, path)
+        self.is_new = self._files.exists(self.file_path(_NEW))
+        if found is None:
             return
         if found.broker_id not in (-1, owner.broker_id):
             raise BarnabasError(
@@ -87,6 +94,12 @@ class LogDir:
                 f"{path} belongs to cluster {found.cluster_id}, this broker has joined {owner.cluster_id}. "
                 f"Check zookeeper.connect, or move the log dir away if its data is not needed."
             )
+
+    def note_checked(self) -> None:
+        """A new dir is like all others from now on: what the broker misses in it is known."""
+        self.is_new = False
+        with contextlib.suppress(FileNotFoundError):
+            self._files.remove(self.file_path(_NEW))
 
     def folders(self) -> Iterator[tuple[str, str]]:
         """(name, path) of the folders in the dir."""

@@ -13,7 +13,7 @@ Parts: `dir_set` (the dirs and where each log is), `log_factory`, `loading`, `mo
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
@@ -309,6 +309,24 @@ class LogDirs:
         logs = self.logs().items()
         lost = {topic_partition: log.lost_data for topic_partition, log in logs if log.lost_data is not None}
         return self._missing.lost_data() | lost
+
+    @property
+    def has_new_dir(self) -> bool:
+        """Whether a dir was empty at the start: the broker is new, or a disk was replaced."""
+        return any(log_dir.is_new for log_dir in self._dirs)
+
+    def note_gone(self, replicas: Iterable[TopicPartition]) -> Mapping[TopicPartition, LostData]:
+        """Which of the broker's replicas have no log here. They were in a dir that was empty at the start."""
+        return self._missing.note_gone(replicas)
+
+    def note_checked(self) -> None:
+        """The new dirs are like all others from now on."""
+        for log_dir in self._dirs:
+            if log_dir.is_new and log_dir.error is None:
+                try:
+                    log_dir.note_checked()
+                except OSError as error:
+                    self._dirs.disk_failed(log_dir, error, f"removing a file in {log_dir.path}")
 
     def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Drop records from an offset on, of several partitions.

@@ -2,10 +2,11 @@
 
 A checkpoint may name a partition for a while after its log was deleted. A new log of that name must not be held to
 what the old one had: before it is used, the checkpoints are written again. Where the log was not deleted, its folder is
-gone with all records: a replica that takes its place has lost data (see `barnabas.log.lost_data`).
+gone with all records, alone or with the whole log dir: a replica that takes its place has lost data (see `barnabas.log.lost_data`).
 """
 
 import logging
+from collections.abc import Iterable
 
 from barnabas.base.ids import TopicPartition
 from barnabas.log.checkpoints import RECOVERY_POINTS
@@ -47,6 +48,13 @@ class MissingLogs:
                 if topic_partition not in deleted and offset > 0:
                     self._lost[topic_partition] = max(offset, self._lost.get(topic_partition, 0))
 
+    def note_gone(self, replicas: Iterable[TopicPartition]) -> dict[TopicPartition, LostData]:
+        """A dir was empty at the start: which of the broker's replicas have no log. How many records they had is unknown."""
+        gone = {each for each in replicas if each not in self._dirs.logs and each not in self._dirs.futures}
+        for topic_partition in gone:
+            self._lost.setdefault(topic_partition, 0)
+        return {topic_partition: lost for topic_partition, lost in self.lost_data().items() if topic_partition in gone}
+
     def lost_data(self) -> dict[TopicPartition, LostData]:
         """The partitions whose folders are gone though nothing deleted them."""
         lost = self._lost.items()
@@ -76,4 +84,6 @@ class MissingLogs:
 
 
 def _folder_is_gone(expected_offset: int) -> LostData:
+    if not expected_offset:
+        return LostData("its folder is gone: a log dir was empty at the start", 0, 0)
     return LostData(f"its folder is gone, which had all records below offset {expected_offset}", 0, expected_offset)
