@@ -99,7 +99,7 @@ def test_the_throttle_spreads_a_compaction_over_time(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_read_is_left_alone_and_the_others_are_compacted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged once, and the log stays online."""
+    """It is logged once, and the log stays online; no look before its time finds it due."""
     broker = DataPath(tmp_path)
     broken, sound = dirty_log(broker, "a"), dirty_log(broker, "b")
     broken.segments[0].file.write_at(8, b"\x7f")
@@ -108,8 +108,30 @@ def test_a_log_that_cannot_be_read_is_left_alone_and_the_others_are_compacted(
     run_for(broker, 15_000)
     assert (broken.bounds.cleaned_offset, broken.offline) == (None, None)
     assert sound.bounds.cleaned_offset == 20
-    assert sum("is not compacted any more" in record.message for record in caplog.records) == 1
+    assert sum("a-0 is uncleanable" in record.message for record in caplog.records) == 1
     assert not list((tmp_path / "a-0").glob("*.cleaned"))
+    cleaner.stop()
+
+
+def test_an_uncleanable_log_is_tried_again_after_a_pause(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Every ten minutes: with the bad batch still there it is left as it is, without the batch it is compacted."""
+    broker = DataPath(tmp_path)
+    log = dirty_log(broker, "a")
+    file = log.segments[0].file
+    good = file.read_at(70, 1)
+    file.write_at(70, b"\xff")
+    cleaner = StartedLogCleaner(broker)
+    run_for(broker, 15_000)
+    run_for(broker, 599_000)
+    assert [record.levelname for record in caplog.records if "uncleanable" in record.message] == ["ERROR"]
+    run_for(broker, 15_000)
+    assert [record.levelname for record in caplog.records if "uncleanable" in record.message] == ["ERROR", "WARNING"]
+    assert log.bounds.cleaned_offset is None
+    file.write_at(70, good)
+    run_for(broker, 570_000)
+    assert log.bounds.cleaned_offset is None
+    run_for(broker, 60_000)
+    assert log.bounds.cleaned_offset == 20
     cleaner.stop()
 
 

@@ -6,8 +6,10 @@ it rests: as long as the step took, so that requests get at least half of the pr
 ``log.cleaner.io.max.bytes.per.second``, over all compactions, asks. When no log is due, ``log.cleaner.backoff.ms``
 passes before the next look.
 
-A log whose batches cannot be read is not compacted again before the next start (Kafka's "uncleanable" partitions); its
-records are still served. A disk that fails takes the log dir offline.
+A log whose batches cannot be read is "uncleanable", as Kafka calls it: it stays as it is, and its records are still
+served. It is reported in the broker's log, and tried again every ten minutes (Kafka: after a restart), because the bad
+batch may be gone by then: retention or a truncation can remove it. The other logs are compacted as ever. A disk that
+fails takes the log dir offline.
 
 In Kafka: `LogCleaner` with its `CleanerThread`s, and `LogCleanerManager`, which finds the dirtiest log. Which part of a
 log can be cleaned is in `barnabas.log.compaction.cleanable`.
@@ -32,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_CHUNK_BYTES = 512 * 1024
 _LEAST_PERIOD_MS = 100
+_UNCLEANABLE_PAUSE_MS = 600_000
 
 
 class LogCleaner:
@@ -42,7 +45,8 @@ class LogCleaner:
         self._config = config
         self._running: dict[Compaction, bool] = {}
         """The compactions under way, and whether a thread works on each now. If not, it rests between two steps."""
-        self._uncleanable: set[PartitionLog] = set()
+        self._uncleanable: dict[PartitionLog, int] = {}
+        """Logs that could not be read, and when each is tried again."""
         self._is_stopped = False
 
     def start(self) -> Effects:
@@ -94,9 +98,14 @@ class LogCleaner:
 
     def _due(self, now: Now) -> list[Cleanable]:
         busy = {compaction.log for compaction in self._running}
+        logs = tuple(self._log_dirs.logs().values())
+        if self._uncleanable:
+            self._uncleanable = {log: self._uncleanable[log] for log in logs if log in self._uncleanable}
         found = []
-        for log in tuple(self._log_dirs.logs().values()):
-            if not log.config.cleanup_compact or log in busy or log in self._uncleanable or self._is_moving(log):
+        for log in logs:
+            if not log.config.cleanup_compact or log in busy or self._is_moving(log):
+                continue
+            if self._uncleanable.get(log, now.ms) > now.ms:
                 continue
             try:
                 candidate = cleanable(log, now.wall_ms)
@@ -118,7 +127,7 @@ class LogCleaner:
         try:
             compaction = Compaction(log, found.first_dirty_offset, found.upto_offset, self._limits(), now.wall_ms)
         except KafkaError as error:
-            self._mark_uncleanable(log, error)
+            self._mark_uncleanable(log, error, now)
             return ()
         self._running[compaction] = False
         return self._step(compaction, now)
@@ -142,7 +151,7 @@ class LogCleaner:
         """A step has ended: swap segments, finish, or rest until the next step."""
         self._running[compaction] = False
         if error is not None:
-            self._failed(compaction, error)
+            self._failed(compaction, error, now)
             return ()
         if not self._may_go_on(compaction):
             self._abandon(compaction)
@@ -170,6 +179,8 @@ class LogCleaner:
         del self._running[compaction]
         log = compaction.log
         self._log_dirs.compacted(log, compaction.end_offset)
+        if self._uncleanable.pop(log, None) is not None:
+            logger.info("%s can be compacted again", log.topic_partition)
         logger.info(
             "Compacted %s up to offset %d: %d bytes read, %d written",
             log.topic_partition,
@@ -186,7 +197,7 @@ class LogCleaner:
             )
         return self._begin_due(now)
 
-    def _failed(self, compaction: Compaction, error: BaseException) -> None:
+    def _failed(self, compaction: Compaction, error: BaseException, now: Now) -> None:
         """A step failed. That is no error if the log was truncated or deleted meanwhile."""
         log = compaction.log
         is_error = compaction.is_possible()
@@ -196,7 +207,7 @@ class LogCleaner:
         if isinstance(error, OSError):
             log.availability.fail(error, "compacting")
         else:
-            self._mark_uncleanable(log, error)
+            self._mark_uncleanable(log, error, now)
 
     def _abandon(self, compaction: Compaction) -> None:
         self._running.pop(compaction, None)
@@ -206,12 +217,14 @@ class LogCleaner:
             if compaction.log.offline is None:
                 compaction.log.availability.fail(error, "removing files of a compaction of")
 
-    def _mark_uncleanable(self, log: PartitionLog, error: BaseException) -> None:
-        self._uncleanable.add(log)
+    def _mark_uncleanable(self, log: PartitionLog, error: BaseException, now: Now) -> None:
         is_known = isinstance(error, (CorruptDataError, KafkaError))
-        logger.error(
-            "%s is not compacted any more before the next start: %s",
+        logger.log(
+            logging.WARNING if log in self._uncleanable else logging.ERROR,
+            "%s is uncleanable, and is left as it is. The next attempt to compact it is in %d minutes: %s",
             log.topic_partition,
+            _UNCLEANABLE_PAUSE_MS // 60_000,
             error,
-            exc_info=None if is_known else error,
+            exc_info=None if is_known or log in self._uncleanable else error,
         )
+        self._uncleanable[log] = now.ms + _UNCLEANABLE_PAUSE_MS
