@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from barnabas.wire.kafka.messages.create_topics import (
 from barnabas.wire.kafka.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from barnabas.wire.kafka.messages.describe_acls import DescribeAclsRequest
 from barnabas.wire.kafka.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.records.records import Record, build_batch
 from support.needs import needs_reference
@@ -147,3 +149,58 @@ def test_a_transactional_producer_fails_at_once(ports: tuple[int, int]) -> None:
     assert error.value.args[0].fatal()
     assert "Transactions are not supported" in error.value.args[0].str()
     assert time.monotonic() - started_s < 15
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+@pytest.mark.parametrize(
+    "named",
+    [
+        [("twice", [0, 0])],
+        [("twice", [0]), ("twice", [0])],
+        [("twice", [0, 7, 0, 7])],
+        [("twice", [0, 0]), ("there", [0]), ("twice", [0])],
+    ],
+    ids=str,
+)
+def test_of_a_partition_that_a_produce_request_names_twice_the_last_records_count(
+    ports: tuple[int, int], acks: int, named: list[tuple[str, list[int]]]
+) -> None:
+    """They are appended once, and there is one answer for the partition."""
+    seen = []
+    for port in ports:
+        if not has_topic(port, "twice"):
+            create(port, "twice")
+        numbers = count(1)
+        topics = [
+            TopicProduceData(
+                name=name,
+                partition_data=[
+                    PartitionProduceData(index=index, records=records(next(numbers))) for index in partitions
+                ],
+            )
+            for name, partitions in named
+        ]
+        before = end_offset(port, "twice")
+        answer = ask(port, ProduceRequest(acks=acks, timeout_ms=5000, topic_data=topics), 9)
+        responses = sorted(
+            (topic.name, each.index, each.error_code, each.base_offset - before if topic.name == "twice" else 0)
+            for topic in answer.responses
+            for each in topic.partition_responses
+        )
+        seen.append((end_offset(port, "twice") - before, responses))
+    theirs, ours = seen
+    assert ours == theirs
+
+
+def records(number: int) -> bytearray:
+    return build_batch([Record(offset, int(time.time() * 1000), None, b"v") for offset in range(number)])
+
+
+def has_topic(port: int, name: str) -> bool:
+    return end_offset(port, name) >= 0
+
+
+def end_offset(port: int, topic: str) -> int:
+    wanted = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    answer = ask(port, ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[wanted]), 5)
+    return int(answer.topics[0].partitions[0].offset)

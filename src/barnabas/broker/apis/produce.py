@@ -4,7 +4,7 @@ Appends batches to partitions that this broker leads. acks 0 gets no response (a
 is the only sign there is), 1 is answered after the append (and its sync, where the topic's settings ask for one), -1
 when all in-sync replicas have the records or at the request's time-out. Errors, offsets and messages are those of
 each partition. Advertised from version 0, as Apache Kafka 4 does: librdkafka takes the lowest version as a sign of
-which codecs a broker knows.
+which codecs a broker knows. Of a partition that is named twice the last records count.
 
 - 3: one batch of format 2 for each partition (KIP-98).
 - 5: the log start offset.
@@ -22,7 +22,7 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches, which no coordi
 
 from collections.abc import Mapping
 
-from barnabas.base.ids import TopicPartition
+from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.services import Services
@@ -39,6 +39,7 @@ from barnabas.wire.kafka.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 
@@ -57,7 +58,7 @@ def handle(services: Services, request: Request) -> None:
     topics = []
     waiting: list[tuple[TopicPartition, PartitionProduceResponse, int]] = []
     failed = False
-    for topic_data in message.topic_data:
+    for topic_data in _without_repeats(message.topic_data):
         name: str | None = topic_data.name
         if request.version >= _TOPIC_IDS:
             name = services.metadata.topic_name(topic_data.topic_id)
@@ -99,6 +100,23 @@ def handle(services: Services, request: Request) -> None:
         _wait(services, request, response, waiting, failed)
     else:
         _reply(services, request, response, failed)
+
+
+def _without_repeats(topics: list[TopicProduceData]) -> list[TopicProduceData]:
+    """As Apache's brokers do it: where a request names a partition twice, only the last records are appended."""
+    number = sum([len(topic.partition_data) for topic in topics])
+    if number < 2:
+        return topics
+    last = {(topic.name, topic.topic_id, data.index): data for topic in topics for data in topic.partition_data}
+    if len(last) == number:
+        return topics
+    merged: dict[tuple[str, Uuid], TopicProduceData] = {}
+    for (name, topic_id, _), data in last.items():
+        key = name, topic_id
+        if key not in merged:
+            merged[key] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
+        merged[key].partition_data.append(data)
+    return list(merged.values())
 
 
 def _refuse(answer: PartitionProduceResponse, error: KafkaError) -> None:
