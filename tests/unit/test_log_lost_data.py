@@ -396,18 +396,18 @@ def test_replicas_that_should_be_in_a_log_dir_that_was_empty_at_the_start_are_go
     """A disk was replaced. The broker learns from the znodes what was there; its new logs know it, too."""
     other = TopicPartition("topic", 1)
     dirs = open_dirs(tmp_path)
-    assert dirs.has_new_dir
+    assert dirs.missing.has_new_dir
     dirs.get_or_create(other, TOPIC_ID, CONFIG, NOW)
-    assert set(dirs.note_gone([TP, other])) == {TP}
+    assert set(dirs.missing.note_gone([TP, other])) == {TP}
     assert set(dirs.lost_data()) == {TP}
-    dirs.note_checked()
-    assert not dirs.has_new_dir
+    dirs.missing.note_checked()
+    assert not dirs.missing.has_new_dir
     log = dirs.get_or_create(TP, TOPIC_ID, CONFIG, NOW, is_new=False)
     assert log.lost_data is not None
     assert "was empty at the start" in log.lost_data.reason
     dirs.close(clean=False)
     dirs = open_dirs(tmp_path)
-    assert not dirs.has_new_dir
+    assert not dirs.missing.has_new_dir
     assert set(dirs.lost_data()) == {TP}
     dirs.close(clean=False)
 
@@ -416,11 +416,11 @@ def test_a_log_dir_is_new_until_it_was_compared_with_the_znodes(tmp_path: Path) 
     """A crash between its making and the broker's registration does not let an empty dir pass for a complete one."""
     open_dirs(tmp_path).close(clean=True)
     dirs = open_dirs(tmp_path)
-    assert dirs.has_new_dir
-    dirs.note_checked()
+    assert dirs.missing.has_new_dir
+    dirs.missing.note_checked()
     dirs.close(clean=True)
     dirs = open_dirs(tmp_path)
-    assert not dirs.has_new_dir
+    assert not dirs.missing.has_new_dir
     dirs.close(clean=True)
 
 

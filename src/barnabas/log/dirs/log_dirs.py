@@ -13,7 +13,7 @@ Parts: `dir_set` (the dirs and where each log is), `log_factory`, `loading`, `mo
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
@@ -124,7 +124,8 @@ class LogDirs:
         self._deleted_folders = DeletedFolders(self._dirs, rng)
         self.high_watermarks = HighWatermarkCheckpoint(self._dirs)
         """The checkpoints of high watermarks; `checkpoint_high_watermarks` writes them at once."""
-        self._missing = MissingLogs(self._dirs, self.high_watermarks)
+        self.missing = MissingLogs(self._dirs, self.high_watermarks)
+        """Logs that should be there and are not."""
         self.moves = Moves(self._dirs, self._factory, self._deleted_folders, rng)
         """Replicas on their way between the dirs."""
         self.new_folders = NewFolders(self._dirs, self.moves)
@@ -150,7 +151,7 @@ class LogDirs:
             self._dirs,
             self._factory,
             self._deleted_folders,
-            self._missing,
+            self.missing,
             self.high_watermarks,
             config_of,
             self._producer_expiration_ms,
@@ -247,7 +248,7 @@ class LogDirs:
             log = self._create(folder, topic_partition, topic_id, config, now_ms)
         else:
             log = self._factory.create(directory, topic_partition, topic_id, config, now_ms, has_files=True)
-        self._missing.replace(log, is_new=is_new)
+        self.missing.replace(log, is_new=is_new)
         self._dirs.add(log)
         self.moves.forget_preferred(topic_partition)
         return log
@@ -278,7 +279,7 @@ class LogDirs:
         if log is None:
             return
         log_dir = self._dirs.dir_of(log)
-        self._missing.note_deleted(log_dir, topic_partition)
+        self.missing.note_deleted(log_dir, topic_partition)
         if log.bounds.cleaned_offset is not None:
             self._uncompacted.add(log_dir.path)
         self._deleted_folders.throw_away(log, now_ms, f"{topic_partition} is deleted")
@@ -301,32 +302,14 @@ class LogDirs:
                     log.purge_deleted(now_ms)
             yield None
         for log_dir in self._deleted_folders.due(now_ms):
-            self._missing.forget(log_dir)
+            self.missing.forget(log_dir)
         yield from self._deleted_folders.purge(now_ms)
 
     def lost_data(self) -> dict[TopicPartition, LostData]:
         """The partitions that have lost records, those whose folder is gone included."""
         logs = self.logs().items()
         lost = {topic_partition: log.lost_data for topic_partition, log in logs if log.lost_data is not None}
-        return self._missing.lost_data() | lost
-
-    @property
-    def has_new_dir(self) -> bool:
-        """Whether a dir was empty at the start: the broker is new, or a disk was replaced."""
-        return any(log_dir.is_new for log_dir in self._dirs)
-
-    def note_gone(self, replicas: Iterable[TopicPartition]) -> Mapping[TopicPartition, LostData]:
-        """Which of the broker's replicas have no log here. They were in a dir that was empty at the start."""
-        return self._missing.note_gone(replicas)
-
-    def note_checked(self) -> None:
-        """The new dirs are like all others from now on."""
-        for log_dir in self._dirs:
-            if log_dir.is_new and log_dir.error is None:
-                try:
-                    log_dir.note_checked()
-                except OSError as error:
-                    self._dirs.disk_failed(log_dir, error, f"removing a file in {log_dir.path}")
+        return self.missing.lost_data() | lost
 
     def truncate(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Drop records from an offset on, of several partitions.

@@ -48,6 +48,20 @@ class MissingLogs:
                 if topic_partition not in deleted and offset > 0:
                     self._lost[topic_partition] = max(offset, self._lost.get(topic_partition, 0))
 
+    @property
+    def has_new_dir(self) -> bool:
+        """Whether a dir was empty at the start: the broker is new, or a disk was replaced."""
+        return any(log_dir.is_new for log_dir in self._dirs)
+
+    def note_checked(self) -> None:
+        """The new dirs are like all others from now on."""
+        for log_dir in self._dirs:
+            if log_dir.is_new and log_dir.error is None:
+                try:
+                    log_dir.note_checked()
+                except OSError as error:
+                    self._dirs.disk_failed(log_dir, error, f"removing a file in {log_dir.path}")
+
     def note_gone(self, replicas: Iterable[TopicPartition]) -> dict[TopicPartition, LostData]:
         """A dir was empty at the start: which of the broker's replicas have no log. How many records they had is unknown."""
         gone = {each for each in replicas if each not in self._dirs.logs and each not in self._dirs.futures}
