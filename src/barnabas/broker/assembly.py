@@ -5,12 +5,14 @@ In Kafka this is spread over `KafkaServer.startup` and `BrokerServer`; ZooKeeper
 contains all subscriptions. `barnabas.broker.server` starts and stops the parts in order.
 """
 
+import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from barnabas.base.clock import CallLater, Clock
+from barnabas.base.errors import ConfigError
 from barnabas.base.files import Files
 from barnabas.base.network import Network
 from barnabas.base.randomness import Random, random_uuid
@@ -27,6 +29,7 @@ from barnabas.broker.configuration import definitions
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_admin import ConfigAdmin
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
+from barnabas.broker.configuration.listeners import listeners
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.service import ConfigManager
 from barnabas.broker.controller.service import Controller, ControllerSettings
@@ -40,7 +43,7 @@ from barnabas.broker.replication.quotas import ReplicationQuotas
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.replication.selection import PreferredReadReplica, replica_selector
 from barnabas.broker.replication.service import AlterPartitionSender, FetcherParts, ReplicaFetcherManager
-from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas
+from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas, canonical_address
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.storage.log_cleaner import LogCleaner
@@ -53,7 +56,9 @@ from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 
-__all__ = ["Environment", "Parts"]
+__all__ = ["Environment", "Parts", "connection_limits"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,8 @@ class Environment:
     """For the connections over which this broker copies from leaders."""
     coordination: CoordinationClient
     log_dirs: LogDirs
+    resolve: Callable[[str], str]
+    """The first address of a host name. Raises `OSError`."""
     call_later: CallLater
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     """Start work that waits. Its exceptions are logged, and it is cancelled when the broker stops."""
@@ -307,7 +314,11 @@ class Parts:
             topics=self.topics,
             controller=self.controller,
         )
-        self.connection_quotas = ConnectionQuotas(_connection_limits(environment.config.values))
+        has_other_listeners = len(listeners(environment.config.values)) > 1
+        self.connection_quotas = ConnectionQuotas(
+            connection_limits(environment.config.values, environment.resolve),
+            environment.inter_broker_listener if has_other_listeners else None,
+        )
         self.dispatcher = Dispatcher(
             {key: api.bind(services) for key, api in apis.items()},
             self.purgatory,
@@ -378,7 +389,10 @@ class Parts:
         )
 
     def _limit_connections(self, settings: Values) -> None:
-        self.connection_quotas.limits = _connection_limits(settings)
+        try:
+            self.connection_quotas.limits = connection_limits(settings, self.environment.resolve)
+        except ConfigError as error:
+            logger.error("The limits of connections stay as they were: %s", error)
 
     def _connect_to_brokers(self, *_: object) -> None:
         """Keep channels to the brokers where they are now. The active controller, which learns it first, does so itself."""
@@ -393,11 +407,22 @@ class Parts:
             )
 
 
-def _connection_limits(settings: Values) -> ConnectionLimits:
+def connection_limits(settings: Values, resolve: Callable[[str], str]) -> ConnectionLimits:
+    """The limits of connections. Raises `ConfigError` for a host name without an address."""
+    overrides = {}
+    for host, count in definitions.connection_caps(settings).items():
+        address = canonical_address(host.removeprefix("[").removesuffix("]"))
+        try:
+            overrides[address or canonical_address(resolve(host)) or host] = count
+        except OSError as error:
+            raise ConfigError(
+                f"max.connections.per.ip.overrides: the host name {host} cannot be resolved ({error.strerror or error}). "
+                "Correct it, or give the address"
+            ) from error
     return ConnectionLimits(
         max_connections=settings["max.connections"],
         max_connections_per_ip=settings["max.connections.per.ip"],
-        overrides=definitions.connection_caps(settings),
+        overrides=overrides,
     )
 
 

@@ -21,7 +21,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
-from barnabas.broker.assembly import Environment, Parts
+from barnabas.broker.assembly import Environment, Parts, connection_limits
 from barnabas.broker.cluster.znodes import BrokerInfo, Endpoint
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
@@ -75,7 +75,7 @@ class BrokerServer:
         self._addresses = listeners(settings)
         self._inter_broker_listener = inter_broker_listener(settings)
         self._log_dir_paths = [_absolute(path) for path in broker_settings.log_dirs(settings)]
-        broker_settings.connection_caps(settings)
+        connection_limits(settings, _first_address)
         replica_selector(settings["replica.selector.class"])
         self.broker_id: int = settings["broker.id"]
         """-1 until it is known, where the properties do not say it."""
@@ -232,6 +232,7 @@ class BrokerServer:
                 fetch_network=self._fetch_network,
                 coordination=coordination,
                 log_dirs=log_dirs,
+                resolve=_first_address,
                 call_later=lambda delay_ms, callback: _timer(loop, delay_ms, callback),
                 spawn=self._spawn,
                 in_thread=self._in_thread,
@@ -343,6 +344,11 @@ def _accept(parts: Parts, name: str) -> Callable[[Connection], ClientConnection]
 
 def _timer(loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], object]) -> Timer:
     return loop.call_later(delay_ms / 1000, callback)
+
+
+def _first_address(host: str) -> str:
+    """As InetAddress.getByName."""
+    return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
 
 
 def _absolute(path: str) -> str:

@@ -121,7 +121,8 @@ _NETWORK = (
         "max.connections",
         INT,
         10000,
-        "Connections that the broker accepts, from all addresses together. Kafka has no limit: 2147483647 lifts it.",
+        "Connections that the broker accepts, from all addresses together. Where there are several listeners, the one of "
+        "the brokers goes beyond it. Kafka has no limit: 2147483647 lifts it.",
         NOT_NEGATIVE,
     ),
     _a(
@@ -136,7 +137,7 @@ _NETWORK = (
         "max.connections.per.ip.overrides",
         STRING,
         "",
-        "Limits for single addresses: host:count, separated by commas.",
+        "Limits for single addresses: host:count, separated by commas. A host name stands for its first address.",
         _wrong_caps,
     ),
     _a("connections.max.idle.ms", LONG, 600000, "Connections without a request for this long are closed."),
@@ -569,6 +570,6 @@ def log_dirs(values: Values) -> list[str]:
 
 
 def connection_caps(values: Values) -> Mapping[str, int]:
-    """Caps of max.connections.per.ip.overrides by address."""
+    """Caps of max.connections.per.ip.overrides by host name or address, as they are spelled there."""
     items = filter(None, map(str.strip, values["max.connections.per.ip.overrides"].split(",")))
     return {host: int(count) for host, _, count in (item.rpartition(":") for item in items)}

@@ -99,10 +99,19 @@ class Dispatcher:
         """The frame handler of a new connection; one above the quotas is closed at once."""
         opened = ClientConnection(self, listener, connection)
         self.connections[opened] = None
-        reason = self._quotas.opened(connection.peer[0])
+        reason = self._quotas.opened(connection.peer[0], listener)
         if reason is not None:
             self._reject(opened, reason)
+        elif self._quotas.is_exceeded:
+            self._close_one_of_another_listener()
         return opened
+
+    def _close_one_of_another_listener(self) -> None:
+        """Make room for a protected listener, as Kafka does: the connection goes that was silent longest."""
+        others = [each for each in self.connections if not self._quotas.is_protected(each.client.listener)]
+        if others:
+            idle = [each for each in others if not each.busy]
+            min(idle or others, key=lambda each: each.last_active_ms).close()
 
     def _reject(self, opened: "ClientConnection", reason: str) -> None:
         """Close a connection above a quota. They come in floods: the log gets one line a second at most."""
