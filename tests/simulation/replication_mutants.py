@@ -140,6 +140,20 @@ def take_every_epoch_for_the_last() -> None:
     patch(LeaderEpochs, "end_offset_for", lambda self, epoch, log_end_offset: EpochEndOffset(epoch, log_end_offset))
 
 
+def lead_with_lost_records() -> None:
+    """A broker whose logs have lost records registers as if they had not."""
+    from barnabas.log.dirs.log_dirs import LogDirs
+
+    patch(LogDirs, "lost_data", lambda self: {})
+
+
+def take_damage_for_a_torn_batch() -> None:
+    """Recovery cuts a damaged batch off, and thinks that a crash has left it."""
+    from barnabas.log.segment import damage
+
+    patch(damage, "damaged_upto", lambda *_: None)
+
+
 _LEADERS_FAIL = ("leader", "kill", "partition")
 
 REPLICATION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
@@ -158,4 +172,6 @@ REPLICATION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     elect_from_outside_the_isr: ("split", "partition", "leader"),
     keep_the_leader_epoch_at_an_election: ("leader",),
     take_every_epoch_for_the_last: ("leader", "partition", "split"),
+    lead_with_lost_records: ("damage",),
+    take_damage_for_a_torn_batch: ("damage",),
 }

@@ -57,6 +57,13 @@ class Inode:
             self.data.extend(bytes(size - old))
             self.touched(old, size)
 
+    def damage(self, data: bytes | bytearray) -> None:
+        """The file is another one now, on stable storage too; no process may have it open."""
+        self.data = bytearray(data)
+        self.durable = bytearray(data)
+        self.dirty.clear()
+        self.lost.clear()
+
     def sync(self) -> None:
         """Make stable what is in the page cache."""
         size = len(self.data)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
 from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.simulation import Machine, Simulation
@@ -12,12 +13,23 @@ __all__ = ["FaultInjector"]
 class FaultInjector:
     """The hands of the functions in `barnabas.testing.simulation.faults`."""
 
-    def __init__(self, simulation: Simulation, rng: Random, *, wiping: Callable[[Machine], None]) -> None:
-        """``wiping`` is called before a broker's disk is emptied."""
+    def __init__(
+        self,
+        simulation: Simulation,
+        rng: Random,
+        *,
+        wiping: Callable[[Machine], None],
+        damaged: Callable[[Machine, TopicPartition, int], None],
+    ) -> None:
+        """``wiping`` is called before a broker's disk is emptied, ``damaged`` after a log was damaged.
+
+        Below the offset that ``damaged`` gets, everything is there.
+        """
         self.simulation = simulation
         self.rng = rng
         self.history = simulation.history
         self.wiping = wiping
+        self.damaged = damaged
         self.zombie: ClusterClient | None = None
         """Sends what a replaced controller might still send; None before the clients are there."""
         self.is_over = False

@@ -13,6 +13,7 @@ from barnabas.broker.replication.partition import Partition
 from barnabas.testing.simulation.clients import ClusterClient
 from barnabas.testing.simulation.disk import DiskFault
 from barnabas.testing.simulation.fault_injector import FaultInjector
+from barnabas.testing.simulation.log_damage import damage_some_log
 from barnabas.testing.simulation.simulation import Machine, broker_name
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.leader_and_isr import (
@@ -168,6 +169,25 @@ def _wipe(faults: FaultInjector) -> bool:
     machine.disk.wipe()
     faults.restart_later(machine, _BOOT_S)
     return True
+
+
+def _damage(faults: FaultInjector) -> bool:
+    """All brokers are killed at once. One of them finds a log cut or damaged, and starts first."""
+    simulation = faults.simulation
+    serving = [machine for machine in simulation.brokers if machine.is_serving]
+    if len(serving) < 2 or faults.is_rolling:
+        return False
+    machine = faults.rng.choice(serving)
+    for each in simulation.brokers:
+        simulation.kill(each)
+    damaged = damage_some_log(machine.disk, faults.rng)
+    if damaged is not None:
+        faults.damaged(machine, *damaged)
+    _start(faults, machine)
+    for each in simulation.brokers:
+        if each is not machine:
+            faults.restart_later(each)
+    return damaged is not None
 
 
 def _roll(faults: FaultInjector) -> bool:
@@ -408,6 +428,7 @@ FAULTS: dict[str, Callable[[FaultInjector], bool]] = {
     "controller": _controller,
     "leader": _leader,
     "wipe": _wipe,
+    "damage": _damage,
     "roll": _roll,
     "loss": _loss,
     "disk error": _disk_error,

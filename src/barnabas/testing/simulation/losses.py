@@ -8,6 +8,10 @@ brokers, which do not sync before they acknowledge either:
 - every in-sync replica became short: no other may be elected,
 - a short replica became leader before it was removed from the set: all the others were away at that moment.
 
+A log that is cut or damaged while its broker is down is another matter: the broker notices it, and does not lead while
+another member of the set may return (`barnabas.broker.membership.lost_data`). Such a loss is allowed only where the
+replica is alone in the set, or where its machine loses its power before it has left the set.
+
 Only these losses are allowed, from the offset on that certainly survived, and when they happen. Any other loss is a
 violation.
 """
@@ -30,6 +34,8 @@ class Losses:
         self._history = history
         self._short: dict[TopicPartition, dict[int, int]] = {}
         """By partition and broker: the offset before which everything is there."""
+        self._damaged: dict[tuple[TopicPartition, int], int] = {}
+        """Replicas in an in-sync set whose logs were damaged, and the offset before which everything is there."""
         self._lives: dict[tuple[TopicPartition, int], int] = {}
         """Which life of the broker was the last that had more."""
 
@@ -39,6 +45,7 @@ class Losses:
 
     def power_lost(self, machine: Machine) -> None:
         """Call it before the disk forgets: what was not synced may be gone."""
+        self._count_damage(machine)
         for topic_partition, segments in partitions_on_disk(machine.disk).items():
             end_offset = synced_end_offset(machine.disk, segments)
             if end_offset < _whole_end(machine.disk, segments):
@@ -56,13 +63,25 @@ class Losses:
                         self._shortened(topic_partition, machine, end_offset)
                         break
 
+    def damaged(self, machine: Machine, topic_partition: TopicPartition, end_offset: int) -> None:
+        """A log was damaged, in a way that the broker can notice, while the broker was down."""
+        self._damaged[topic_partition, _broker_id(machine)] = end_offset
+        self.reconsider(topic_partition)
+
+    def _count_damage(self, machine: Machine) -> None:
+        """After a reboot a damaged replica stays in the set: it is as short as those that have lost their power."""
+        for (topic_partition, broker_id), end_offset in list(self._damaged.items()):
+            if broker_id == _broker_id(machine):
+                del self._damaged[topic_partition, broker_id]
+                self._shortened(topic_partition, machine, end_offset)
+
     def wiped(self, machine: Machine) -> None:
         """Call it before the disk is emptied."""
         for topic_partition in partitions_on_disk(machine.disk):
             self._shortened(topic_partition, machine, 0)
 
     def _shortened(self, topic_partition: TopicPartition, machine: Machine, end_offset: int) -> None:
-        broker_id = int(machine.name.rpartition("-")[2])
+        broker_id = _broker_id(machine)
         short = self._short.setdefault(topic_partition, {})
         short[broker_id] = min(short.get(broker_id, end_offset), end_offset)
         self._lives[topic_partition, broker_id] = machine.lives
@@ -79,6 +98,7 @@ class Losses:
 
     def reconsider(self, topic_partition: TopicPartition) -> None:
         """Look at a partition's in-sync set and leader as they are now."""
+        self._reconsider_damage(topic_partition)
         short = self._short.get(topic_partition)
         if not short:
             return
@@ -95,6 +115,25 @@ class Losses:
         if machine.lives > self._lives[topic_partition, leader] and self._view.is_led_here(machine, topic_partition):
             self._history.allow_loss(topic_partition, short.pop(leader), state.leader_and_isr.leader_epoch)
             self._history.count("short leaders")
+
+    def _reconsider_damage(self, topic_partition: TopicPartition) -> None:
+        state = self._view.state(topic_partition) if self._damaged else None
+        if state is None:
+            return
+        isr = state.leader_and_isr.isr
+        for damaged, broker_id in list(self._damaged):
+            if damaged != topic_partition:
+                continue
+            if broker_id not in isr:
+                del self._damaged[damaged, broker_id]
+                self._history.count("damaged replicas that left")
+            elif isr == (broker_id,):
+                end_offset = self._damaged.pop((damaged, broker_id))
+                self._shortened(topic_partition, self._view.broker(broker_id), end_offset)
+
+
+def _broker_id(machine: Machine) -> int:
+    return int(machine.name.rpartition("-")[2])
 
 
 def _whole_end(disk: Disk, segments: list[tuple[int, str]]) -> int:

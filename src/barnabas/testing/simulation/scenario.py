@@ -58,7 +58,7 @@ class Scenario:
         self.simulation = simulation
         self.plan = plan
         self.rng = simulation.random("faults")
-        self.injector = FaultInjector(simulation, self.rng, wiping=self._wiping)
+        self.injector = FaultInjector(simulation, self.rng, wiping=self._wiping, damaged=self._damaged)
         self.history = simulation.history
         self.facts = CoordinationFacts()
         self.group = GroupFacts()
@@ -120,6 +120,9 @@ class Scenario:
         """A broker's disk is about to be emptied."""
         self._has_short_broker = True
         self._losses.wiped(machine)
+
+    def _damaged(self, machine: Machine, topic_partition: TopicPartition, end_offset: int) -> None:
+        self._losses.damaged(machine, topic_partition, end_offset)
 
     async def run(self) -> None:
         """From the first start to the checks."""
