@@ -33,6 +33,10 @@ class Znodes:
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[bytes | None, int, int]] = {}
         self.ephemerals: set[str] = set()
+        self.now_ms = 0
+        """The time at which znodes are made."""
+        self._made_ms: dict[str, int] = {}
+        self._sequence = 0
         self.epoch_version = 0
         self.sent: list[tuple[int, Any]] = []
         for path in TOP_LEVEL_PATHS:
@@ -94,7 +98,9 @@ class Znodes:
                 return None
             case Read(paths):
                 return [
-                    Znode(*self.nodes[path], is_own_ephemeral=path in self.ephemerals) if path in self.nodes else None
+                    Znode(*self.nodes[path], path in self.ephemerals, self._made_ms.get(path, 0))
+                    if path in self.nodes
+                    else None
                     for path in paths
                 ]
             case Children(path):
@@ -132,6 +138,9 @@ class Znodes:
         )
 
     def _write(self, op: Any) -> Written:
+        if isinstance(op, Create) and op.mode is CreateMode.PERSISTENT_SEQUENTIAL:
+            op = op._replace(path=f"{op.path}{self._sequence:010}", mode=CreateMode.PERSISTENT)
+            self._sequence += 1
         there = op.path in self.nodes
         if isinstance(op, Create):
             if there:
@@ -139,6 +148,7 @@ class Znodes:
             if op.path.rpartition("/")[0] not in ("", *self.nodes):
                 return _failed(WriteResult.ABSENT, op.path)
             self.nodes[op.path] = (op.data, 0, self._next_zxid())
+            self._made_ms[op.path] = self.now_ms
             if op.mode is CreateMode.EPHEMERAL:
                 self.ephemerals.add(op.path)
             return Written(WriteResult.DONE, 0)

@@ -1,0 +1,265 @@
+"""Topics are created, grown and ordered away in steps: on a dictionary of znodes, also where a crash ends them in between."""
+
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.broker.cluster.steps import Read, Steps, Watch
+from barnabas.broker.cluster.znodes import (
+    Endpoint,
+    ReplicaAssignment,
+    TopicAssignment,
+    config_path,
+    decode_config,
+    decode_topic,
+    delete_topic_path,
+    encode_config,
+    encode_topic,
+    topic_path,
+)
+from barnabas.broker.configuration import definitions
+from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.configuration.dynamic_config import DynamicConfig
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.requests.purgatory import Purgatory
+from barnabas.broker.topics.planning import CreationPlan
+from barnabas.broker.topics.topics import Topics
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataRequest,
+)
+from support.broker import ManualClock, ManualTimers
+from support.znode_steps import Znodes
+
+CONFIGS = {"cleanup.policy": "compact"}
+ASSIGNMENT = {0: (0, 1), 1: (1, 2)}
+
+
+class Commands:
+    """What the controller is asked to look at; it takes a step to do so, in which a crash may come."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def _ask(self, what: Any) -> Steps[None]:
+        yield Watch([])
+        self.asked.append(what)
+
+    def create_topics(self, topics: dict[str, TopicAssignment]) -> Steps[None]:
+        return self._ask(("create", sorted(topics)))
+
+    def add_partitions(self, topic: str) -> Steps[None]:
+        return self._ask(("grow", topic))
+
+    def delete_topics(self) -> Steps[None]:
+        return self._ask("delete")
+
+
+class Broker:
+    """`Topics` beside a controller that knows some topics."""
+
+    def __init__(self, znodes: Znodes, *known: str) -> None:
+        self.znodes = znodes
+        self.commands = Commands()
+        config = BrokerConfig(definitions.DEFINITIONS.parse({"zookeeper.connect": "h:1"}))
+        metadata = MetadataCache()
+        endpoint = UpdateMetadataEndpoint(port=Endpoint("h", 1, "PLAINTEXT", "PLAINTEXT").port, host="h", listener="P")
+        brokers = [UpdateMetadataBroker(id=number, endpoints=[endpoint]) for number in range(3)]
+        metadata.update(UpdateMetadataRequest(controller_id=0, controller_epoch=1, live_brokers=brokers))
+        self.configs = DynamicConfig(config, tuple)
+        self.context = SimpleNamespace(topics=set(known), to_delete=set(), ineligible_for_deletion=set())
+        controller: Any = SimpleNamespace(context=self.context, commands=self.commands)
+        timers = ManualTimers(ManualClock())
+        self.topics = Topics(
+            config, metadata, self.configs, controller, Purgatory(timers), random.Random(1), lambda steps: steps.close()
+        )
+
+    def create(self, *names: str, stop_after: int | None = None) -> dict[str, KafkaError] | None:
+        plans = [CreationPlan(name, dict(ASSIGNMENT), dict(CONFIGS)) for name in names]
+        found: dict[str, KafkaError] | None = self.znodes.perform(self.topics.create(plans), stop_after=stop_after)
+        return found
+
+    def grow(self, count: int, *, stop_after: int | None = None, **options: Any) -> int | None:
+        steps = self.topics.grow("t", count, None, **{"validate_only": False, **options})
+        found: int | None = self.znodes.perform(steps, stop_after=stop_after)
+        return found
+
+
+def stops(run: Callable[[int], object], most: int = 10) -> list[int]:
+    """The numbers of steps after which a run can be stopped: all before that which completes it."""
+    found = []
+    for number in range(most):
+        if run(number) is not None:
+            return found
+        found.append(number)
+    raise AssertionError("the run does not end")
+
+
+@pytest.fixture
+def znodes() -> Znodes:
+    return Znodes()
+
+
+def exists(znodes: Znodes, topic: str = "t") -> bool:
+    """A topic is there with its configuration, or not at all: a configuration alone is none."""
+    if topic_path(topic) not in znodes.nodes:
+        return False
+    assert decode_config("", znodes.data(config_path("topics", topic))) == CONFIGS
+    found = decode_topic(topic, znodes.data(topic_path(topic)))
+    assert found.topic_id is not None
+    assert {number: each.replicas for number, each in found.partitions.items()} == ASSIGNMENT
+    return True
+
+
+def test_a_topic_is_created_with_its_configuration_and_the_controller_looks_at_it(znodes: Znodes) -> None:
+    """The configuration holds here at once."""
+    broker = Broker(znodes)
+    assert broker.create("t", "u") == {}
+    assert exists(znodes, "t")
+    assert exists(znodes, "u")
+    assert broker.commands.asked == [("create", ["t", "u"])]
+    assert broker.configs.topic_texts("t") == CONFIGS
+
+
+@pytest.mark.parametrize("has_config", [False, True], ids=["new", "over a configuration"])
+def test_a_creation_that_a_crash_ended_can_be_repeated(has_config: bool) -> None:
+    """Whatever the step: the topic is not there, and is created then, or it is there as a whole."""
+
+    def crash(number: int) -> object:
+        znodes = Znodes()
+        if has_config:
+            znodes.put(config_path("topics", "t"), encode_config({"retention.ms": "1"}))
+        ended = Broker(znodes).create("t", stop_after=number)
+        was_there = exists(znodes)
+        again = Broker(znodes).create("t")
+        assert again is not None
+        assert exists(znodes)
+        assert [error.code for error in again.values()] == [ErrorCode.TOPIC_ALREADY_EXISTS] * was_there
+        return ended
+
+    assert stops(crash) == list(range(4 if has_config else 3))
+
+
+def test_of_several_topics_one_that_exists_does_not_keep_the_others(znodes: Znodes) -> None:
+    """It is answered as existing and stays as it is."""
+    assert Broker(znodes).create("t") == {}
+    before = znodes.nodes[topic_path("t")]
+    broker = Broker(znodes)
+    failed = broker.create("t", "u")
+    assert failed is not None
+    assert {name: error.code for name, error in failed.items()} == {"t": ErrorCode.TOPIC_ALREADY_EXISTS}
+    assert znodes.nodes[topic_path("t")] == before
+    assert broker.commands.asked == [("create", ["u"])]
+
+
+# Growth
+
+
+def partitions(znodes: Znodes) -> set[int]:
+    return set(decode_topic("t", znodes.data(topic_path("t"))).partitions)
+
+
+def test_a_growth_that_a_crash_ended_is_done_or_not_and_can_be_repeated() -> None:
+    """The partitions of before keep their replicas, and the topic its id."""
+
+    def crash(number: int) -> object:
+        znodes = Znodes()
+        assert Broker(znodes).create("t") == {}
+        before = decode_topic("t", znodes.data(topic_path("t")))
+        ended = Broker(znodes).grow(4, stop_after=number)
+        assert partitions(znodes) in ({0, 1}, {0, 1, 2, 3})
+        if len(partitions(znodes)) == 4:
+            with pytest.raises(KafkaError, match="already has 4 partitions"):
+                Broker(znodes).grow(4)
+        else:
+            assert Broker(znodes).grow(4) == 4
+        after = decode_topic("t", znodes.data(topic_path("t")))
+        assert after.topic_id == before.topic_id
+        assert {number: after.partitions[number] for number in before.partitions} == before.partitions
+        return ended
+
+    assert stops(crash) == [0, 1, 2, 3]
+
+
+def after_first(steps: Steps[int], outcome: Any) -> Steps[int]:
+    """The rest of steps whose first one has this outcome."""
+    while True:
+        try:
+            step = steps.send(outcome)
+        except StopIteration as end:
+            return int(end.value)
+        outcome = yield step
+
+
+def test_a_growth_reads_again_when_the_topic_changes_between_read_and_write(znodes: Znodes) -> None:
+    """A reassignment wrote the znode: both changes are there afterwards."""
+    assert Broker(znodes).create("t") == {}
+    broker = Broker(znodes)
+    steps = broker.topics.grow("t", 3, None, validate_only=False)
+    step = next(steps)
+    assert isinstance(step, Read)
+    outcome = znodes.outcome(step)
+    found = decode_topic("t", znodes.data(topic_path("t")))
+    moved = TopicAssignment(found.topic_id, {**found.partitions, 0: ReplicaAssignment((2, 0))})
+    znodes.put(topic_path("t"), encode_topic(*moved))
+    assert znodes.perform(after_first(steps, outcome)) == 3
+    after = decode_topic("t", znodes.data(topic_path("t"))).partitions
+    assert set(after) == {0, 1, 2}
+    assert after[0].replicas == (2, 0)
+    assert broker.commands.asked == [("grow", "t")]
+
+
+def test_a_growth_that_is_only_validated_writes_nothing(znodes: Znodes) -> None:
+    """Nor does the controller look."""
+    assert Broker(znodes).create("t") == {}
+    before = dict(znodes.nodes)
+    broker = Broker(znodes)
+    assert broker.grow(5, validate_only=True) == 5
+    assert (znodes.nodes, broker.commands.asked) == (before, [])
+
+
+def test_a_topic_that_is_not_there_or_is_being_deleted_does_not_grow(znodes: Znodes) -> None:
+    """Each with Kafka's code."""
+    broker = Broker(znodes)
+    with pytest.raises(KafkaError) as error:
+        broker.grow(2)
+    assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.context.to_delete.add("t")
+    with pytest.raises(KafkaError) as error:
+        broker.grow(2)
+    assert error.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_topic_whose_znode_is_malformed_is_left_as_it_is(znodes: Znodes) -> None:
+    """The error names it."""
+    znodes.put(topic_path("t"), b"{")
+    with pytest.raises(KafkaError, match="topic t") as error:
+        Broker(znodes).grow(2)
+    assert error.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert znodes.data(topic_path("t")) == b"{"
+
+
+# Deletion
+
+
+def test_a_deletion_that_a_crash_ended_can_be_ordered_again() -> None:
+    """An order that is there already is fine; a topic that is not known is answered as such."""
+
+    def crash(number: int) -> object:
+        znodes = Znodes()
+        ended = znodes.perform(Broker(znodes, "t", "u").topics.delete(["t", "u"]), stop_after=number)
+        broker = Broker(znodes, "t", "u")
+        failed = znodes.perform(broker.topics.delete(["t", "u", "no-such"]))
+        assert {name: error.code for name, error in failed.items()} == {"no-such": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert delete_topic_path("t") in znodes.nodes
+        assert delete_topic_path("u") in znodes.nodes
+        assert delete_topic_path("no-such") not in znodes.nodes
+        assert broker.commands.asked == ["delete"]
+        return ended
+
+    assert stops(crash) == [0, 1, 2]
