@@ -4,6 +4,7 @@ from pathlib import Path
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import ZERO_UUID, TopicPartition
+from barnabas.base.randomness import Random
 from barnabas.broker.replication.fetcher import Fetcher, FetchLimits
 from barnabas.broker.replication.log_alignment import EARLIEST, LATEST
 from barnabas.broker.replication.partition import Partition, StateChange
@@ -38,7 +39,9 @@ class Pair:
         self.version = version
         self.leader = DataPath(directory / "leader")
         self.wire = self.leader.connect()
-        self.log_dirs = LogDirs(OsFiles(), [str(directory / "follower")], LogConfig(), broker_id=1, cluster_id="c")
+        self.log_dirs = LogDirs(
+            OsFiles(), [str(directory / "follower")], LogConfig(), broker_id=1, cluster_id="c", rng=Random(1)
+        )
         self.log_dirs.load(START_MS, {})
         self.partitions: dict[TopicPartition, Partition] = {}
         self.changed: list[TopicPartition] = []

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.randomness import Random
 from barnabas.log.checkpoints import (
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
@@ -23,7 +24,7 @@ TP = TopicPartition("topic", 0)
 
 
 def opened(*paths: Path) -> LogDirs:
-    dirs = LogDirs(OsFiles(), [str(path) for path in paths], LogConfig(), broker_id=0, cluster_id="c")
+    dirs = LogDirs(OsFiles(), [str(path) for path in paths], LogConfig(), broker_id=0, cluster_id="c", rng=Random(1))
     dirs.load(NOW, {})
     return dirs
 

@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
+from barnabas.base.randomness import Random
 from barnabas.broker.cluster.steps import Pause, Steps, WriteResult, WriteUnfenced, Written
 from barnabas.broker.cluster.znodes import LOG_DIR_EVENTS
 from barnabas.broker.groups.offsets_topic import count_offsets_partitions
@@ -51,7 +52,7 @@ class Failures:
 
 def two_dirs(directory: Path) -> LogDirs:
     paths = [str(directory / "first"), str(directory / "second")]
-    log_dirs = LogDirs(OsFiles(), paths, LogConfig(), broker_id=0, cluster_id="c")
+    log_dirs = LogDirs(OsFiles(), paths, LogConfig(), broker_id=0, cluster_id="c", rng=Random(1))
     log_dirs.load(START_MS, {})
     return log_dirs
 

@@ -12,8 +12,8 @@ In Kafka: the join, sync, heartbeat and leave methods of `GroupCoordinator`, wit
 `DelayedHeartbeat`.
 """
 
-import uuid
 from typing import Any
+from uuid import UUID
 
 from barnabas.base.randomness import Random
 from barnabas.broker.groups.effects import GroupSettings, Outbox
@@ -134,7 +134,7 @@ class Membership:
         to: Any,
     ) -> None:
         instance_id = request.group_instance_id
-        unique = uuid.UUID(bytes=self._rng.randbytes(16), version=4)
+        unique = UUID(bytes=self._rng.randbytes(16), version=4)
         member_id = f"{client_id if instance_id is None else instance_id}-{unique}"
         if instance_id is not None and instance_id in group.static_members:
             self._replace_static(group, request, member_id, protocols, version, to)

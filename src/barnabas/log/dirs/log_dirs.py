@@ -19,7 +19,7 @@ from typing import NamedTuple
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, is_descriptor_shortage
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
-from barnabas.base.randomness import Random, new_random
+from barnabas.base.randomness import Random
 from barnabas.base.slices import Beside, Sliced
 from barnabas.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.log.dirs.deleted_folders import DeletedFolders
@@ -109,7 +109,7 @@ class LogDirs:
         *,
         broker_id: int,
         cluster_id: str,
-        rng: Random | None = None,
+        rng: Random,
         producer_expiration_ms: int = _DAY_MS,
         max_open_files: int = 512,
     ) -> None:
@@ -118,7 +118,6 @@ class LogDirs:
         self._owner = Owner(broker_id, cluster_id)
         self._producer_expiration_ms = producer_expiration_ms
         self.open_files = OpenFiles(files, max_files=max_open_files)
-        rng = rng or new_random()
         self._dirs = DirSet(files, directories)
         self._factory = LogFactory(self._dirs, self.open_files, rng)
         self._deleted_folders = DeletedFolders(self._dirs, rng)
