@@ -186,7 +186,7 @@ class _EnsembleScenario:
         self.simulation = simulation
         self.plan = plan
         self.rng = simulation.random("faults")
-        self.injector = FaultInjector(simulation, self.rng, wiping=lambda _machine: None)
+        self.injector = FaultInjector(simulation, self.rng, wiping=lambda _machine: None, damaged=lambda *_: None)
         self.facts = CoordinationFacts()
         self.users: list[CoordinationUser] = []
         self.fault_counts: dict[str, int] = {}
