@@ -1,6 +1,9 @@
 """Ensembles of our servers, of Apache ZooKeeper's and of both: writes, elections, replacements, and clients that move."""
 
+import contextlib
 import signal
+import socket
+import struct
 import threading
 import time
 from pathlib import Path
@@ -266,3 +269,32 @@ def test_a_member_without_a_quorum_serves_reads_to_clients_that_accept_it(tmp_pa
         finally:
             reader.stop()
             reader.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack(">iqi", 11, 0, 2**31 - 1),
+        struct.pack(">iqi", 11, 0, 20) + struct.pack(">qiq", 9, 0x10000, 0) + b"\xff" * 4,
+        struct.pack(">iqi", 3, 1 << 32, -1) + b"\xff" * 4,
+    ],
+    ids=["silence", "http", "a length that lies", "a server that is not a member", "an acknowledgement of nothing"],
+)
+def test_an_uninvited_peer_of_the_leader_is_cut_off_within_a_second(tmp_path: Path, data: bytes) -> None:
+    """And the clients notice nothing."""
+    with ensemble(tmp_path) as members:
+        members.until_serving()
+        leader = members.leader()
+        assert leader is not None
+        quorum_port = int(leader.servers[f"server.{leader.server_id}"].split(":")[1])
+        with members.client() as client, socket.create_connection(("127.0.0.1", quorum_port), 5) as stranger:
+            stranger.sendall(data)
+            stranger.settimeout(10)
+            began_s = time.monotonic()
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(100) == b""
+            assert time.monotonic() - began_s < 2  # one, and what a busy machine adds
+            client.create("/a", b"")
+            assert members.leader() is leader

@@ -457,17 +457,14 @@ class Processor:
             client = proposal.client
             if client is not None and not client.is_closed:
                 client.waiting.popleft()
-                self._answer(client, proposal, now_ms)
+                self._answer(client, proposal.opcode, header, proposal.outcome, proposal.since_ms, now_ms)
                 self._read_on(client, now_ms)
             if txn_type == OpCode.CLOSE_SESSION:
                 if self._auditor is not None and isinstance(proposal.txn, CloseSessionTxn):
                     self._auditor.session_closed(header.client_id, proposal.txn.paths_to_delete)
                 self._end_session(header.client_id)
 
-    def _answer(self, client: ServerConnection, proposal: Proposal, now_ms: int) -> None:
-        self._answer_write(client, proposal.opcode, proposal.header, proposal.outcome, proposal.since_ms, now_ms)
-
-    def _answer_write(
+    def _answer(
         self, client: ServerConnection, opcode: int, header: TxnHeader, outcome: Outcome, since_ms: int, now_ms: int
     ) -> None:
         xid, zxid = header.cxid, header.zxid
@@ -579,7 +576,7 @@ class Processor:
                     # The leader heard of this connection before an older one: the client connects again and is right.
                     client.transport.close()
                     return
-                self._answer_write(client, request.opcode, header, outcome, request.since_ms, now_ms)
+                self._answer(client, request.opcode, header, outcome, request.since_ms, now_ms)
                 self._read_on(client, now_ms)
         if header.type == OpCode.CLOSE_SESSION:
             self._end_session(header.client_id)
