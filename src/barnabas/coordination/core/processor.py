@@ -661,7 +661,9 @@ class Processor:
         own.last_reply = frame[4:16]
         own.last_reply_ms = now_ms
         all_clients.answered(latency_ms)
-        all_clients.replied(len(frame))
+        size_bytes = all_clients.last_reply_bytes = len(frame)
+        if not all_clients.min_reply_bytes <= size_bytes <= all_clients.max_reply_bytes:
+            all_clients.replied(size_bytes)
         client.transport.send(frame)
 
     def _is_overloaded(self) -> bool:

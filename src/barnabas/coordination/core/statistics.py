@@ -103,8 +103,7 @@ class Statistics:
             self.min_latency_ms = latency_ms
 
     def replied(self, size_bytes: int) -> None:
-        """Count the size of a reply."""
-        self.last_reply_bytes = size_bytes
+        """Count the size of a reply that is the smallest or the largest so far."""
         if size_bytes > self.max_reply_bytes:
             self.max_reply_bytes = size_bytes
         if size_bytes < self.min_reply_bytes or self.min_reply_bytes < 0:
