@@ -1,6 +1,8 @@
 """Records as columns and the check of a batch's contents, against a reader that takes one field after the other."""
 
 import random
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -266,3 +268,9 @@ def test_more_objects_than_a_batch_may_have_are_refused_at_once(data: bytes, cou
         with pytest.raises(TooManyObjectsError):
             check(data, count)
         assert time.thread_time() - started < 0.2
+
+
+def test_a_server_starts_without_numpy() -> None:
+    """It is imported at the first compaction; until then its time and memory are saved."""
+    program = "import sys, barnabas.broker.server, barnabas.cli.up; sys.exit('numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
