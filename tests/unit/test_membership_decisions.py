@@ -157,7 +157,8 @@ def test_a_broker_that_may_have_lost_records_waits_for_the_end_of_its_last_regis
     assert driven.answer(True) == Pause(500)
     assert driven.answer(None) == joining.IsRegistered()
     assert driven.answer(False) == Pause(500)
-    assert driven.answer(None) == joining.SetEpoch(-1)
+    assert driven.answer(None) == joining.ReadReplicas()
+    assert driven.answer([]) == joining.SetEpoch(-1)
     assert driven.answer(None) == joining.CreateRegistration()
     assert driven.answer(62) == joining.SetEpoch(62)
     assert driven.answer(None) == joining.NoteBoot()
@@ -183,7 +184,8 @@ def test_only_a_broker_whose_machine_was_not_rebooted_leaves_sets_for_lost_recor
     driven = Driven(join(INFO, has_kept_its_pages=has_kept_its_pages, lost=lost))
     if not has_kept_its_pages:
         driven.answer(None)
-        assert driven.answer(False) == joining.SetEpoch(-1)
+        assert driven.answer(False) == joining.ReadReplicas()
+        assert driven.answer([]) == joining.SetEpoch(-1)
         step = driven.answer(None)
     else:
         step = driven.step
@@ -197,7 +199,8 @@ def test_a_broker_with_an_empty_log_dir_leaves_the_sets_of_replicas_that_are_gon
     driven = Driven(join(INFO, has_kept_its_pages=has_kept_its_pages, has_new_dir=True))
     if not has_kept_its_pages:
         driven.answer(None)
-        assert driven.answer(False) == joining.SetEpoch(-1)
+        assert driven.answer(False) == joining.ReadReplicas()
+        assert driven.answer([]) == joining.SetEpoch(-1)
         driven.answer(None)
     assert driven.step == joining.FindGone()
     assert driven.answer(gone) == joining.ReadSession()
@@ -218,11 +221,21 @@ def test_a_new_broker_of_which_no_replica_is_known_registers_at_once() -> None:
     assert driven.answer({}) == joining.CreateRegistration()
 
 
+def test_a_broker_gives_up_what_it_led_before_a_reboot_though_the_log_is_gone() -> None:
+    """A loss of power can take whole logs: the assignments say which partitions it has, not its folders."""
+    led = TopicPartition("t", 0)
+    driven = Driven(join(INFO, has_kept_its_pages=False))
+    driven.answer(None)
+    assert driven.answer(False) == joining.ReadReplicas()
+    assert driven.answer([led]) == ReadStates([led])
+
+
 def test_a_first_start_waits_for_nothing() -> None:
     """Without a registration there is no earlier life in any in-sync set."""
     driven = Driven(join(INFO, has_kept_its_pages=False))
     driven.answer(None)
-    assert driven.answer(False) == joining.SetEpoch(-1)
+    assert driven.answer(False) == joining.ReadReplicas()
+    assert driven.answer([]) == joining.SetEpoch(-1)
 
 
 @pytest.mark.parametrize(

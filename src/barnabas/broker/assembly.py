@@ -209,7 +209,6 @@ class Parts:
                 files=environment.files,
                 clock=environment.clock,
                 log_dirs=lambda: self.log_dirs.online,
-                logs=self.log_dirs.logs,
                 lost_data=self.log_dirs.lost_data,
                 has_new_dir=lambda: self.log_dirs.missing.has_new_dir,
                 note_gone=self.log_dirs.missing.note_gone,

@@ -89,6 +89,11 @@ class NoteBoot:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadReplicas:
+    """Read which partitions have a replica on this broker."""
+
+
+@dataclass(frozen=True, slots=True)
 class FindGone:
     """Read which partitions have a replica on this broker, and find those without a log."""
 
@@ -105,6 +110,7 @@ JoinStep = (
     | Remove
     | SetEpoch
     | NoteBoot
+    | ReadReplicas
     | FindGone
     | NoteDirsChecked
     | Pause
@@ -116,21 +122,20 @@ def join(
     info: BrokerInfo,
     *,
     has_kept_its_pages: bool,
-    replicas: Sequence[TopicPartition] = (),
     lost: Mapping[TopicPartition, LostData] | None = None,
     has_new_dir: bool = False,
 ) -> Generator[JoinStep, Any, int]:
     """Register; returns the broker epoch. Raises `BrokerIdTakenError`.
 
-    ``replicas`` are the partitions that have a log here: see `leaderships`. ``lost`` are those whose logs are known to
-    have lost records: see `lost_data`. With ``has_new_dir`` a log dir was empty at the start: the broker is new, or a disk
+    ``lost`` are the partitions whose logs are known to have lost records: see `lost_data`. With ``has_new_dir`` a log dir was empty at the start: the broker is new, or a disk
     was replaced, with all its replicas.
     """
     if not has_kept_its_pages:
         # The controller still sends requests to the earlier life. No such request may reach this one.
         yield SetEpoch(_MAX_BROKER_EPOCH)
         yield from _await_end_of_predecessor(info)
-        yield from give_up_leaderships(info.id, replicas)
+        # Not those that have a log here: a loss of power may have taken whole logs.
+        yield from give_up_leaderships(info.id, (yield ReadReplicas()))
         yield SetEpoch(_NO_EPOCH)
     # After a reboot every replica that was busy may have lost a little, on other machines too. If each stepped back
     # for the others, the last one to start would lead, whatever it has. So this holds for single damaged logs only,

@@ -208,9 +208,7 @@ class LifecycleParts:
     files: Files
     clock: Clock
     log_dirs: Callable[[], Sequence[str]]
-    """The log dirs that are online; asked when the logs are loaded, as are `logs` and `lost_data`."""
-    logs: Callable[[], Iterable[TopicPartition]]
-    """The partitions that have a log here."""
+    """The log dirs that are online; asked when the logs are loaded, as is `lost_data`."""
     lost_data: Callable[[], Mapping[TopicPartition, LostData]]
     """What the logs have lost."""
     has_new_dir: Callable[[], bool]
@@ -238,7 +236,6 @@ class BrokerLifecycle:
         self._files = parts.files
         self._clock = parts.clock
         self._log_dirs = parts.log_dirs
-        self._logs = parts.logs
         self._lost_data = parts.lost_data
         self._has_new_dir = parts.has_new_dir
         self._note_gone = parts.note_gone
@@ -289,7 +286,6 @@ class BrokerLifecycle:
         steps = joining.join(
             self._info(),
             has_kept_its_pages=self._has_kept_its_pages,
-            replicas=() if self._has_kept_its_pages else sorted(self._logs()),
             lost=lost,
             has_new_dir=self._has_new_dir(),
         )
@@ -319,6 +315,8 @@ class BrokerLifecycle:
             case joining.NoteBoot():
                 self._has_kept_its_pages = True
                 return note_boot(self._files, self._log_dirs())
+            case joining.ReadReplicas():
+                return await _read_replicas(client, self._broker_id)
             case joining.FindGone():
                 return self._note_gone(await _read_replicas(client, self._broker_id))
             case joining.NoteDirsChecked():
