@@ -241,6 +241,7 @@ class DataPath:
             self.clock,
             client_id="broker-0",
             unsupported_version=unsupported_version(),
+            slices=slices,
         )
 
     def connect(self) -> Wire:

@@ -325,6 +325,7 @@ class Parts:
             environment.clock,
             client_id=f"broker-{environment.broker_id}",
             unsupported_version=unsupported_version(),
+            slices=self.slices,
         )
         self.channels.call_self = self.dispatcher.call
 

@@ -10,7 +10,9 @@ Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 GROUP_ID_NOT_FOUND.
 """
 
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.group import GroupState
 from barnabas.broker.groups.queries import describe_group
@@ -31,10 +33,17 @@ _ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 def handle(services: Services, request: Request) -> None:
     """Answer from memory."""
+    services.slices.start(in_slices(request, _describe(services, request)))
+
+
+def _describe(services: Services, request: Request) -> Sliced[None]:
     message = request.message
+    groups = []
     # A group is described once, however often it is named: answers are not to outgrow what is known.
-    groups = [describe_group(services.groups.coordinator, group_id) for group_id in dict.fromkeys(message.groups)]
-    for group in groups:
+    for group_id in dict.fromkeys(message.groups):
+        yield None
+        group = describe_group(services.groups.coordinator, group_id)
+        groups.append(group)
         if request.version >= _NOT_FOUND_SINCE_VERSION and group.group_state == GroupState.DEAD.value:
             group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             group.error_message = f"Group {group.group_id} not found."

@@ -19,7 +19,9 @@ KAFKA_STORAGE_ERROR.
 from collections import Counter
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.list_offsets import offset_for_timestamp
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED, Isolation
@@ -42,6 +44,10 @@ _OFFSET_NOT_AVAILABLE_FROM = 5
 
 def handle(services: Services, request: Request) -> None:
     """Look every partition up."""
+    services.slices.start(in_slices(request, _look_up(services, request)))
+
+
+def _look_up(services: Services, request: Request) -> Sliced[None]:
     message: ListOffsetsRequest = request.message
     counts = Counter(
         TopicPartition(topic.name, partition.partition_index)
@@ -53,6 +59,7 @@ def handle(services: Services, request: Request) -> None:
     for topic in message.topics:
         answers = []
         for partition in topic.partitions:
+            yield None
             name = TopicPartition(topic.name, partition.partition_index)
             answer = ListOffsetsPartitionResponse(partition_index=name.partition, timestamp=-1, offset=-1)
             try:

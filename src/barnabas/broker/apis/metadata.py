@@ -23,7 +23,9 @@ LISTENER_NOT_FOUND, INVALID_REQUEST.
 from collections.abc import Iterable
 
 from barnabas.base.ids import ZERO_UUID
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS
 from barnabas.broker.requests.request import Request
@@ -42,6 +44,8 @@ CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 FIRST_NEWS = "metadata"
 """What requests that came before the controller's first UpdateMetadata wait for."""
 _FIRST_NEWS_WAIT_MS = 10_000
+_LARGE = 256
+"""Topics and partitions from which a response is encoded in slices."""
 
 _IDS_FROM_VERSION = 12
 _LISTENER_ERROR_FROM_VERSION = 6
@@ -64,8 +68,13 @@ def _handle(services: Services, request: Request) -> None:
 
 
 def _answer(services: Services, request: Request) -> None:
+    services.slices.start(in_slices(request, _describe(services, request)))
+
+
+def _describe(services: Services, request: Request) -> Sliced[None]:
     message: MetadataRequest = request.message
-    topics = _topics(services, request, message)
+    topics = yield from _topics(services, request, message)
+    request.is_large = request.is_large or sum(len(topic.partitions) + 1 for topic in topics) > _LARGE
     if message.include_topic_authorized_operations:
         topics = [_with_operations(topic) for topic in topics]
     response = MetadataResponse(
@@ -79,7 +88,7 @@ def _answer(services: Services, request: Request) -> None:
     request.reply(response)
 
 
-def _topics(services: Services, request: Request, message: MetadataRequest) -> list[MetadataResponseTopic]:
+def _topics(services: Services, request: Request, message: MetadataRequest) -> Sliced[list[MetadataResponseTopic]]:
     knows_listener_not_found = request.version >= _LISTENER_ERROR_FROM_VERSION
     metadata = services.metadata
     found: list[MetadataResponseTopic] = []
@@ -106,7 +115,8 @@ def _topics(services: Services, request: Request, message: MetadataRequest) -> l
                     wanted[name] = None
         names = wanted
     for name in names:
-        described = metadata.describe_topic(
+        yield None
+        described = yield from metadata.describe_topic(
             name, request.client.listener, knows_listener_not_found=knows_listener_not_found
         )
         if described is None:
@@ -114,15 +124,16 @@ def _topics(services: Services, request: Request, message: MetadataRequest) -> l
         else:
             found.append(described)
     if missing:
-        found += _missing(services, missing, may_create=message.allow_auto_topic_creation)
+        found += yield from _missing(services, missing, may_create=message.allow_auto_topic_creation)
     return found
 
 
-def _missing(services: Services, names: Iterable[str], *, may_create: bool) -> list[MetadataResponseTopic]:
+def _missing(services: Services, names: Iterable[str], *, may_create: bool) -> Sliced[list[MetadataResponseTopic]]:
     may_create = may_create and services.config["auto.create.topics.enable"]
     answers = []
     to_create = []
     for name in names:
+        yield None
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             validate_topic_name(name)

@@ -23,7 +23,9 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches, which no coordi
 from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition, Uuid
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.delayed_produce import acknowledgement, wait_for_acknowledgements
@@ -53,6 +55,16 @@ def handle(services: Services, request: Request) -> None:
     message: ProduceRequest = request.message
     if message.transactional_id is not None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    work = _append(services, request)
+    if request.is_large:
+        services.slices.start(in_slices(request, work))
+    else:
+        for _ in work:
+            pass
+
+
+def _append(services: Services, request: Request) -> Sliced[None]:
+    message: ProduceRequest = request.message
     acks = message.acks
     now_ms = services.clock.wall_ms()
     topics = []
@@ -64,6 +76,7 @@ def handle(services: Services, request: Request) -> None:
             name = services.metadata.topic_name(topic_data.topic_id)
         partitions = []
         for data in topic_data.partition_data:
+            yield None
             answer = PartitionProduceResponse(index=data.index)
             partitions.append(answer)
             if name is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from barnabas.base.ids import NO_BROKER, ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.slices import Sliced
 from barnabas.broker.cluster.control_requests import LEADER_DURING_DELETE, SECURITY_PROTOCOL_IDS
 from barnabas.broker.cluster.znodes import Endpoint
 from barnabas.wire.kafka.errors import ErrorCode
@@ -55,6 +56,8 @@ class MetadataCache:
         self._broker_responses: dict[str, list[MetadataResponseBroker]] = {}
         self._listeners: list[UpdateListener] = []
         self._unreachable: set[int] = set()
+        self._changes = 0
+        """How often anything changed that shows in a response."""
 
     # Updates
 
@@ -78,6 +81,7 @@ class MetadataCache:
             )
             for broker in request.live_brokers
         }
+        self._changes += 1
         if brokers != self._brokers:
             self._brokers = brokers
             self._responses.clear()
@@ -107,12 +111,14 @@ class MetadataCache:
         none asks again at once.
         """
         self._unreachable.add(broker_id)
+        self._changes += 1
         self._responses.clear()
 
     def mark_reachable(self, broker_id: int) -> None:
         """Show the broker as leader again where it leads."""
         if broker_id in self._unreachable:
             self._unreachable.discard(broker_id)
+            self._changes += 1
             self._responses.clear()
 
     def _set_topic_id(self, topic: str, topic_id: Uuid) -> None:
@@ -198,7 +204,7 @@ class MetadataCache:
 
     def describe_topic(
         self, topic: str, listener: str, *, knows_listener_not_found: bool
-    ) -> MetadataResponseTopic | None:
+    ) -> Sliced[MetadataResponseTopic | None]:
         """A topic for a Metadata response, to be sent and not to be changed; None for one that is not known.
 
         ``knows_listener_not_found``: clients know LISTENER_NOT_FOUND (version 6); others get LEADER_NOT_AVAILABLE instead.
@@ -206,19 +212,23 @@ class MetadataCache:
         partitions = self._topics.get(topic)
         if partitions is None:
             return None
-        responses = self._responses.setdefault((listener, knows_listener_not_found), {})
-        kept = responses.get(topic)
-        if kept is None:
-            kept = responses[topic] = MetadataResponseTopic(
-                error_code=ErrorCode.NONE,
-                name=topic,
-                topic_id=self.topic_id(topic),
-                is_internal=topic in INTERNAL_TOPICS,
-                partitions=[
-                    self._describe_partition(partitions[index], listener, knows_listener_not_found)
-                    for index in sorted(partitions)
-                ],
-            )
+        kept = self._responses.get((listener, knows_listener_not_found), {}).get(topic)
+        if kept is not None:
+            return kept
+        described = []
+        changes = self._changes
+        for state in [partitions[index] for index in sorted(partitions)]:
+            described.append(self._describe_partition(state, listener, knows_listener_not_found))
+            yield None
+        kept = MetadataResponseTopic(
+            error_code=ErrorCode.NONE,
+            name=topic,
+            topic_id=self.topic_id(topic),
+            is_internal=topic in INTERNAL_TOPICS,
+            partitions=described,
+        )
+        if changes == self._changes:
+            self._responses.setdefault((listener, knows_listener_not_found), {})[topic] = kept
         return kept
 
     def _describe_partition(

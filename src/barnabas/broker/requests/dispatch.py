@@ -17,20 +17,24 @@ from typing import Any
 
 from barnabas.base.clock import Clock
 from barnabas.base.network import Connection
+from barnabas.base.slices import Sliced, Slices
 from barnabas.broker.requests.connection_quotas import ConnectionQuotas
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import ClientFacts, Request
 from barnabas.broker.requests.request_handler import RequestHandler
 from barnabas.wire.kafka.api import ApiKey, api
-from barnabas.wire.kafka.codec import reader
+from barnabas.wire.kafka.codec import reader, sliced_reader
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
-from barnabas.wire.kafka.frames import decode_request_header, encode_response
+from barnabas.wire.kafka.frames import decode_request_header, encode_response, encode_response_in_slices
 
 __all__ = ["ClientConnection", "Dispatcher"]
 
 logger = logging.getLogger(__name__)
 
 _REJECTION_LOG_INTERVAL_MS = 1000
+_LARGE_BYTES = 16 * 1024
+_LARGE_PRODUCE_BYTES = 64 * 1024
+"""Requests from these sizes on are decoded in slices: what is smaller names some thousand things at most."""
 
 
 class Dispatcher:
@@ -45,12 +49,14 @@ class Dispatcher:
         *,
         client_id: str,
         unsupported_version: Any,
+        slices: Slices,
     ) -> None:
         """``handlers`` are by API key. ``client_id`` is this broker's own in requests to itself;
         ``unsupported_version`` is the response, in version 0, to ApiVersions requests in an unknown version."""
         self.handlers = handlers
         self.connections: dict[ClientConnection, None] = {}  # in the order in which they were accepted
         self.clock = clock
+        self.slices = slices
         self.unsupported_version = unsupported_version
         self._purgatory = purgatory
         self._quotas = quotas
@@ -142,7 +148,16 @@ class Dispatcher:
 class ClientConnection:
     """One connection's frames in, its responses out."""
 
-    __slots__ = ("_connection", "_dispatcher", "_key", "_request", "_synchronous", "client", "last_active_ms")
+    __slots__ = (
+        "_connection",
+        "_dispatcher",
+        "_is_decoding",
+        "_key",
+        "_request",
+        "_synchronous",
+        "client",
+        "last_active_ms",
+    )
 
     def __init__(self, dispatcher: Dispatcher, listener: str, connection: Connection) -> None:
         self._dispatcher = dispatcher
@@ -151,6 +166,7 @@ class ClientConnection:
         self.client = ClientFacts(listener, host, port)
         self._request: Request | None = None  # the one without a response yet
         self._synchronous = False
+        self._is_decoding = False
         self._key = -1
         self.last_active_ms = dispatcher.clock.monotonic_ms()
 
@@ -163,7 +179,7 @@ class ClientConnection:
     @property
     def busy(self) -> bool:
         """Whether a response is outstanding."""
-        return self._request is not None
+        return self._request is not None or self._is_decoding
 
     def close(self) -> None:
         self._connection.close()
@@ -180,6 +196,12 @@ class ClientConnection:
                 self._unsupported(key, version, correlation_id)
                 return
             self._key = key
+            if len(data) >= _LARGE_BYTES and (key != ApiKey.PRODUCE or len(data) >= _LARGE_PRODUCE_BYTES):
+                received = Request(
+                    handler.key, version, correlation_id, client_id, None, self.client, now_ms, self._answer
+                )
+                self._receive_large(received, handler, data, offset)
+                return
             message = reader(api(key).request, version)(data, offset)[0]
         except MalformedMessageError as error:
             logger.info("Closing the connection from %s:%d: %s", self.client.host, self.client.port, error)
@@ -192,6 +214,30 @@ class ClientConnection:
         self._synchronous = False
         if self._request is not None:
             self._connection.pause()
+
+    def _receive_large(self, request: Request, handler: RequestHandler, data: memoryview, offset: int) -> None:
+        """Decode a request that may name very much in slices, then serve it. The connection is paused until its answer."""
+        request.is_large = True
+        self._is_decoding = True
+        self._synchronous = True
+        self._dispatcher.slices.start(self._decode(request, handler, data, offset))
+        self._synchronous = False
+        if self.busy:
+            self._connection.pause()
+
+    def _decode(self, request: Request, handler: RequestHandler, data: memoryview, offset: int) -> Sliced[None]:
+        try:
+            read = sliced_reader(api(request.api_key).request, request.version)
+            request.message = (yield from read(data, offset))[0]
+        except MalformedMessageError as error:
+            logger.info("Closing the connection from %s:%d: %s", self.client.host, self.client.port, error)
+            self._connection.close()
+            return
+        finally:
+            self._is_decoding = False
+        if self in self._dispatcher.connections:  # else the client is gone
+            self._request = request
+            self._dispatcher.handle(request, handler)
 
     def bad_length(self, prefix: bytes) -> None:
         logger.info(
@@ -228,12 +274,16 @@ class ClientConnection:
     def _answer(self, request: Request, response: Any, code: ErrorCode | None) -> None:
         if self._request is not request:
             return  # the client is gone
-        self._request = None
         if code is not None:
             response = self._dispatcher.error_response(request, code)
             if response is None:
+                self._request = None
                 self._connection.close()
                 return
+        if request.is_large and response is not None:
+            self._dispatcher.slices.start(self._send_large(request, response))
+            return
+        self._request = None
         if response is not None:
             try:
                 parts = encode_response(response, request.version, request.correlation_id)
@@ -244,3 +294,17 @@ class ClientConnection:
             self._connection.send(parts)
         if not self._synchronous:
             self._connection.resume()
+
+    def _send_large(self, request: Request, response: Any) -> Sliced[None]:
+        """Encode a response in slices; the request counts as unanswered until it is sent."""
+        try:
+            parts = yield from encode_response_in_slices(response, request.version, request.correlation_id)
+        except (ValueError, KafkaError):
+            logger.exception("The response to %s cannot be sent", request)
+            self._connection.close()
+            return
+        if self._request is request:  # else the client is gone
+            self._request = None
+            self._connection.send(parts)
+            if not self._synchronous:
+                self._connection.resume()

@@ -42,6 +42,7 @@ class Request:
         "client",
         "client_id",
         "correlation_id",
+        "is_large",
         "message",
         "received_ms",
         "version",
@@ -67,6 +68,8 @@ class Request:
         self.client = client
         self.received_ms = received_ms
         """On the monotonic clock."""
+        self.is_large = False
+        """Whether it, or its response, may name so much that it is served in slices."""
         self.waiter: DelayedOperation | None = None
         """The operation in which the request waits; completed without effect when the client goes away."""
         self._answer: Callable[[Request, Any, ErrorCode | None], None] | None = answer

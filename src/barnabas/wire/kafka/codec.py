@@ -9,13 +9,14 @@ For hot paths `reader` and `writer` give the compiled functions themselves.
 """
 
 from collections.abc import Iterable
+from functools import cache
 
 from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.network import Part
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError, MalformedMessageError
-from barnabas.wire.kafka.reader_source import Reader, compile_reader, has_records
+from barnabas.wire.kafka.reader_source import Reader, SlicedReader, compile_reader, compile_sliced_reader, has_records
 from barnabas.wire.kafka.schema import Message, MessageType
-from barnabas.wire.kafka.writer_source import Writer, compile_writer
+from barnabas.wire.kafka.writer_source import SlicedWriter, Writer, compile_sliced_writer, compile_writer
 
 __all__ = [
     "MalformedMessageError",
@@ -24,6 +25,8 @@ __all__ = [
     "has_records",
     "join_small",
     "reader",
+    "sliced_reader",
+    "sliced_writer",
     "writer",
 ]
 
@@ -58,6 +61,20 @@ def writer(message_type: type[Message], version: int) -> Writer:
         _check_version(message_type, version)
         compiled = message_type.WRITERS[version] = compile_writer(message_type, version)
         return compiled
+
+
+@cache
+def sliced_reader(message_type: type[Message], version: int) -> SlicedReader:
+    """As `reader`, for messages with many structures: a generator that returns what the reader returns."""
+    _check_version(message_type, version)
+    return compile_sliced_reader(message_type, version)
+
+
+@cache
+def sliced_writer(message_type: type[Message], version: int) -> SlicedWriter:
+    """As `writer`, for messages with many structures: a generator."""
+    _check_version(message_type, version)
+    return compile_sliced_writer(message_type, version)
 
 
 def decode(message_type: type[MessageType], version: int, buffer: Buffer, offset: int = 0) -> MessageType:

@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 from barnabas.base.files import Buffer
 from barnabas.base.network import Part
+from barnabas.base.slices import Sliced
 from barnabas.wire.kafka.api import ApiKey, api
-from barnabas.wire.kafka.codec import has_records, join_small, writer
+from barnabas.wire.kafka.codec import has_records, join_small, sliced_writer, writer
 from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
 from barnabas.wire.kafka.primitives import skip_tagged_fields
 from barnabas.wire.kafka.schema import Message
@@ -32,6 +33,7 @@ __all__ = [
     "decode_response_header",
     "encode_request",
     "encode_response",
+    "encode_response_in_slices",
     "request_header_version",
     "response_header_version",
 ]
@@ -143,6 +145,17 @@ def encode_response(message: Message, version: int, correlation_id: int) -> list
     """A response as a frame, its length in front; file slices and large record buffers stay parts of their own."""
     pieces: list[Part] = [b""]
     writer(type(message), version)(message, pieces.append)
+    return _response_frame(message, version, correlation_id, pieces)
+
+
+def encode_response_in_slices(message: Message, version: int, correlation_id: int) -> Sliced[list[Part]]:
+    """As `encode_response`, for a message with many structures."""
+    pieces: list[Part] = [b""]
+    yield from sliced_writer(type(message), version)(message, pieces.append)
+    return _response_frame(message, version, correlation_id, pieces)
+
+
+def _response_frame(message: Message, version: int, correlation_id: int, pieces: list[Part]) -> list[Part]:
     size = sum(map(len, pieces))
     if response_header_version(message.API_KEY, version):
         pieces[0] = _RESPONSE_V1.pack(size + 5, correlation_id)

@@ -24,13 +24,15 @@ from functools import cache
 from typing import Any
 
 from barnabas.base.files import Buffer
+from barnabas.base.slices import Sliced
 from barnabas.wire.kafka.errors import MalformedMessageError
 from barnabas.wire.kafka.primitives import number_reader, packer, read_uvarint, skip_tagged_fields
 from barnabas.wire.kafka.schema import FIXED, Field, Message, Struct
 
-__all__ = ["Reader", "compile_reader", "has_records", "reader_source"]
+__all__ = ["Reader", "SlicedReader", "compile_reader", "compile_sliced_reader", "has_records", "reader_source"]
 
 Reader = Callable[[Buffer, int], tuple[Any, int]]
+SlicedReader = Callable[[Buffer, int], Sliced[tuple[Any, int]]]
 
 _COPY_BELOW_BYTES = 65536
 _MAX_ELEMENTS = 100_000
@@ -42,15 +44,25 @@ _CONTROLLERS_APIS = frozenset((4, 5, 6))
 
 def compile_reader(cls: type[Message], version: int) -> Reader:
     """The reader of ``version``, which `Message.VERSIONS` must hold."""
-    source, scope = reader_source(cls, version)
-    exec(compile(source, f"<{cls.__name__} v{version} reader>", "exec"), scope)  # noqa: S102  # from declarations
-    read: Reader = scope["read"]
+    read: Reader = _compile(cls, version, in_slices=False)
     return read
 
 
-def reader_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any]]:
+def compile_sliced_reader(cls: type[Message], version: int) -> SlicedReader:
+    """The same as a generator, which yields after each structure of an array."""
+    read: SlicedReader = _compile(cls, version, in_slices=True)
+    return read
+
+
+def _compile(cls: type[Message], version: int, *, in_slices: bool) -> Any:
+    source, scope = reader_source(cls, version, in_slices=in_slices)
+    exec(compile(source, f"<{cls.__name__} v{version} reader>", "exec"), scope)  # noqa: S102  # from declarations
+    return scope["read"]
+
+
+def reader_source(cls: type[Message], version: int, *, in_slices: bool = False) -> tuple[str, dict[str, Any]]:
     """The source of a reader and the names it uses."""
-    writer = _ReaderSource(cls, version)
+    writer = _ReaderSource(cls, version, in_slices=in_slices)
     return writer.source(), writer.scope
 
 
@@ -88,9 +100,10 @@ def _minimal_field_size(field: Field, version: int, flexible: bool) -> int:
 
 
 class _ReaderSource:
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_slices: bool) -> None:
         self.cls = cls
         self.version = version
+        self.in_slices = in_slices
         self.flexible = version in cls.FLEXIBLE
         self.is_controllers = cls.API_KEY in _CONTROLLERS_APIS
         self.max_elements = 0  # 0 is no limit
@@ -125,7 +138,7 @@ class _ReaderSource:
             f"def read(data, at):\n{prepare} end = len(data)\n try:\n{body}\n"
             f" except (StructError, IndexError): raise Malformed('{what} ends early') from None\n"
             f" except UnicodeDecodeError: raise Malformed('{what} holds text that is not UTF-8') from None\n"
-            f" return m, at\n"
+            f" return m, at\n{' yield' if self.in_slices else ''}\n"
         )
 
     # Emitting
@@ -322,6 +335,8 @@ class _ReaderSource:
             self._bytes("string", item, f"{path}[]", nullable=False)
         self._flush()
         self._line(f"{add}({item})")
+        if self.in_slices:
+            self._line("yield")
         self._depth -= 1
         self._line(f"{place} = {items}")
 

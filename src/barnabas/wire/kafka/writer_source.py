@@ -16,26 +16,38 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.base.slices import Sliced
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.primitives import number_writer, packer, uvarint
 from barnabas.wire.kafka.schema import FIXED, Field, Message, Struct
 
-__all__ = ["Writer", "compile_writer", "writer_source"]
+__all__ = ["SlicedWriter", "Writer", "compile_sliced_writer", "compile_writer", "writer_source"]
 
 Writer = Callable[[Any, Callable[[Any], None]], None]
+SlicedWriter = Callable[[Any, Callable[[Any], None]], Sliced[None]]
 
 
 def compile_writer(cls: type[Message], version: int) -> Writer:
     """The writer of ``version``, which `Message.VERSIONS` must hold: called with a message and a list's ``append``."""
-    source, scope = writer_source(cls, version)
-    exec(compile(source, f"<{cls.__name__} v{version} writer>", "exec"), scope)  # noqa: S102  # from declarations
-    write: Writer = scope["write"]
+    write: Writer = _compile(cls, version, in_slices=False)
     return write
 
 
-def writer_source(cls: type[Message], version: int) -> tuple[str, dict[str, Any]]:
+def compile_sliced_writer(cls: type[Message], version: int) -> SlicedWriter:
+    """The same as a generator, which yields after each structure of an array."""
+    write: SlicedWriter = _compile(cls, version, in_slices=True)
+    return write
+
+
+def _compile(cls: type[Message], version: int, *, in_slices: bool) -> Any:
+    source, scope = writer_source(cls, version, in_slices=in_slices)
+    exec(compile(source, f"<{cls.__name__} v{version} writer>", "exec"), scope)  # noqa: S102  # from declarations
+    return scope["write"]
+
+
+def writer_source(cls: type[Message], version: int, *, in_slices: bool = False) -> tuple[str, dict[str, Any]]:
     """The source of a writer and the names it uses."""
-    writer = _WriterSource(cls, version)
+    writer = _WriterSource(cls, version, in_slices=in_slices)
     return writer.source(), writer.scope
 
 
@@ -58,9 +70,10 @@ def _text_or_none(value: str | None) -> bytes | None:
 
 
 class _WriterSource:
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_slices: bool) -> None:
         self.cls = cls
         self.version = version
+        self.in_slices = in_slices
         self.flexible = version in cls.FLEXIBLE
         self.scope: dict[str, Any] = {
             "uvarint": uvarint,
@@ -83,7 +96,7 @@ class _WriterSource:
         return (
             f"def write(m, w):\n try:\n{body}\n"
             f" except (StructError, AttributeError, TypeError, UnicodeEncodeError) as error:\n"
-            f"  raise unencodable('{what}', error) from error\n"
+            f"  raise unencodable('{what}', error) from error\n{' if 0: yield' if self.in_slices else ''}\n"
         )
 
     # Emitting
@@ -249,6 +262,8 @@ class _WriterSource:
             self._depth += 1
             self._struct(field.element, item, field.element.__name__)
             self._flush()
+            if self.in_slices:
+                self._line("yield")
             self._depth -= 1
         elif field.element in FIXED:
             character = FIXED[field.element]

@@ -1,0 +1,122 @@
+"""Requests that name very much are decoded, served and answered in slices, in the order of their connection."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.broker import DataPath, batch
+
+PARTITIONS = 3000
+
+
+def in_short_slices(broker: DataPath, monkeypatch: pytest.MonkeyPatch, steps: int = 100) -> None:
+    def time_slice() -> Callable[[], bool]:
+        left = steps
+
+        def is_over() -> bool:
+            nonlocal left
+            left -= 1
+            return left < 0
+
+        return is_over
+
+    monkeypatch.setattr(broker.clock, "time_slice", time_slice)
+
+
+def list_offsets() -> ListOffsetsRequest:
+    partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(PARTITIONS)]
+    return ListOffsetsRequest(
+        replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name="t", partitions=partitions)]
+    )
+
+
+def test_a_large_request_gives_way_and_its_connection_waits_for_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other connections are served between its slices; its own connection is paused, then goes on."""
+    broker = DataPath(tmp_path)
+    broker.lead("t")
+    large, other = broker.connect(), broker.connect()
+    in_short_slices(broker, monkeypatch)
+    large.post(list_offsets(), 7)
+    assert large.is_paused
+    assert large.sent == []
+    other.post(ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[]), 7)
+    broker.timers.advance(0)
+    turns = 0
+    while not large.sent:
+        assert large.is_paused
+        broker.timers.advance(0)
+        turns += 1
+    assert len(other.sent) == 1
+    assert turns > PARTITIONS // 100
+    assert not large.is_paused
+    answers = large.answer().topics[0].partitions
+    assert [answer.partition_index for answer in answers] == list(range(PARTITIONS))
+    assert (answers[0].error_code, answers[0].offset) == (0, 0)
+
+
+def test_a_client_that_leaves_amid_its_large_request_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is decoded, while it is served, and while its answer is encoded."""
+    for turns in (1, 40, 70):
+        broker = DataPath(tmp_path / str(turns))
+        broker.lead("t")
+        client = broker.connect()
+        in_short_slices(broker, monkeypatch)
+        client.post(list_offsets(), 7)
+        for _ in range(turns):
+            broker.timers.advance(0)
+        client.close()
+        for _ in range(200):
+            broker.timers.advance(0)
+        assert client.sent == []
+        assert broker.dispatcher.connections == {}
+
+
+def test_a_large_request_in_one_slice_pauses_nothing(tmp_path: Path) -> None:
+    """Fast machines answer at once."""
+    broker = DataPath(tmp_path)
+    broker.lead("t")
+    client = broker.connect()
+    client.post(list_offsets(), 7)
+    assert not client.is_paused
+    assert len(client.answer().topics[0].partitions) == PARTITIONS
+
+
+def test_what_a_large_produce_request_carries_is_appended_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition as a whole."""
+    broker = DataPath(tmp_path)
+    partition = broker.lead("t")
+    client = broker.connect()
+    in_short_slices(broker, monkeypatch)
+    data = [PartitionProduceData(index=index, records=batch(b"x")) for index in range(PARTITIONS)]
+    client.post(
+        ProduceRequest(
+            transactional_id=None,
+            acks=1,
+            timeout_ms=1000,
+            topic_data=[TopicProduceData(name="t", partition_data=data)],
+        ),
+        9,
+    )
+    while not client.sent:
+        broker.timers.advance(0)
+    answers = client.answer().responses[0].partition_responses
+    assert [answer.error_code for answer in answers[:2]] == [0, 3]
+    assert partition.log.log_end_offset == 1
+
+
+def test_small_requests_are_not_served_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are answered before the frame returns, whatever else waits."""
+    broker = DataPath(tmp_path)
+    client = broker.connect()
+    in_short_slices(broker, monkeypatch, steps=0)
+    client.post(ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=[]), 9)
+    assert len(client.sent) == 1
