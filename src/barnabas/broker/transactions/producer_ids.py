@@ -3,7 +3,7 @@
 import logging
 from collections import deque
 
-from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.cluster.steps import Done, Steps, Wait
 from barnabas.broker.cluster.znodes import ProducerIdBlock
 from barnabas.broker.transactions.producer_id_blocks import BLOCK_IDS, claim_block
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
@@ -24,6 +24,8 @@ class ProducerIds:
         self._broker_id = broker_id
         self._blocks: deque[ProducerIdBlock] = deque()
         self._taken = 0
+        self._is_claiming = False
+        self._waiting: list[Done] = []
 
     def take(self) -> int | None:
         """The next id; None when the block is used up."""
@@ -42,10 +44,20 @@ class ProducerIds:
             taken = self.take()
             if taken is not None:
                 return taken
-            # Of many that ask at once one claims a block; the others lose to it, and find it here.
-            block = yield from self._claim()
-            if block is not None:
-                self._blocks.append(block)
+            # Of many that ask at once one claims a block; the others wait for it.
+            if self._is_claiming:
+                yield Wait(self._waiting.append)
+                continue
+            self._is_claiming = True
+            try:
+                block = yield from self._claim()
+                if block is not None:
+                    self._blocks.append(block)
+            finally:
+                self._is_claiming = False
+                waiting, self._waiting = self._waiting, []
+                for done in waiting:
+                    done(None, None)
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def _claim(self) -> Steps[ProducerIdBlock | None]:
