@@ -120,6 +120,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_hostile_bytes.py", "tests/fault/test_forged_requests.py",
              "tests/interop/test_coordination_faults.py"),
         ),
+        "stalls": Trial(
+            "no stall: a producer of one record a millisecond beside each large operation, and a dead controller's leaders",
+            ("tests/fault/test_stall_trials.py",),
+            {"BARNABAS_PARTITIONS": 10_000, "BARNABAS_NAMES": 99_000},
+        ),
         "power": Trial(
             "with flush.before.ack, loss of all power takes nothing that was acknowledged (simulated)",
             ("tests/simulation/test_sync_before_ack.py",),

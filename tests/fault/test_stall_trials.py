@@ -1,0 +1,231 @@
+"""What a client sees while a broker does something large: a producer of one record each millisecond beside each operation.
+
+The longest answer time is the stall. What the broker's threads and the producer waited for a CPU in that time is explained
+by the machine's load (see `support.promptness`); the broker itself must not hold its event loop for 50 ms. It counts that,
+and logs it: so the trial also says where.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from os import environ, sysconf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.base.errors import BarnabasError
+from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.topics import create_topic, delete_topics, describe_topics
+from barnabas.testing.processes import ProcessCluster
+from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest
+from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.kafka.records.records import Record, build_batch
+from support.pacer import Pacer, pacing
+from support.promptness import waited_for_cpu_s
+from support.raw import ask
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.fault]
+
+PARTITIONS = int(environ.get("BARNABAS_PARTITIONS", "600"))
+NAMES = int(environ.get("BARNABAS_NAMES", "5000"))
+LIMIT_MS = 50
+FAILOVER_S = 1.0
+_HELD = re.compile(r"held for (\d+) ms by (.*) \(\d+ times")
+_TICK = sysconf("SC_CLK_TCK")
+_TIMEOUTS = {"request.timeout.ms": "120000", "default.api.timeout.ms": "120000"}
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+@dataclass
+class Stalls:
+    """Operations on a cluster, each with what it took and what the producer saw."""
+
+    cluster: ProcessCluster
+    pacer: Pacer
+    rows: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+    """Operations beside which the producer waited too long, or that held the event loop."""
+    _read: int = 0
+
+    def during(self, name: str, work: Callable[[], object]) -> None:
+        """Do something, and note the producer's longest wait."""
+        pid = self.cluster.pids["0"]
+        self.pacer.since()
+        cpu_before_s, waited_before_s, began = cpu_s(pid), waited_for_cpu_s(pid), time.monotonic()
+        work()
+        took_s = time.monotonic() - began
+        seen = self.pacer.since()
+        load_ms = (waited_for_cpu_s(pid) - waited_before_s) * 1000 + seen["waited_ms"]
+        self.rows.append(
+            f"{name}: stall {seen['max_ms']} ms (p99 {seen['p99_ms']}), CPU {cpu_s(pid) - cpu_before_s:.2f} s, "
+            f"took {took_s:.2f} s, load {load_ms:.0f} ms"
+        )
+        held = self._held(load_ms)
+        if seen["errors"] or seen["max_ms"] > LIMIT_MS + load_ms or held:
+            self.late.append(f"{self.rows[-1]} {held}")
+
+    def _held(self, load_ms: float) -> list[str]:
+        """What held the broker's event loop too long since the last call."""
+        log = self.cluster.broker_log(0).read_text()
+        new, self._read = log[self._read :], len(log)
+        # A thread that holds the interpreter and waits for a CPU is load, too.
+        return [f"{ms} ms: {place}" for ms, place in _HELD.findall(new) if int(ms) > LIMIT_MS + load_ms]
+
+
+@contextmanager
+def one_broker(tmp_path: Path) -> Iterator[tuple[Stalls, AdminConnection, int]]:
+    settings = {"log.segment.delete.delay.ms": "1000", "num.partitions": "1"}
+    with (
+        ProcessCluster(1, settings=settings, data_dir=tmp_path) as cluster,
+        AdminConnection(cluster.bootstrap_servers, _TIMEOUTS) as admin,
+    ):
+        create_topic(admin, "pace", partitions=1, replication_factor=1)
+        port = int(cluster.bootstrap_servers.rpartition(":")[2])
+        with pacing(port, "pace") as pacer:
+            stalls = Stalls(cluster, pacer)
+            stalls.during("calm", lambda: time.sleep(1))
+            stalls.late.clear()  # the start was no operation
+            yield stalls, admin, port
+
+
+def test_no_large_operation_keeps_a_producer_waiting(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """A large topic made, described, used in single requests, deleted and purged; requests that name very much."""
+    indexes = range(PARTITIONS)
+    batch = build_batch([Record(0, 1_700_000_000_000, None, b"x" * 100)])
+
+    def find(port: int, group: str) -> None:
+        eventually(lambda: ask(port, FindCoordinatorRequest(key=group, key_type=0), 2).error_code == 0)
+
+    with one_broker(tmp_path) as (stalls, admin, port):
+        stalls.during(
+            f"create a topic of {PARTITIONS}",
+            lambda: create_topic(admin, "large", partitions=PARTITIONS, replication_factor=1),
+        )
+        assert len(describe_topics(admin, ["large"])[0].partitions) == PARTITIONS
+        stalls.during("its metadata", lambda: describe_topics(admin, ["large"]))
+        produced = [PartitionProduceData(index=index, records=batch) for index in indexes]
+        requests: list[tuple[str, Any, int]] = [
+            (
+                "produce to all of it",
+                ProduceRequest(
+                    transactional_id=None,
+                    acks=1,
+                    timeout_ms=30_000,
+                    topic_data=[TopicProduceData(name="large", partition_data=produced)],
+                ),
+                9,
+            ),
+            (
+                "fetch all of it",
+                FetchRequest(
+                    max_wait_ms=0,
+                    min_bytes=1,
+                    topics=[
+                        FetchTopic(
+                            topic="large",
+                            partitions=[
+                                FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000)
+                                for index in indexes
+                            ],
+                        )
+                    ],
+                ),
+                11,
+            ),
+            (
+                "list its offsets by time",
+                ListOffsetsRequest(
+                    replica_id=-1,
+                    isolation_level=0,
+                    topics=[
+                        ListOffsetsTopic(
+                            name="large",
+                            partitions=[ListOffsetsPartition(partition_index=index, timestamp=1) for index in indexes],
+                        )
+                    ],
+                ),
+                7,
+            ),
+        ]
+        for name, request, version in requests:
+            stalls.during(name, lambda: ask(port, request, version))  # noqa: B023  # called at once
+        find(port, "g")
+        commits = [
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata="")
+            for index in range(NAMES)
+        ]
+        commit = OffsetCommitRequest(
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            topics=[OffsetCommitRequestTopic(name="large", partitions=commits)],
+        )
+        stalls.during(f"an offset commit of {NAMES}", lambda: ask(port, commit, 6))
+        groups = DescribeGroupsRequest(groups=[f"group-{index}" for index in range(NAMES)])
+        stalls.during(f"DescribeGroups of {NAMES} names", lambda: ask(port, groups, 4))
+        names = [MetadataRequestTopic(name=f"none-{index}") for index in range(NAMES)]
+        metadata = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+        stalls.during(f"Metadata of {NAMES} names", lambda: ask(port, metadata, 9))
+        stalls.during("delete the topic", lambda: delete_topics(admin, ["large"]))
+        folder = stalls.cluster.log_dir(0)
+        stalls.during(
+            "purge it",
+            lambda: eventually(lambda: not list(folder.glob("large-*")), timeout_s=120, what="the folders are gone"),
+        )
+    for number, row in enumerate(stalls.rows):
+        record_property(f"{number:02}", row)
+        print(row)
+    assert stalls.late == []
+
+
+def test_a_dead_controllers_leaders_move_within_a_second(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Three brokers with many partitions each: the controller is killed, and every partition has another leader."""
+    with ProcessCluster(3, data_dir=tmp_path) as cluster:
+        with AdminConnection(cluster.bootstrap_servers, _TIMEOUTS) as admin:
+            create_topic(admin, "large", partitions=PARTITIONS, replication_factor=3)
+            eventually(
+                lambda: all(len(p.isr) == 3 for p in describe_topics(admin, ["large"])[0].partitions), timeout_s=120
+            )
+            dead = admin.describe_cluster().controller_id
+            pids = [pid for name, pid in cluster.pids.items() if name != str(dead)]
+            servers = cluster.bootstrap_servers.split(",")
+        others = ",".join(server for number, server in enumerate(servers) if number != dead)
+        waited_s = sum(map(waited_for_cpu_s, pids))
+        cluster.kill_broker(dead)
+        began = time.monotonic()
+        with AdminConnection(others, _TIMEOUTS) as admin:
+
+            def have_moved() -> bool:
+                try:
+                    partitions = describe_topics(admin, ["large"])[0].partitions
+                except BarnabasError:
+                    return False
+                return len(partitions) == PARTITIONS and all(p.leader not in (None, dead) for p in partitions)
+
+            eventually(have_moved, timeout_s=60, what="all leaders have moved")
+        took_s = time.monotonic() - began
+        load_s = sum(map(waited_for_cpu_s, pids)) - waited_s
+    record_property("failover", f"{PARTITIONS} partitions, RF 3: {took_s:.2f} s, load {load_s:.2f} s")
+    print(f"{PARTITIONS} partitions, RF 3: leaders moved in {took_s:.2f} s, load {load_s:.2f} s")
+    assert took_s <= FAILOVER_S + load_s
