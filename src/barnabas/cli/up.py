@@ -52,7 +52,13 @@ def _parser() -> ToolParser:
         "Start a coordination server, or an ensemble of them, and brokers on this machine, print one line "
         "'ready BOOTSTRAP zk=ADDRESS pids=NAME:PID,...' when clients can work, and stay until Ctrl-C.",
     )
-    parser.add_argument("--brokers", type=int, default=1, metavar="N", help="how many brokers; more than one a core gain nothing (default 1)")
+    parser.add_argument(
+        "--brokers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how many brokers; more than one a core gain nothing (default 1)",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on and to give to clients")
     parser.add_argument(
         "--port", type=int, default=9092, help="the first broker's port, the others follow; 0: any free (default 9092)"
