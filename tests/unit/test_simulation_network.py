@@ -77,6 +77,27 @@ def test_a_killed_process_ends_its_connections_and_refuses_new_ones() -> None:
     world.run_in("a", run())
 
 
+def test_nothing_arrives_behind_a_reset_though_the_process_has_not_seen_it_yet() -> None:
+    """A paused process finds what came, then the reset: never later bytes without those that were lost."""
+    world = World("a", "b")
+
+    async def run() -> None:
+        client, servers = await joined(world)
+        world.processes["b"].pause()
+        client.connection.send([framed(b"one")])
+        world.fabric.loss = 1.0
+        client.connection.send([framed(b"two")])
+        world.fabric.loss = 0.0
+        client.connection.send([framed(b"three")])
+        await asyncio.sleep(1)
+        world.processes["b"].resume()
+        await servers[0].until(lambda r: r.ended)
+        assert b"three" not in servers[0].frames
+        assert isinstance(servers[0].ended[0], ConnectionResetError)
+
+    world.run_in("a", run())
+
+
 def test_a_machine_without_power_is_silent_and_later_resets() -> None:
     """Nobody tells its peers; when it is up again, bytes of old connections are answered with a reset."""
     world = World("a", "b")

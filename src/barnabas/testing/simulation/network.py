@@ -389,6 +389,9 @@ class _Endpoint:
                 self._wake()
             return
         self._fabric.note(f"{self.name} {checksum(data)}")
+        if self._end is not None and not self._is_closed:
+            self._consumed(len(data))  # behind a reset, which the process has not seen yet: no system delivers it
+            return
         if self._is_closed:
             self._consumed(len(data))
             reset = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
