@@ -170,6 +170,24 @@ def test_every_member_of_a_live_ensemble_of_apaches_is_replaced_by_ours_and_back
         check_no_difference_was_logged(members)
 
 
+@pytest.mark.java
+@needs_reference
+def test_ours_leads_apaches_that_count_versions_of_the_configuration(tmp_path: Path) -> None:
+    """With reconfigEnabled their first leader gives the configuration a version; they refuse leaders with an older one."""
+    with ensemble(tmp_path, (1, 2), reconfigEnabled="true") as members:
+        ours, first = members.members[3], members.members[2]
+        ours.stop()
+        eventually(lambda: first.mode() == "leader", timeout_s=60, what="one of Apache's leads")
+        ours.start()
+        members.until_serving()
+        first.stop(signal.SIGKILL)
+        eventually(lambda: ours.mode() == "leader", timeout_s=60, what="ours leads")
+        with members.client() as client:
+            create_until_acknowledged(client, "/w")
+            assert b"version=100000000" in client.get("/zookeeper/config")[0]
+        check_same(members, "/", ["w", "zookeeper"])
+
+
 def test_without_a_quorum_clients_are_sent_away_until_it_is_back(tmp_path: Path) -> None:
     """The one that is left closes its connections, says so to monitoring, and serves again with a second one."""
     with ensemble(tmp_path) as members:

@@ -242,19 +242,25 @@ def test_rounds_begin_again_before_they_overflow() -> None:
     assert election.round == 1
 
 
-def test_a_newer_configuration_restarts_the_election_if_the_ensemble_may_change() -> None:
-    """Otherwise, and with an older or equal one, nothing happens; one that cannot be read is refused."""
-    newer = ensemble({**THREE, "server.4": "d:1:2", "version": "100000001"})
-    notification = Notification(PeerState.LOOKING, Vote(0, 0, 1), 1, newer.text().encode())
-    fixed = looking(my_id=2)
-    fixed.receive(1, notification, 0)
-    assert fixed.configuration.version == 0
-    election = FastLeaderElection(2, ensemble(THREE), takes_newer_configurations=True)
-    election.look(0, 0, 0)
-    effects = election.receive(1, notification, 0)
+def test_the_same_configuration_under_a_newer_version_is_adopted() -> None:
+    """From members alone, in any state; another configuration, or an older version, changes nothing."""
+    newer = ensemble({**THREE, "version": "100000001"})
+    text = newer.text().encode()
+    election = looking(my_id=2)
+    stranger = election.receive(99, Notification(PeerState.LOOKING, Vote(0, 0, 1), 1, text), 0)
+    assert not any(isinstance(effect, NewerConfiguration) for effect in stranger)
+    effects = election.receive(1, Notification(PeerState.LOOKING, Vote(0, 0, 1), 1, text), 0)
     assert effects[0] == NewerConfiguration(newer)
-    assert {receiver for receiver, _ in sent(effects)} == {1, 3, 4}
-    assert election.round == 2
+    assert election.notification().configuration == text
+    for other in ({**THREE, "version": "1"}, {**THREE, "server.4": "d:1:2", "version": "200000001"}):
+        older = Notification(PeerState.LOOKING, Vote(0, 0, 1), 1, ensemble(other).text().encode())
+        election.receive(1, older, 0)
+        assert election.configuration == newer
+
+
+def test_a_configuration_that_cannot_be_read_is_refused() -> None:
+    """The edge closes the connection."""
+    election = looking(my_id=2)
     for text in (b"server.1=nonsense", b"\xff", b"tickTime=1"):
         with pytest.raises(MalformedNotificationError):
             election.receive(1, Notification(PeerState.LOOKING, Vote(0, 0, 1), 1, text), 0)

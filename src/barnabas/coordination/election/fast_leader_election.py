@@ -59,7 +59,10 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class NewerConfiguration:
-    """Another member has a newer configuration of the ensemble. The election goes on with it."""
+    """Another member has the same configuration under a newer version, which is used from now on.
+
+    Apache ZooKeeper's servers count versions when ``reconfigEnabled`` is set there, and refuse leaders with an older one.
+    """
 
     configuration: QuorumConfiguration
 
@@ -83,7 +86,6 @@ class FastLeaderElection:
         "_min_interval_ms",
         "_next_configuration",
         "_resend_at_ms",
-        "_takes_newer",
         "configuration",
         "my_id",
         "round",
@@ -98,13 +100,10 @@ class FastLeaderElection:
         *,
         min_interval_ms: int = 200,
         max_interval_ms: int = 60_000,
-        takes_newer_configurations: bool = False,
     ) -> None:
-        """``takes_newer_configurations`` is ZooKeeper's ``reconfigEnabled``."""
         self.my_id = my_id
         self._min_interval_ms = min_interval_ms
         self._max_interval_ms = max(max_interval_ms, min_interval_ms)
-        self._takes_newer = takes_newer_configurations
         self.state = PeerState.LOOKING
         self.round = 0
         """The round of the present or the last election; ZooKeeper's logical clock and election epoch."""
@@ -196,17 +195,11 @@ class FastLeaderElection:
 
     def receive(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
         """Another server's vote. Raises `MalformedNotificationError` if its configuration cannot be read."""
-        newer = self._newer_configuration(notification)
+        adopted = self._adopt_version(sender, notification)
         self._log(sender, notification)
-        if newer is not None and self.is_looking:
-            logger.info(
-                "Server %d has version 0x%x of the configuration, newer than 0x%x. Restarting the election",
-                sender,
-                newer.version,
-                self.configuration.version,
-            )
-            self.reconfigure(newer)
-            return [NewerConfiguration(newer), *self._begin(now_ms)]
+        return adopted + self._hear(sender, notification, now_ms)
+
+    def _hear(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
         voters = self.voters
         if sender not in voters:
             return self._answer(sender, notification)
@@ -351,16 +344,25 @@ class FastLeaderElection:
             return []
         return [SendNotification(sender, self.notification())]
 
-    def _newer_configuration(self, notification: Notification) -> QuorumConfiguration | None:
+    def _adopt_version(self, sender: int, notification: Notification) -> list[ElectionEffect]:
         text = notification.configuration
         if not text or text == self._configuration_text:
-            return None
+            return []
         try:
             configuration = parse_dynamic_text(text.decode())
         except (ConfigError, UnicodeDecodeError) as error:
             raise MalformedNotificationError(f"the configuration in a notification cannot be read: {error}") from None
-        is_newer = configuration.version > self.configuration.version
-        return configuration if is_newer and self._takes_newer else None
+        known = self.configuration
+        if configuration.version <= known.version or sender not in known.servers:
+            return []
+        if configuration.with_version(known.version) != known:
+            logger.warning(
+                "Server %d has another configuration of the ensemble, of the newer version 0x%x. Restart this server with it",
+                *(sender, configuration.version),
+            )
+            return []
+        self.reconfigure(configuration, self._next_configuration)
+        return [NewerConfiguration(configuration)]
 
     def _log(self, sender: int, notification: Notification) -> None:
         vote = notification.vote

@@ -76,7 +76,7 @@ class ElectionPeers:
     """This server's part in elections, on the running event loop.
 
     `elect` runs an election; between elections it answers the servers that look for a leader. ``on_configuration`` is
-    called when another member has a newer configuration of the ensemble.
+    called when another member has the same configuration under a newer version.
     """
 
     def __init__(

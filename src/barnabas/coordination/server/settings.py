@@ -92,7 +92,6 @@ ZOO_CFG_DEFINITIONS = Definitions(
             "readonlymode.enabled", Kind.BOOLEAN, "false",
             "Whether a member without a quorum serves reads to clients that accept it.",
         ),
-        Setting("reconfigEnabled", Kind.BOOLEAN, "false", "Whether the ensemble may be changed while it runs."),
         Setting("dynamicConfigFile", Kind.STRING, None, "The file with the server.N, group.N and weight.N lines."),
         Setting(
             "quorumListenOnAllIPs", Kind.BOOLEAN, "false",
@@ -119,6 +118,7 @@ ZOO_CFG_DEFINITIONS = Definitions(
 _NO_ENSEMBLE = "this part of an ensemble works in one way"
 
 _INERT = {
+    "an ensemble cannot be changed while it runs: reconfig is refused": "reconfigEnabled",
     _NO_ENSEMBLE: (
         "connectToLearnerMasterLimit leaderServes syncEnabled tcpKeepAlive observerMasterPort observer.reconnectDelayMs observer.election.DelayMs localSessionsEnabled "
         "localSessionsUpgradingEnabled quorum.cnxn.threads.size multiAddress.enabled oraclePath "

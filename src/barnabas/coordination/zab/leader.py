@@ -181,6 +181,10 @@ class Leader:
         self._committed_zxid = last_zxid
         self._waiting_syncs: deque[tuple[int, Callable[[], None]]] = deque()
 
+    def adopt(self, configuration: QuorumConfiguration) -> None:
+        """Use the same members under a newer version."""
+        self._configuration = configuration
+
     # Learners
 
     def connected(self, link: LearnerLink, now_ms: int) -> LearnerHandler:

@@ -115,6 +115,7 @@ class Learner:
         self._new_leader = False
         """Whether NEWLEADER waits for the disk."""
         self._has_acked = False
+        self._last_proposed_zxid = 0
 
     def start(self) -> None:
         """The connection to the leader is open."""
@@ -226,6 +227,10 @@ class Learner:
         last = self._pending[-1][0] if self._pending else 0
         if header.zxid <= last:
             raise MalformedRecordError(f"the proposal 0x{header.zxid:x} behind 0x{last:x}")
+        previous = self._last_proposed_zxid
+        if previous and header.zxid != previous + 1 and epoch_of(header.zxid) == epoch_of(previous):
+            raise MalformedRecordError(f"the proposal 0x{header.zxid:x} behind 0x{previous:x}: others are missing")
+        self._last_proposed_zxid = header.zxid
         self._pending.append((header.zxid, payload))
         self._unsynced.append(header.zxid)
         self._environment.log(header.zxid, payload)

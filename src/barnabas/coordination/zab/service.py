@@ -146,8 +146,7 @@ class _LearnerConnection:
         if not self.handler.is_introduced and not self._is_closed:
             self.close("it has not said who it is")
 
-    def bad_length(self, prefix: bytes) -> None:
-        raise AssertionError(prefix)  # a stream has none
+    def bad_length(self, prefix: bytes) -> None: ...  # a stream has no lengths
 
     def closed(self, error: Exception | None) -> None:
         self._is_closed = True
@@ -430,8 +429,7 @@ class _Following(_Role):
             zxid = self._snapshot_zxid
             self._replace(lambda: self.peer.install(state, zxid))
 
-    def bad_length(self, prefix: bytes) -> None:
-        raise AssertionError(prefix)  # a stream has none
+    def bad_length(self, prefix: bytes) -> None: ...  # a stream has no lengths
 
     def closed(self, error: Exception | None) -> None:
         self.fail(f"the connection to the leader is closed ({error or 'by it or by us'})")
@@ -619,6 +617,12 @@ class QuorumPeer:
         if self._elector is not None:
             self._elector.establish_epoch(self.epochs.current)
         self.service.serve(processor, mode)
+
+    def adopt(self, configuration: QuorumConfiguration) -> None:
+        """Use the same members under a newer version."""
+        self.configuration = configuration
+        if isinstance(self._role, _Leading):
+            self._role.leader.adopt(configuration)
 
     def propose(self) -> None:
         """Take what the leader's processor has decided; a learner's decides nothing."""
