@@ -45,6 +45,7 @@ simulate: install  ## whole clusters in virtual time, with faults, from seeds: S
 
 mutants: install  ## defects put into the code on purpose, each of which the simulation must notice
 	@$(BIN)/python tests/simulation/mutants.py
+	@$(BIN)/python tests/simulation/ensemble_mutants.py
 
 trials: SEEDS = 1-10000
 trials: install  ## every promise about reliability with the numbers of a full trial, hours, and one table

@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from barnabas.base.clock import SystemClock
 from barnabas.base.network import Connection, FrameHandler
-from barnabas.coordination.election.fast_leader_election import FastLeaderElection
+from barnabas.coordination.election.fast_leader_election import ElectionEffect, FastLeaderElection
+from barnabas.coordination.election.messages import Notification
 from barnabas.coordination.election.peers import ElectionPeers
 from barnabas.coordination.election.vote import PeerState
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
@@ -34,10 +36,17 @@ class Ignore:
 Test = Callable[[dict[int, ApacheMember], dict[int, ElectionPeers], list[int]], Awaitable[None]]
 
 
-def run(directory: Path, ours: tuple[int, ...], apaches: tuple[int, ...], test: Test) -> None:
-    """Three servers; the list has the quorum ports of ours to which an elected leader's followers have connected."""
+def run(
+    directory: Path,
+    ours: tuple[int, ...],
+    apaches: tuple[int, ...],
+    test: Test,
+    lines: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Three servers, with more ``lines`` about them; the list has the quorum ports of ours to which an elected leader's followers have connected."""
     ports = free_ports(9)
     servers = {f"server.{n + 1}": f"{HOST}:{ports[3 * n]}:{ports[3 * n + 1]}" for n in range(3)}
+    servers |= lines
     configuration = QuorumConfiguration.parse(servers)
     followed: list[int] = []
 
@@ -113,3 +122,25 @@ def test_two_of_ours_and_one_apache_agree(tmp_path: Path, zxids: dict[int, int],
         await logged(members[3], f"{'LEADING' if leader == 3 else 'FOLLOWING'} - LEADER ELECTION TOOK")
 
     run(tmp_path, (1, 2), (3,), elect)
+
+
+def test_a_server_whose_vote_weighs_nothing_is_elected_by_neither_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Server 3 has the greatest id and no weight; both kinds write the groups and weights in the same bytes."""
+
+    async def elect(members: dict[int, ApacheMember], peers: dict[int, ElectionPeers], _: list[int]) -> None:
+        notified: list[bytes] = []
+        election = peers[1].election
+        receive = election.receive
+
+        def received(sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
+            notified.append(notification.configuration)
+            return receive(sender, notification, now_ms)
+
+        monkeypatch.setattr(FastLeaderElection, "receive", lambda _self, *rest: received(*rest))
+        assert await peers[1].elect(0, 0) == 2
+        await logged(members[2], "LEADING - LEADER ELECTION TOOK")
+        assert set(notified) == {peers[1].election.configuration.text().encode()}
+
+    run(tmp_path, (1,), (2, 3), elect, {"group.1": "1:2:3", "weight.1": "1", "weight.2": "2", "weight.3": "0"})

@@ -211,7 +211,7 @@ class _EnsembleScenario:
         await self._end()
         checks.check_coordination(simulation, self.facts)
         writes = simulation.history.counts.get("coordination writes", 0)
-        if not plan.faults and writes < 10 and not simulation.history.violations:
+        if not plan.faults and writes < 3 and not simulation.history.violations:
             simulation.history.violation(f"the run was vacuous: {writes} writes")
 
     def _all_serve(self) -> bool:
