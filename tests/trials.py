@@ -61,6 +61,11 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_kill_trials.py",),
             {"BARNABAS_KILLS": 20},
         ),
+        "ensemble": Trial(
+            "members of an ensemble are killed under brokers and a load: no session and no record is lost",
+            ("tests/fault/test_ensemble_trials.py",),
+            {"BARNABAS_KILLS": 20},
+        ),
         "zombies": Trial(
             "zombies are fenced: leader, controller and coordination stopped past their sessions, then continued",
             ("tests/fault/test_pause_trials.py",),
@@ -134,9 +139,17 @@ def trials(seeds: str) -> dict[str, Trial]:
             "whole clusters in virtual time: every invariant holds through kills, cuts, power losses and bad disks",
             program=(*SIMULATION, seeds),
         ),
+        "simulated ensembles": Trial(
+            "Zab's properties hold in ensembles in virtual time: one leader an epoch, one order of commits, nothing lost",
+            program=(*SIMULATION[:2], "--ensemble", *SIMULATION[2:], seeds),
+        ),
         "mutants": Trial(
             "the simulation notices every defect that is put into the code",
             program=("tests/simulation/mutants.py",),
+        ),
+        "ensemble mutants": Trial(
+            "the simulation notices every defect that is put into elections, Zab and sessions",
+            program=("tests/simulation/ensemble_mutants.py",),
         ),
     }  # fmt: skip
 
