@@ -30,7 +30,6 @@ from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.coordination.core.statistics import ServerMetrics
 from barnabas.coordination.election.fast_leader_election import FastLeaderElection
 from barnabas.coordination.election.peers import ElectionPeers
-from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.server.authentication import access_rules, tls_options
 from barnabas.coordination.server.four_letter_words import answer
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of, parse_my_id, session_timeouts_ms
@@ -364,7 +363,7 @@ class CoordinationServer:
                 election,
                 network=self._network,
                 clock=self._clock,
-                on_configuration=self._adopt,
+                on_configuration=member.adopt,
                 listens_on_all=settings["quorumListenOnAllIPs"],
                 connect_timeout_ms=settings["cnxTimeout"] * 1000,
                 bind_tries=settings["electionPortBindRetry"],
@@ -377,19 +376,12 @@ class CoordinationServer:
             self._elector = self._election_peers
         member.start(self._elector)
 
-    def _adopt(self, configuration: QuorumConfiguration) -> None:
-        """Another member has the same configuration under a newer version."""
-        self._ensemble = configuration
-        if self._member is not None:
-            self._member.adopt(configuration)
-
     # The role of a member
 
     def serve(self, processor: Processor, mode: str) -> None:
         """Serve clients with the processor: the server has a role."""
-        ensemble = self._ensemble
-        if ensemble is not None:
-            tree = processor.database.tree
+        if self._member is not None:
+            ensemble, tree = self._member.configuration, processor.database.tree
             tree.set_configuration(ensemble.text().encode(), ensemble.version, self._clock.wall_ms())
         self._processor = processor
         self._mode = mode
