@@ -181,6 +181,9 @@ def test_settings_are_checked_and_take_apaches_names() -> None:
     [
         ("authProvider.1", "org.apache.zookeeper.server.auth.KeyAuthenticationProvider"),
         ("authProvider.mine", "com.example.MyProvider"),
+        ("authProvider.1", "none"),
+        ("authProvider.1", "0"),
+        ("authProvider.1", ""),
         ("ensembleAuthName", "prod"),
         ("kerberos.removeHostFromPrincipal", "true"),
         ("client.portUnification", "true"),

@@ -182,7 +182,11 @@ def _rows(missing: str, *names: str, harmless: Iterable[str] = ()) -> list[Prote
 
 
 ZOO_CFG_PROTECTIVE: list[Protective] = [
-    *_rows("the providers are those for digest, ip, sasl and x509", "authProvider.*", harmless=AUTHENTICATION_PROVIDERS),
+    # No value but a class asks for nothing: ZooKeeper logs one that is not there, and starts without it.
+    Protective(
+        "authProvider.*", "the providers are those for digest, ip, sasl and x509",
+        frozenset(name.lower() for name in AUTHENTICATION_PROVIDERS),
+    ),
     *_rows(
         _AUTHENTICATION,
         "requireKerberosConfig", "kerberos.*", "kinit", "security.auth_to_local", "ensembleAuthName",
