@@ -44,6 +44,7 @@ from barnabas.coordination.client import CoordinationClient
 from barnabas.log.checkpoints import META_PROPERTIES, MetaProperties
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig, defaults_from_broker
+from barnabas.net.descriptors import descriptor_limit, kept_log_files
 from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.jute.errors import KeeperError
 
@@ -215,6 +216,7 @@ class BrokerServer:
             cluster_id=cluster_id,
             rng=self._rng,
             producer_expiration_ms=settings["producer.id.expiration.ms"],
+            max_open_files=kept_log_files(descriptor_limit()),
         )
         parts = self._parts = Parts(
             Environment(

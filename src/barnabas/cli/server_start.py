@@ -10,7 +10,7 @@ import sys
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import read_properties
 from barnabas.cli.common import ToolParser
-from barnabas.net.descriptors import raise_descriptor_limit
+from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
 from barnabas.net.event_loop import count_pauses, limit_pauses, new_event_loop
 
 __all__ = ["main"]
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
     texts = _settings(given.properties, given.override)
     logging.basicConfig(level=given.log_level.upper(), format=_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
     sys.setswitchinterval(_SWITCH_S)
-    raise_descriptor_limit()
+    check_descriptor_limit(raise_descriptor_limit())
     limit_pauses()
     return asyncio.Runner(loop_factory=_new_loop).run(_serve(texts))
 
