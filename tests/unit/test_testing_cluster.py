@@ -174,3 +174,16 @@ def test_an_interrupted_start_leaves_no_folder(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
     assert done.stdout == "interrupted\n", done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.barnabas(brokers=2, settings={"num.partitions": "4"})
+class TestMarkedCluster:
+    """The mark of a class, and one of a test that changes a part of it."""
+
+    @pytest.mark.barnabas(brokers=1)
+    def test_the_closest_mark_of_the_fixture_counts(self, barnabas_cluster: Cluster) -> None:
+        """One broker by the test's mark, four partitions by that of the class."""
+        assert barnabas_cluster.bootstrap_servers.count(":") == 1
+        barnabas_cluster.create_topic("marked", partitions=-1)
+        with AdminConnection(barnabas_cluster.bootstrap_servers) as connection:
+            assert len(describe_topics(connection, ["marked"])[0].partitions) == 4

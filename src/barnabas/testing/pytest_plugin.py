@@ -1,22 +1,35 @@
 """The pytest fixtures; registered by the package's ``pytest11`` entry point."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from barnabas.testing.cluster import Cluster
 
-__all__ = ["barnabas_cluster", "barnabas_session_cluster"]
+__all__ = ["barnabas_cluster", "barnabas_session_cluster", "pytest_configure"]
+
+
+_MARK = "barnabas"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark with the options of a test's cluster."""
+    config.addinivalue_line(
+        "markers", f"{_MARK}(brokers=1, settings=None, racks=0, zk_servers=1): options of the fixture barnabas_cluster"
+    )
 
 
 @pytest.fixture
-def barnabas_cluster() -> "Iterator[Cluster]":
-    """A cluster of one broker, new for each test."""
+def barnabas_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
+    """A cluster of one broker, new for each test; the mark ``barnabas`` of a test, class or module has other options."""
     from barnabas.testing.cluster import Cluster  # not before a test asks, see barnabas.testing
 
-    with Cluster() as cluster:
+    options: dict[str, Any] = {}
+    for mark in reversed(list(request.node.iter_markers(_MARK))):  # the closest one is the last, and counts
+        options |= mark.kwargs
+    with Cluster(**options) as cluster:
         yield cluster
 
 
