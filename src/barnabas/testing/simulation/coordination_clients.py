@@ -82,7 +82,8 @@ class CoordinationUser:
         if event is SessionEvent.CREATED:
             self._session_id = self.client.session_id
         elif event is SessionEvent.EXPIRED and self._simulation.layout.is_ensemble:
-            self._simulation.ensemble.check_expired(self.machine.name, self._session_id)
+            servers = [machine.server for machine in self._simulation.coordination if machine.server is not None]
+            self._simulation.ensemble.check_expired(self.machine.name, self._session_id, servers)
 
     async def _run(self) -> None:
         while True:

@@ -7,7 +7,7 @@ to a tree of its own, and compares: these are the properties of Zab (`Zab.tla`),
 - *Completeness*: the history of a new leader holds every transaction that was committed before.
 - *Total order, integrity, agreement*: each server delivers the committed transactions in their order, without a gap, from
   the state that it began to serve with. After each, the digest of its tree is the observer's.
-- *Expiry*: a client learns that its session is over only when a committed transaction has closed it.
+- *Expiry*: a client learns that its session is over only when a leader has closed it, or proposed so.
 
 A server that gives up its role applies what it has logged, which may never be committed. That is not observed: nothing
 serves it to clients.
@@ -145,7 +145,11 @@ class EnsembleObserver:
         self._note(header.zxid)
         self._history.count("transactions committed")
 
-    def check_expired(self, name: str, session_id: int) -> None:
-        """A client was told that its session is over."""
-        if session_id in self.database.session_timeouts_ms:
+    def check_expired(self, name: str, session_id: int, servers: list[Any]) -> None:
+        """A client heard that its session is over: it is closed, or a leader has proposed its end (as in ZooKeeper)."""
+        sessions = [
+            server._processor.tracker.sessions.get(session_id) for server in servers if server._mode == "leader"
+        ]
+        is_closing = any(session is not None and session.is_closing for session in sessions)
+        if session_id in self.database.session_timeouts_ms and not is_closing:
             self._history.violation(f"{name}: session 0x{session_id:x} expired, and no transaction has closed it")
