@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.common import ToolParser, add_output_option, connect, print_json
+from barnabas.cli.common import ToolParser, add_connect_timeout, add_output_option, connect, print_json
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -31,6 +31,7 @@ def main(argv: list[str]) -> int:
     add("-c", "--config", dest="command_config", metavar="FILE", help="a .properties file for the connection")
     add("-i", "--id", type=int, metavar="ID", help="the broker to unregister")
     add("--include-fenced-brokers", action="store_true", help="with list-endpoints: brokers out of service too")
+    add_connect_timeout(parser, "--timeout")
     add_output_option(parser)
     given = parser.parse_args(argv)
     if given.bootstrap_controller:

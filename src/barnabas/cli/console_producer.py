@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
                 try:
                     producer.send(topic, value, key, headers=headers)
                 except ClientError as error:
-                    if error.name != "MSG_SIZE_TOO_LARGE":
+                    if error.name != "MESSAGE_TOO_LARGE":
                         raise
                     failures.heard(error)  # of this line alone: the others are sent
         except KeyboardInterrupt:
