@@ -100,5 +100,6 @@ class ControllerChannelManager:
             request = queue.popleft()
             if term == self._term:
                 self._answered(broker, context.epoch, request, response)
+            await self._sleep(0)  # this broker answers itself at once: let the loop have its turn between two requests
         if term == self._term and self._queues.get(key) is queue:
             del self._queues[key]
