@@ -33,7 +33,7 @@ def _many_descriptors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def connections(bootstrap: str, count: int, first_bytes: bytes = b"") -> Iterator[list[socket.socket]]:
-    """Idle clients of 127.0.0.1; those whom the broker does not accept yet wait in its backlog."""
+    """Idle clients of 127.0.0.1; those that the broker does not accept yet wait in its backlog."""
     host, _, port = bootstrap.partition(":")
     opened: list[socket.socket] = []
     try:
@@ -107,7 +107,7 @@ def test_idle_connections_leave_a_broker_the_descriptors_for_its_files(tmp_path:
 
 
 def test_one_address_gets_two_thousand_connections_and_other_addresses_are_served(tmp_path: Path) -> None:
-    """The default cap of an address: what comes above it is closed, and nobody else notices."""
+    """The default cap of an address: what comes above it is closed, and no other client notices."""
     with up(tmp_path) as cluster:
         host, _, port = cluster.bootstrap.partition(":")
         with connections(cluster.bootstrap, 2100) as clients:

@@ -93,12 +93,12 @@ def ends_whole(cuttable: Cuttable, load: Load, epochs: Epochs) -> None:
     assert epochs.faults == []
 
 
-@pytest.mark.parametrize("office", ["controller", "other"])
-def test_cut_off_from_coordination_a_broker_is_replaced_and_comes_back(cuttable: Cuttable, office: str) -> None:
+@pytest.mark.parametrize("role", ["controller", "other"])
+def test_cut_off_from_coordination_a_broker_is_replaced_and_comes_back(cuttable: Cuttable, role: str) -> None:
     """Its session ends: others lead and control; what it takes as leader until then is never acknowledged."""
     cluster = cuttable.cluster
     controller = cluster.controller()
-    victim = controller if office == "controller" else (controller + 1) % BROKERS
+    victim = controller if role == "controller" else (controller + 1) % BROKERS
     partition = cuttable.led_by(victim)
     epochs = Epochs(cluster, TOPIC)
     load = Load(cluster.bootstrap, TOPIC)

@@ -154,7 +154,7 @@ def test_apaches_broker_works_under_our_controller_and_ours_under_apaches(tmp_pa
         remote.start()
 
         def apache_rules() -> bool:
-            """Take the office from its holder until Apache's broker wins it."""
+            """End the controller's term until Apache's broker wins it."""
             data = remote.get("/controller")[0] if remote.exists("/controller") else b"{}"
             holder = json.loads(data).get("brokerid")
             if holder not in (None, 7):

@@ -191,7 +191,7 @@ class MixedCluster:
         return -1 if found is None else int(found["brokerid"])
 
     def give_office_to(self, *broker_ids: int) -> int:
-        """Take the controller's office from its holder until one of these brokers wins it; returns that one."""
+        """End the controller's term until one of these brokers wins it; returns that one."""
 
         def won() -> int | None:
             holder = self.controller

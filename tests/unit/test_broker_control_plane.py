@@ -124,12 +124,12 @@ def test_gained_and_lost_leadership_is_announced(broker: DataPath) -> None:
     """Once for each change, with the partitions of one request together."""
     heard: list[tuple[list[TopicPartition], list[TopicPartition]]] = []
 
-    def told(gained: list[Partition], lost: list[Partition]) -> None:
+    def notified(gained: list[Partition], lost: list[Partition]) -> None:
         heard.append(
             ([partition.topic_partition for partition in gained], [partition.topic_partition for partition in lost])
         )
 
-    broker.replicas.on_leadership(told)
+    broker.replicas.on_leadership(notified)
     wire = broker.connect()
     leader_and_isr(wire, 0)
     leader_and_isr(wire, 1)

@@ -388,7 +388,7 @@ def test_offsets_are_listed_by_place_and_by_time(broker: DataPath) -> None:
 
 
 def test_the_end_is_not_known_until_the_new_leaders_watermark_reaches_its_epoch(broker: DataPath) -> None:
-    """Right after an election clients are told to come back, instead of an offset that goes back."""
+    """Right after an election clients are asked to come back, instead of an offset that goes back."""
     broker.lead("t", replicas=(0, 1), isr=(0, 1))
     wire = broker.connect()
     produce(wire, batch(b"a"))
@@ -451,9 +451,9 @@ def test_a_transactional_producer_gets_an_error_it_takes_as_final(broker: DataPa
 def test_versions_are_advertised_as_they_are_dispatched(broker: DataPath) -> None:
     """Produce alone is advertised from 0, for librdkafka's sake."""
     answer = broker.connect().ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
-    told = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
-    assert told.pop(0) == (0, broker.dispatcher.handlers[0].max_version)
-    assert told == {
+    advertised = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
+    assert advertised.pop(0) == (0, broker.dispatcher.handlers[0].max_version)
+    assert advertised == {
         key: (handler.min_version, handler.max_version)
         for key, handler in broker.dispatcher.handlers.items()
         if key != 0

@@ -64,7 +64,7 @@ def test_an_own_encoder_makes_ten_records_one_message() -> None:
     [("no.such.module.Encoder", "cannot import"), ("json.Nothing", "json has no Nothing"), ("nodots", "dotted path")],
 )
 def test_a_codec_that_cannot_be_loaded_is_named(given: str, message: str) -> None:
-    """A typing error in a class path is told at once, by its property's name."""
+    """A typing error in a class path is reported at once, by its property's name."""
     with pytest.raises(ConfigError, match=f"serializer.class={given}: .*{message}"):
         encoder(given)
 

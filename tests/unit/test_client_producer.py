@@ -1,4 +1,4 @@
-"""What a producer does when its queue is full and nobody answers: no broker is needed to see it."""
+"""What a producer does when its queue is full and no broker answers."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from barnabas.client import (
     Producer,
 )
 
-NOBODY = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 3, "delivery.timeout.ms": 300}
+NO_BROKER = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 3, "delivery.timeout.ms": 300}
 
 
 def fill(producer: Producer) -> list[object]:
@@ -32,7 +32,7 @@ def abandon(producer: Producer) -> None:
 
 def test_a_full_queue_drops_at_once_and_counts_with_0() -> None:
     """queue.enqueue.timeout.ms=0: no waiting, no exception, a number."""
-    producer = Producer({**NOBODY, "queue.enqueue.timeout.ms": 0})
+    producer = Producer({**NO_BROKER, "queue.enqueue.timeout.ms": 0})
     fill(producer)
     started = time.monotonic()
     receipts = [producer.send("t", "x") for _ in range(4)]
@@ -46,7 +46,7 @@ def test_a_full_queue_drops_at_once_and_counts_with_0() -> None:
 
 def test_a_full_queue_waits_and_then_drops_with_n() -> None:
     """queue.enqueue.timeout.ms=N: N milliseconds of patience."""
-    producer = Producer({**NOBODY, "delivery.timeout.ms": 60_000, "queue.enqueue.timeout.ms": 150})
+    producer = Producer({**NO_BROKER, "delivery.timeout.ms": 60_000, "queue.enqueue.timeout.ms": 150})
     fill(producer)
     started = time.monotonic()
     producer.send("t", "x")
@@ -57,7 +57,7 @@ def test_a_full_queue_waits_and_then_drops_with_n() -> None:
 
 def test_a_full_queue_waits_for_room_with_minus_1() -> None:
     """queue.enqueue.timeout.ms=-1: the send comes back when there is room, here because records timed out."""
-    producer = Producer({**NOBODY, "queue.enqueue.timeout.ms": -1})
+    producer = Producer({**NO_BROKER, "queue.enqueue.timeout.ms": -1})
     fill(producer)
     producer.send("t", "x")
     assert producer.dropped == 0
@@ -66,7 +66,7 @@ def test_a_full_queue_waits_for_room_with_minus_1() -> None:
 
 def test_a_full_buffer_fails_after_max_block_ms() -> None:
     """Today's semantics: wait, then raise, and the record was not taken."""
-    producer = Producer({**NOBODY, "delivery.timeout.ms": 60_000, "max.block.ms": 100})
+    producer = Producer({**NO_BROKER, "delivery.timeout.ms": 60_000, "max.block.ms": 100})
     fill(producer)
     with pytest.raises(BufferFullError, match="max.block.ms"):
         producer.send("t", "x")
@@ -76,7 +76,7 @@ def test_a_full_buffer_fails_after_max_block_ms() -> None:
 
 def test_a_failure_that_nobody_heard_of_is_raised_by_flush() -> None:
     """Lost records do not go by in silence; those whose receipt was looked at do not come twice."""
-    producer = Producer(NOBODY)
+    producer = Producer(NO_BROKER)
     first, *_ = fill(producer)
     with pytest.raises(DeliveryError, match="delivery.timeout.ms"):
         first.result(timeout_s=10)
@@ -88,9 +88,9 @@ def test_a_failure_that_nobody_heard_of_is_raised_by_flush() -> None:
 
 
 def test_a_callback_hears_of_the_failure_instead() -> None:
-    """With a callback for each record flush has nothing to tell."""
+    """With a callback for each record flush has nothing to report."""
     heard = []
-    with Producer(NOBODY) as producer:
+    with Producer(NO_BROKER) as producer:
         producer.send("t", "x", on_delivery=lambda delivery, error: heard.append((delivery, error)))
     ((delivery, error),) = heard
     assert delivery is None
@@ -100,14 +100,14 @@ def test_a_callback_hears_of_the_failure_instead() -> None:
 def test_a_listener_for_failures_hears_of_those_without_a_callback() -> None:
     """on_failure takes the place of the error that flush would raise."""
     heard: list[ClientError] = []
-    with Producer(NOBODY, on_failure=heard.append) as producer:
+    with Producer(NO_BROKER, on_failure=heard.append) as producer:
         fill(producer)
     assert [error.name for error in heard] == ["_MSG_TIMED_OUT"] * 3
 
 
 def test_a_sync_producer_raises_from_send() -> None:
     """producer.type=sync: the answer, or the failure, of each record."""
-    with Producer({**NOBODY, "producer.type": "sync"}) as producer, pytest.raises(DeliveryError):
+    with Producer({**NO_BROKER, "producer.type": "sync"}) as producer, pytest.raises(DeliveryError):
         producer.send("t", "x")
 
 
@@ -115,7 +115,7 @@ def test_an_asyncio_producer_drops_and_fails_alike() -> None:
     """The same policies, without blocking the loop."""
 
     async def scenario() -> None:
-        producer = AsyncProducer({**NOBODY, "queue.enqueue.timeout.ms": 50})
+        producer = AsyncProducer({**NO_BROKER, "queue.enqueue.timeout.ms": 50})
         waiting = [await producer.submit("t", "x") for _ in range(4)]
         assert producer.dropped == 1
         results = await asyncio.gather(*waiting, return_exceptions=True)
@@ -128,7 +128,7 @@ def test_an_asyncio_producer_drops_and_fails_alike() -> None:
 def test_properties_that_librdkafka_refuses_are_a_config_error() -> None:
     """The name that is wrong is in the message."""
     with pytest.raises(ConfigError, match=r'"no\.such\.property"'):
-        Producer({**NOBODY, "no.such.property": 1})
+        Producer({**NO_BROKER, "no.such.property": 1})
     with pytest.raises(ConfigError, match=r'"no\.such\.property"'):
         Consumer({"bootstrap.servers": "127.0.0.1:1", "no.such.property": 1})
 

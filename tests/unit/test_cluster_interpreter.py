@@ -1,4 +1,4 @@
-"""The interpreter of steps on our coordination server: outcomes, errors raised in the generator, terms of office."""
+"""The interpreter of steps on our coordination server: outcomes, errors raised in the generator, terms of term."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -49,8 +49,8 @@ def one(step: Any) -> Steps[Any]:
     return (yield step)
 
 
-class Office:
-    """A term of office that may be over."""
+class Term:
+    """A term as controller that may be over."""
 
     def __init__(self, epoch_version: int) -> None:
         self.epoch_version = epoch_version
@@ -197,17 +197,17 @@ def test_fenced_writes_happen_under_the_epoch_of_the_term_only(tmp_path: Path) -
 
     async def test(interpreter: Interpreter, client: CoordinationClient) -> None:
         await client.create(CONTROLLER_EPOCH, b"1")
-        office = Office(0)
+        term = Term(0)
         ops = [Create(f"/n{n}") for n in range(200)] + [Create("/n0"), Create("/none/child"), SetData("/n1", b"x", 0)]
-        written = await interpreter.perform(one(Write(ops)), office=office)
+        written = await interpreter.perform(one(Write(ops)), term=term)
         assert [w.result for w in written[:200]] == [WriteResult.DONE] * 200
         assert [w.result for w in written[200:]] == [WriteResult.EXISTS, WriteResult.ABSENT, WriteResult.DONE]
         assert written[-1].version == 1
-        await interpreter.perform(one(Send([(1, "request")])), office=office)
-        assert office.sent == [(1, "request")]
+        await interpreter.perform(one(Send([(1, "request")])), term=term)
+        assert term.sent == [(1, "request")]
         await client.set_data(CONTROLLER_EPOCH, b"2")
         with pytest.raises(ControllerMovedError):
-            await interpreter.perform(one(Write([Create("/late")])), office=office)
+            await interpreter.perform(one(Write([Create("/late")])), term=term)
         assert await client.exists("/late") is None
 
     run(tmp_path, test)
@@ -217,15 +217,15 @@ def test_a_decision_ends_when_its_term_is_over(tmp_path: Path) -> None:
     """After each step: what was decided from a context of the past must not be written or sent."""
 
     async def test(interpreter: Interpreter, client: CoordinationClient) -> None:
-        office = Office(0)
-        office.is_over = True
+        term = Term(0)
+        term.is_over = True
 
         def deciding() -> Steps[None]:
             yield Read(["/a"])
             yield Send([(1, "request")])
 
         with pytest.raises(ControllerMovedError):
-            await interpreter.perform(deciding(), office=office)
-        assert office.sent == []
+            await interpreter.perform(deciding(), term=term)
+        assert term.sent == []
 
     run(tmp_path, test)

@@ -85,7 +85,7 @@ class Cluster:
         return {broker: request for broker, request in self.znodes.sent if isinstance(request, kind)}
 
     def finish_deletion(self) -> None:
-        """Let every broker delete what it was told to delete."""
+        """Let every broker delete what it was asked to delete."""
         while stops := self.sent(StopReplicaRequest):
             deleted = {
                 broker: {TopicPartition(t.topic_name, p.partition_index): 0
@@ -120,7 +120,7 @@ def test_a_new_topic_gets_leaders_and_its_replicas_hear_of_it_first() -> None:
 
 
 def test_a_second_look_at_the_same_topics_does_nothing() -> None:
-    """A watch is a hint: what it tells may be known already."""
+    """A watch is a hint: what it reports may be known already."""
     cluster = Cluster(0)
     cluster.topic("t", {0: (0,)})
     cluster.topics_changed()
@@ -234,7 +234,7 @@ def test_partitions_of_a_topic_in_deletion_are_taken_back() -> None:
 
 
 def test_deletion_stops_replicas_then_deletes_them_then_the_znodes() -> None:
-    """Brokers drop the topic from their metadata at once; the order goes last."""
+    """Brokers drop the topic from their metadata at once; its place in the queue goes last."""
     cluster = Cluster(0, 1)
     cluster.topic("t", {0: (0, 1), 1: (1, 0)})
     cluster.topics_changed()
@@ -271,7 +271,7 @@ def test_deletion_waits_for_a_broker_that_is_away_and_goes_on_when_it_is_back() 
 
 
 def test_orders_for_missing_topics_and_under_a_ban_are_struck() -> None:
-    """With delete.topic.enable=false nothing is deleted, and the order does not stay for later."""
+    """With delete.topic.enable=false nothing is deleted, and the request does not stay for later."""
     cluster = Cluster(0)
     cluster.topic("t", {0: (0,)})
     cluster.topics_changed()
@@ -319,7 +319,7 @@ def test_a_leader_changes_its_isr_under_its_epochs() -> None:
 
 @pytest.mark.parametrize("isr", [(), (2, 0), (1, 1), (1,) * 1000], ids=["none", "others", "twice", "long"])
 def test_an_isr_without_its_leader_or_with_a_member_twice_is_refused(isr: tuple[int, ...]) -> None:
-    """It would be written for good: nobody could lead the partition after this leader."""
+    """It would be written for good: no replica could lead the partition after this leader."""
     cluster = Cluster(0, 1, 2)
     cluster.topic("t", {0: (1, 2, 0)})
     cluster.topics_changed()
@@ -328,7 +328,7 @@ def test_an_isr_without_its_leader_or_with_a_member_twice_is_refused(isr: tuple[
 
 
 def test_a_replica_that_was_started_anew_since_it_fetched_does_not_join() -> None:
-    """It may have lost what it told of in its earlier life (KIP-903); who is in the set, or tells no epoch, is not asked."""
+    """It may have lost what it reported in its earlier life (KIP-903); members of the set, and fetches without an epoch, are not checked."""
     cluster = Cluster(0, 1, 2)
     cluster.topic("t", {0: (1, 2, 0)})
     cluster.topics_changed()

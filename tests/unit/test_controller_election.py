@@ -5,21 +5,29 @@ import pytest
 from barnabas.base.ids import NO_BROKER
 from barnabas.broker.cluster.steps import Committed, ControllerMovedError, Refused, Transact
 from barnabas.broker.cluster.znodes import CONTROLLER, CONTROLLER_EPOCH, decode_controller, encode_controller
-from barnabas.broker.controller.controller_election import Follow, Serve, Stand, Term, claim, give_up, look
+from barnabas.broker.controller.controller_election import (
+    MustElect,
+    OtherController,
+    StillController,
+    Term,
+    find_controller,
+    register_controller,
+    resign,
+)
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from support.znode_steps import Znodes
 
 
 def elected(znodes: Znodes, broker: int = 1) -> Term:
-    term: Term = znodes.perform(claim(broker, lambda: 5, is_znode_ours=False))
+    term: Term = znodes.perform(register_controller(broker, lambda: 5, is_znode_ours=False))
     return term
 
 
 def test_the_first_candidate_wins_epoch_one() -> None:
     """It creates the ephemeral and both znodes say so; the fence is the version of the epoch's znode."""
     znodes = Znodes()
-    assert znodes.perform(look(is_active=False)) == Stand(is_znode_ours=False)
+    assert znodes.perform(find_controller(is_active=False)) == MustElect(is_znode_ours=False)
     assert elected(znodes) == Term(1, 1)
     assert decode_controller(znodes.data(CONTROLLER)) == 1
     assert znodes.data(CONTROLLER_EPOCH) == b"1"
@@ -41,16 +49,16 @@ def test_a_broker_follows_the_controller_that_there_is(data: bytes) -> None:
     znodes.put(CONTROLLER, data)
     known = 7 if data.startswith(b"{") else NO_BROKER
     for is_active in (False, True):
-        assert znodes.perform(look(is_active=is_active)) == Follow(known)
+        assert znodes.perform(find_controller(is_active=is_active)) == OtherController(known)
 
 
 def test_an_own_znode_is_kept_by_the_active_controller_and_claimed_by_the_others() -> None:
-    """A claim whose answer was lost left the znode; the office still has to be taken."""
+    """A claim whose answer was lost left the znode; the broker still has to become controller."""
     znodes = Znodes()
     elected(znodes)
-    assert znodes.perform(look(is_active=True)) == Serve()
-    assert znodes.perform(look(is_active=False)) == Stand(is_znode_ours=True)
-    assert znodes.perform(claim(1, lambda: 5, is_znode_ours=True)) == Term(2, 2)
+    assert znodes.perform(find_controller(is_active=True)) == StillController()
+    assert znodes.perform(find_controller(is_active=False)) == MustElect(is_znode_ours=True)
+    assert znodes.perform(register_controller(1, lambda: 5, is_znode_ours=True)) == Term(2, 2)
 
 
 def test_a_candidate_that_comes_second_changes_nothing() -> None:
@@ -67,7 +75,7 @@ def test_a_candidate_that_comes_second_changes_nothing() -> None:
 def test_a_claim_without_an_answer_is_not_a_victory(code: Keeper) -> None:
     """After a lost connection the candidate looks again; a lost session ends the candidacy."""
     znodes = Znodes()
-    steps = claim(1, lambda: 5, is_znode_ours=False)
+    steps = register_controller(1, lambda: 5, is_znode_ours=False)
     step = next(steps)
     while not isinstance(step, Transact):
         step = steps.send(znodes.outcome(step))
@@ -80,9 +88,9 @@ def test_an_office_that_is_given_up_is_free() -> None:
     """Only by the controller of that term: a later one keeps its znode."""
     znodes = Znodes()
     term = elected(znodes)
-    znodes.perform(give_up(term.epoch_version - 1))
+    znodes.perform(resign(term.epoch_version - 1))
     assert CONTROLLER in znodes.nodes
-    znodes.perform(give_up(term.epoch_version))
+    znodes.perform(resign(term.epoch_version))
     assert CONTROLLER not in znodes.nodes
-    znodes.perform(give_up(term.epoch_version))  # gone already: nothing to do
+    znodes.perform(resign(term.epoch_version))  # gone already: nothing to do
     assert isinstance(znodes.outcome(Transact([[]]))[0], Committed)

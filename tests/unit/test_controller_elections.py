@@ -25,7 +25,7 @@ def test_no_live_replica_in_sync_elects_nobody() -> None:
 
 
 def test_an_unclean_election_takes_a_live_replica_and_marks_recovery() -> None:
-    """Only when nobody in sync is live, and only where it is allowed."""
+    """Only when no replica in sync is live, and only where it is allowed."""
     assert elect_offline((0, 1, 3), STATE, {3}, unclean=True) == LeaderAndIsr(3, 8, (3,), 1, 3)
     assert elect_offline((0, 1, 3), STATE, {1, 3}, unclean=True) == LeaderAndIsr(1, 8, (1,), 0, 3)
 

@@ -46,7 +46,7 @@ def test_events_leave_in_the_order_in_which_they_came() -> None:
 
 
 def test_a_hint_that_waits_already_is_not_added_again() -> None:
-    """The one who looks finds everything that happened before."""
+    """A look finds everything that happened before."""
     woken: list[None] = []
     queue = ControllerEventQueue(lambda: woken.append(None))
     for event in (Hint("a", decide), Reelect(), Hint("a", decide), Reelect(), Hint("b", decide)):

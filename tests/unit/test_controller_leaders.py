@@ -138,13 +138,13 @@ def test_replicas_on_a_failed_log_dir_are_offline_for_leaders_and_clients() -> N
     assert (cluster.leader(P0), cluster.isr(P0)) == (0, (0,))
     assert (cluster.leader(P1), cluster.isr(P1)) == (1, (1, 2))
     assert (cluster.leader(P2), cluster.isr(P2)) == (-1, (1,))
-    told = cluster.requests(UpdateMetadataRequest)[2].topic_states[0].partition_states
-    assert {state.partition_index: state.offline_replicas for state in told} == {0: [1], 2: [1]}
+    sent = cluster.requests(UpdateMetadataRequest)[2].topic_states[0].partition_states
+    assert {state.partition_index: state.offline_replicas for state in sent} == {0: [1], 2: [1]}
     assert elect(cluster, P0) == {P0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 
 
 def test_a_second_failure_adds_to_the_first_and_a_restart_ends_both() -> None:
-    """A broker that comes back tells anew what it has."""
+    """A broker that comes back reports again what it has."""
     cluster = ControlledCluster(0, 1)
     cluster.create("t", (1, 0), (1, 0))
     fail_log_dir(cluster, 1, P0)
@@ -168,7 +168,7 @@ def test_a_move_away_from_a_failed_log_dir_ends() -> None:
 
 
 def test_a_successor_learns_of_failed_log_dirs_from_the_answers_to_its_own_request() -> None:
-    """No znode tells it; every broker is asked at the beginning of a term."""
+    """No znode has it; every broker is asked at the beginning of a term."""
     cluster = ControlledCluster(0, 1)
     cluster.create("t", (1, 0))
     fail_log_dir(cluster, 1, P0)

@@ -76,7 +76,7 @@ class Cluster:
         return self.run(failover.on_controller_failover, lambda: TOPIC_ID)
 
     def delete(self) -> list[tuple[int, Any]]:
-        """From the order to the last znode, with brokers that delete at once."""
+        """From the request to the last znode, with brokers that delete at once."""
         self.znodes.put(delete_topic_path("t"), None)
         sent = self.run(topic_change.process_topic_deletion)
         for broker, request in sent:

@@ -39,13 +39,13 @@ def codes(answers: dict) -> dict:
 
 
 def test_a_move_is_written_and_told_under_a_new_leader_epoch() -> None:
-    """The znode has all replicas; new ones are told they are new, old ones that they are not."""
+    """The znode has all replicas; new ones receive that they are new, old ones that they are not."""
     cluster = cluster_of((0, 1, 2))
     assert cluster.reassign({P0: [3, 4, 5]}) == {P0: None}
     assert cluster.assignment(P0) == ReplicaAssignment((3, 4, 5, 0, 1, 2), (3, 4, 5), (0, 1, 2))
     assert (cluster.leader(P0), cluster.leader_epoch(P0), cluster.isr(P0)) == (0, 1, (0, 1, 2))
-    told = cluster.requests(LeaderAndIsrRequest)
-    entries = {broker: request.topic_states[0].partition_states[0] for broker, request in told.items()}
+    sent = cluster.requests(LeaderAndIsrRequest)
+    entries = {broker: request.topic_states[0].partition_states[0] for broker, request in sent.items()}
     assert {broker: entry.is_new for broker, entry in entries.items()} == {b: b >= 3 for b in range(6)}
     assert (entries[0].adding_replicas, entries[0].removing_replicas) == ([3, 4, 5], [0, 1, 2])
     assert cluster.requests(UpdateMetadataRequest)[0].topic_states[0].partition_states[0].replicas == [3, 4, 5, 0, 1, 2]
@@ -82,7 +82,7 @@ def test_a_move_waits_for_the_last_replica_that_is_to_stay() -> None:
 
 
 def test_a_leader_that_stays_goes_on_leading() -> None:
-    """Nobody is elected in its place; its epoch rises, so that it drops those who left."""
+    """No other leader is elected; its epoch rises, so that it drops the replicas that left."""
     cluster = cluster_of((0, 1))
     cluster.reassign({P0: [2, 0]})
     cluster.catch_up()
@@ -175,7 +175,7 @@ def test_an_order_that_would_leave_nobody_in_sync_is_refused() -> None:
 
 @pytest.mark.parametrize("target", [[], [1, 1], [-1, 0], [9], [0, 9]], ids=str)
 def test_an_impossible_list_of_replicas_is_refused(target: list[int]) -> None:
-    """Empty, twice the same, negative, or of brokers that are not there; the other partitions' orders stand."""
+    """Empty, twice the same, negative, or of brokers that are not there; the other partitions' reassignments stand."""
     cluster = cluster_of((0, 1), (0, 1))
     answers = cluster.reassign({P0: target, P1: [1, 2]})
     assert codes(answers) == {P0: ErrorCode.INVALID_REPLICA_ASSIGNMENT, P1: None}
@@ -246,7 +246,7 @@ def test_other_partitions_written_meanwhile_are_kept() -> None:
 
 
 def test_a_partition_that_never_had_a_leader_gets_one_on_its_new_replicas() -> None:
-    """It has no records yet, so nobody need be caught up with."""
+    """It has no records yet, so there is nothing to catch up with."""
     cluster = cluster_of((9,))
     assert P0 not in cluster.context.leadership
     cluster.reassign({P0: [1, 2]})
@@ -254,15 +254,15 @@ def test_a_partition_that_never_had_a_leader_gets_one_on_its_new_replicas() -> N
 
 
 def test_orders_in_the_znode_of_older_tools_are_taken_and_struck_when_done() -> None:
-    """What cannot be is struck at once; the znode goes with the last order."""
+    """What cannot be done is removed at once; the znode goes with the last entry."""
     cluster = cluster_of((0, 1), (0, 1))
-    orders = {P0: (2, 3), P1: (1, 1), TopicPartition("none", 0): (1,)}
-    cluster.znodes.put(REASSIGN_PARTITIONS, encode_reassignments(orders))
+    reassignments = {P0: (2, 3), P1: (1, 1), TopicPartition("none", 0): (1,)}
+    cluster.znodes.put(REASSIGN_PARTITIONS, encode_reassignments(reassignments))
     cluster.run(reassignment.process_znode_reassignment)
     assert decode_reassignments("", cluster.znodes.data(REASSIGN_PARTITIONS)) == {P0: (2, 3)}
     epoch = cluster.leader_epoch(P0)
     cluster.run(reassignment.process_znode_reassignment)
-    assert cluster.leader_epoch(P0) == epoch, "an order that is being carried out is not begun again"
+    assert cluster.leader_epoch(P0) == epoch, "a reassignment that is under way is not begun again"
     cluster.catch_up()
     assert REASSIGN_PARTITIONS not in cluster.znodes.nodes
     assert cluster.assignment(P0) == ReplicaAssignment((2, 3))
@@ -286,13 +286,13 @@ def test_an_order_that_is_no_json_is_struck() -> None:
     cluster.run(reassignment.process_znode_reassignment)
     assert REASSIGN_PARTITIONS not in cluster.znodes.nodes
     with pytest.raises(ZnodeFormatError):
-        decode_reassignments("orders", b'{"partitions":[{"topic":"t","partition":"x"}]}')
+        decode_reassignments("reassignments", b'{"partitions":[{"topic":"t","partition":"x"}]}')
 
 
 # A crash anywhere
 
 targets = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True)
-orders = st.one_of(
+reassignments = st.one_of(
     st.tuples(st.just("move"), targets),
     st.tuples(st.just("znode"), targets),
     st.tuples(st.just("cancel"), st.none()),
@@ -337,13 +337,13 @@ def play(script: list, crash: int | None, cut: int) -> ControlledCluster:
             cluster.elect()
             act(cluster, kind, what, None)
         for partition in (P0, P1):
-            assert cluster.holders(partition) & set(cluster.isr(partition)), "nobody has the records any more"
+            assert cluster.holders(partition) & set(cluster.isr(partition)), "no replica has the records any more"
     settle(cluster)
     return cluster
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(orders, min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 40))
+@given(st.lists(reassignments, min_size=1, max_size=6), st.integers(0, 5), st.integers(0, 40))
 def test_a_successor_brings_any_move_to_the_same_end(script: list, crash: int, cut: int) -> None:
     """Wherever a controller crashes, at any read, write or request: the same replicas, all in sync, and no others."""
     straight = play(script, None, 0)
@@ -367,8 +367,8 @@ SCRIPTS = {
     "moved": [MOVE, ("catch up", None)],
     "replaced": [MOVE, ("move", [3, 0])],
     "cancelled": [MOVE, ("cancel", None)],
-    "replaced by an older tool's order": [MOVE, ("znode", [3, 0])],
-    "moved by an older tool's order": [("znode", [3, 0]), ("catch up", None)],
+    "replaced by an older tool's reassignment": [MOVE, ("znode", [3, 0])],
+    "moved by an older tool's reassignment": [("znode", [3, 0]), ("catch up", None)],
 }
 
 

@@ -67,7 +67,7 @@ RNG = random.Random(1)
 
 
 class Brokers:
-    """The far side of all channels: brokers that do as they are told and remember it."""
+    """The far side of all channels: brokers that do as they are asked and remember it."""
 
     def __init__(self) -> None:
         self.caches: dict[int, MetadataCache] = {}
@@ -250,7 +250,7 @@ def test_topics_that_the_controllers_broker_wrote_need_no_watch(tmp_path: Path) 
 
 
 def test_a_deletion_runs_to_its_end(tmp_path: Path) -> None:
-    """Ordered by a znode, as tools and other brokers do it."""
+    """Requested by a znode, as tools and other brokers do it."""
 
     async def run() -> None:
         async with members(tmp_path, 2) as (brokers, started, _):
@@ -277,7 +277,7 @@ def test_a_controller_that_was_deposed_writes_nothing_more(tmp_path: Path) -> No
             with pytest.raises(KafkaError) as refused:
                 await member.perform(member.controller.commands.create_topics({"t": topic}))
             assert refused.value.code is ErrorCode.NOT_CONTROLLER
-            # The office is its own all the same, so it takes it again, above the epoch that was written.
+            # The znode is its own all the same, so it becomes controller again, above the epoch that was written.
             await until(lambda: member.controller.is_active)
             assert member.controller.epoch == 8
             await until(lambda: "t" in member.controller.context.topics)
@@ -310,11 +310,11 @@ class _Deposing(Interpreter):
         super().__init__(client, NoBrokers(), asyncio.ensure_future)
         self._raising: CoordinationClient | None = client
 
-    async def perform(self, steps: Any, *, office: Any = None, **options: Any) -> Any:
-        if office is not None and self._raising is not None:
+    async def perform(self, steps: Any, *, term: Any = None, **options: Any) -> Any:
+        if term is not None and self._raising is not None:
             raising, self._raising = self._raising, None
             await raising.set_data(CONTROLLER_EPOCH, b"7")
-        return await super().perform(steps, office=office, **options)
+        return await super().perform(steps, term=term, **options)
 
 
 def test_commands_elsewhere_are_refused(tmp_path: Path) -> None:
@@ -512,7 +512,7 @@ def test_unclean_elections_follow_the_setting_while_it_changes(tmp_path: Path) -
 
 
 def test_a_move_is_ended_by_the_next_controller_and_orders_in_znodes_are_seen_again_and_again(tmp_path: Path) -> None:
-    """The order lies in the topic's znode; older tools' orders are watched for though their znode is not there."""
+    """The reassignment is in the topic's znode; those of older tools are watched for though their znode is not there."""
 
     async def run() -> None:
         async with members(tmp_path, 3) as (_, started, _):

@@ -1,4 +1,4 @@
-"""What a broker knows and tells of the cluster."""
+"""What a broker knows of the cluster, and answers."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def update(*partitions: UpdateMetadataPartitionState, topic: str = "t", brokers:
 
 
 def test_updates_add_up_and_only_name_what_changed() -> None:
-    """Brokers and controller are told whole, partitions one by one."""
+    """UpdateMetadata has all brokers and the controller, and partitions one by one."""
     cache = MetadataCache()
     cache.update(update(partition(0, 1), partition(1, 2)))
     cache.update(update(partition(1, 1)))

@@ -25,7 +25,7 @@ def test_java_home_goes_first(tmp_path: Path) -> None:
 
 
 def test_a_java_home_without_java_is_an_error(tmp_path: Path) -> None:
-    """A wrong JAVA_HOME is told, not passed over."""
+    """A wrong JAVA_HOME is reported, not passed over."""
     with pytest.raises(JavaNotFoundError, match="correct or unset"):
         find_java({"JAVA_HOME": str(tmp_path)})
 

@@ -1,4 +1,4 @@
-"""Declared flows: what is accepted, and how a mistake is told."""
+"""Declared flows: what is accepted, and how a mistake is reported."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "pipelines").glob("*
 
 
 def test_a_flow_is_read_with_its_defaults() -> None:
-    """Fields that are not given have the values that the reference tells."""
+    """Fields that are not given have the values that the reference says."""
     flow = parse(FLOW, file="/flows/a.toml")
     assert flow.source.starting_offsets == "earliest"
     assert flow.source.isolation == "read_committed"
@@ -132,7 +132,7 @@ def test_values_can_be_set_from_the_command_line() -> None:
     ],
 )
 def test_a_wrong_override_is_told_as_one(override: str, problem: str) -> None:
-    """A value that is not in the file is not blamed on the file."""
+    """An error in a value that is not in the file does not name the file."""
     with pytest.raises(SpecError, match=problem):
         parse(FLOW, overrides=[override])
 

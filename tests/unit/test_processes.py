@@ -17,7 +17,7 @@ ctypes.CDLL(None).pthread_exit(None)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process that nobody waited for counts as running")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process that was not waited for counts as running")
 def test_a_process_runs_until_its_last_thread_has_ended(tmp_path: Path) -> None:
     """A zombie whose other threads still end has its ports open: it has not ended, which a mere zombie has."""
     command = [sys.executable, "-c", WITHOUT_ITS_FIRST_THREAD]
@@ -29,7 +29,7 @@ def test_a_process_runs_until_its_last_thread_has_ended(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.close()
         eventually(lambda: not cluster.is_running(0), what="its last thread has ended")
-        assert state(process.pid) == "Z"  # nobody has waited for it yet
+        assert state(process.pid) == "Z"  # it has not been waited for yet
     assert not cluster.is_running(0)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
 from barnabas.broker.replication.fetch_session_handler import FetchSessionHandler
+from barnabas.broker.replication.offset_truncation import Truncation, truncation_for
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition_fetch_state import (
     FETCH_TRANSITIONS,
@@ -20,7 +21,6 @@ from barnabas.broker.replication.partition_fetch_state import (
     PartitionFetchState,
     PartitionFetchStates,
 )
-from barnabas.broker.replication.truncation import Truncation, truncation_for
 from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode
@@ -52,7 +52,7 @@ def write(log: PartitionLog, epoch: int, *values: bytes) -> None:
 
 
 def test_a_follower_has_the_leaders_bytes_and_learns_what_is_committed(pair: Pair) -> None:
-    """The fetch after the copy tells the leader, whose answer tells the follower."""
+    """The fetch after the copy is the acknowledgement, and its answer has the high watermark."""
     leader = pair.lead(0)
     write(leader, 0, b"a", b"b")
     pair.follow(0)
@@ -66,7 +66,7 @@ def test_a_follower_has_the_leaders_bytes_and_learns_what_is_committed(pair: Pai
 
 
 def test_a_request_after_the_first_names_only_what_moved(pair: Pair) -> None:
-    """Of two partitions the one that got records is asked for anew, the other stays in the session."""
+    """Of two partitions the one that got records is asked for again, the other stays in the session."""
     other = TopicPartition("t", 1)
     pair.lead(0)
     pair.lead(0, other)
@@ -94,8 +94,8 @@ def test_an_answer_to_what_was_asked_before_a_change_of_role_is_not_applied(pair
     assert bytes_of(pair.follower_log()) == bytes_of(leader)
 
 
-def test_what_an_answer_said_that_was_not_applied_is_said_again(pair: Pair) -> None:
-    """The leader believes that it told of the high watermark; the follower was in another role when it came."""
+def test_the_contents_of_an_answer_that_was_not_applied_are_sent_again(pair: Pair) -> None:
+    """The leader believes that the follower has the high watermark; the follower was in another role when it came."""
     write(pair.lead(0), 0, b"a")
     pair.follow(0)
     pair.turn()
@@ -138,7 +138,7 @@ def test_a_leader_that_does_not_know_it_yet_is_asked_again_soon_then_less_often(
 
 
 def test_a_follower_before_the_leaders_start_begins_there(pair: Pair) -> None:
-    """What the leader deleted cannot be had: the log starts anew at the leader's start."""
+    """What the leader deleted cannot be had: the log starts again at the leader's start."""
     leader = pair.lead(0)
     write(leader, 0, b"a", b"b", b"c")
     leader.update_high_watermark(3)
@@ -349,7 +349,7 @@ def aligning(pair: Pair) -> None:
 
 
 def test_an_old_source_is_asked_where_our_last_epoch_ended_before_any_fetch(pair: Pair) -> None:
-    """Fetch before version 12 cannot tell that the logs parted: what the source lacks goes first."""
+    """Fetch before version 12 cannot report that the logs differ: what the source lacks goes first."""
     aligning(pair)
     assert not pair.fetcher.wants_fetch
     request = pair.fetcher.epochs.request()
@@ -364,7 +364,7 @@ def test_an_old_source_is_asked_where_our_last_epoch_ended_before_any_fetch(pair
 def test_a_source_that_leaves_a_partition_out_is_asked_again_after_a_pause(
     pair: Pair, topics: list[OffsetForLeaderTopicResult]
 ) -> None:
-    """Not at once: nobody would ever stop."""
+    """Not at once: it would never stop."""
     aligning(pair)
     pair.fetcher.epochs.answered(OffsetForLeaderEpochResponse(topics=topics), 0)
     assert pair.fetcher.state_of(T0) is FetchState.DELAYED
@@ -389,7 +389,7 @@ def test_diverged_logs_become_equal_and_keep_what_they_shared(
 ) -> None:
     """However epochs fell on the two sides: the follower cuts what the leader lacks, and not one record more.
 
-    A source of version 12 tells in its answers where the logs part; one of version 11 is asked before the first fetch.
+    A source of version 12 reports in its answers where the logs differ; one of version 11 is asked before the first fetch.
     """
     with tempfile.TemporaryDirectory() as directory:
         pair = Pair(Path(directory), version=version)

@@ -162,7 +162,7 @@ def test_a_refused_join_of_a_dead_follower_lets_the_watermark_go_on_at_once(tmp_
 
 
 def test_a_request_that_failed_as_a_whole_is_asked_again_with_what_came_meanwhile(broker: DataPath) -> None:
-    """NOT_CONTROLLER, a lost connection: nothing is known, so all of it is asked anew."""
+    """NOT_CONTROLLER, a lost connection: nothing is known, so all of it is asked again."""
     lead(broker, isr=(0,))
     fetched(broker, 1, 0)
     changes = broker.replicas.alter_partition
@@ -182,7 +182,7 @@ def test_a_change_that_the_controller_overtook_is_not_sent(broker: DataPath) -> 
 
 
 def test_a_dead_follower_neither_joins_nor_holds_up_the_watermark(tmp_path: Path) -> None:
-    """It was caught up a moment ago, but it is not alive: nobody waits for it."""
+    """It was caught up a moment ago, but it is not alive: the leader does not wait for it."""
     broker = DataPath(tmp_path)
     broker.replicas._is_alive = lambda broker_id: broker_id != 2
     partition = lead(broker, isr=(0, 1))

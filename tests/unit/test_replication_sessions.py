@@ -53,7 +53,7 @@ def fetch(partitions: list[FetchPartition], session: tuple[int, int] = (0, -1), 
     )
 
 
-def told(response: FetchResponse) -> dict[int, tuple[int, int, int]]:
+def sent(response: FetchResponse) -> dict[int, tuple[int, int, int]]:
     """For each partition that an answer names: bytes, high watermark, error."""
     return {
         data.partition_index: (len(data.records or b""), data.high_watermark, data.error_code)
@@ -81,7 +81,7 @@ class Reader:
         assert not response.error_code
         self.session = (response.session_id, self.session[1] + 1)
         self.moved = {}
-        for partition, (size_bytes, high_watermark, error) in told(response).items():
+        for partition, (size_bytes, high_watermark, error) in sent(response).items():
             self.known[partition] = (high_watermark, error)
             if size_bytes:
                 self.offsets[partition] += size_bytes // batch_bytes
@@ -138,7 +138,7 @@ def test_a_session_tells_in_the_end_what_a_full_fetch_tells(
 
 
 def test_a_request_looks_at_no_partition_without_news(tmp_path: Path) -> None:
-    """Once a follower has all and was told so, its partitions rest; an append brings one back and wakes the fetch."""
+    """Once a follower has everything and its answer said so, its partitions rest; an append brings one back and wakes the fetch."""
     broker = DataPath(tmp_path)
     for partition in range(PARTITIONS):
         broker.lead("t", partition, replicas=(0, 1))
@@ -146,12 +146,12 @@ def test_a_request_looks_at_no_partition_without_news(tmp_path: Path) -> None:
     reader.turn(1)
     reader.turn(1)
     (session,) = broker.fetch_sessions._sessions.values()
-    assert session.news == {}
+    assert session.changed == {}
     reader.wire.post(fetch([], reader.session, replica_id=1, max_wait_ms=500), VERSION)
     assert reader.wire.answer() is None
     broker.replicas.append(name(2), batch(b"x"), acks=1, now_ms=START_MS)
     broker.timers.advance(0)
-    assert list(told(reader.wire.answer())) == [2]
+    assert list(sent(reader.wire.answer())) == [2]
 
 
 def test_sessions_that_end_leave_no_watches_behind(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_fetch_in_the_name_of_no_replica_moves_no_watermark(tmp_path: Path) ->
     ):
         asked = wanted(0, offset)
         asked.current_leader_epoch = epoch
-        answer = told(wire.ask(fetch([asked], replica_id=replica_id), VERSION))
+        answer = sent(wire.ask(fetch([asked], replica_id=replica_id), VERSION))
         assert answer[0][2] == expected
     assert partition.log.high_watermark == 0
 
@@ -292,7 +292,7 @@ def test_a_debugging_replica_reads_to_the_end_of_a_follower_and_a_consumer_to_th
         (-1, 10, (0, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)),
         (1, 11, (0, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)),
     ):
-        assert told(wire.ask(fetch([wanted(0, 0)], replica_id=replica_id), version))[0] == expected
+        assert sent(wire.ask(fetch([wanted(0, 0)], replica_id=replica_id), version))[0] == expected
 
 
 def test_a_consumer_beyond_a_followers_end_is_out_of_range_there(tmp_path: Path) -> None:
@@ -300,8 +300,8 @@ def test_a_consumer_beyond_a_followers_end_is_out_of_range_there(tmp_path: Path)
     broker = DataPath(tmp_path)
     follow(broker, 2)
     wire = broker.connect()
-    assert told(wire.ask(fetch([wanted(0, 1)]), VERSION))[0] == (0, 1, 0)
-    assert told(wire.ask(fetch([wanted(0, 3)]), VERSION))[0][2] == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert sent(wire.ask(fetch([wanted(0, 1)]), VERSION))[0] == (0, 1, 0)
+    assert sent(wire.ask(fetch([wanted(0, 3)]), VERSION))[0][2] == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_of_several_near_replicas_the_most_caught_up_is_chosen() -> None:
 
 
 def test_only_known_selectors_are_taken() -> None:
-    """A Java class of one's own cannot be loaded here, and a name that nobody knows must not be ignored."""
+    """Other Java classes cannot be loaded here, and an unknown name must not be ignored."""
     assert replica_selector(None) is None
     assert replica_selector("") is None
     assert replica_selector(RACK_AWARE) is rack_aware

@@ -1,4 +1,4 @@
-"""The story of a broker's death, which docs/contributing/failover.txt tells for one seed."""
+"""The story of a broker's death, which docs/contributing/failover.txt has for one seed."""
 
 import re
 from collections.abc import Sequence

@@ -99,7 +99,7 @@ def test_nothing_arrives_behind_a_reset_though_the_process_has_not_seen_it_yet()
 
 
 def test_a_machine_without_power_is_silent_and_later_resets() -> None:
-    """Nobody tells its peers; when it is up again, bytes of old connections are answered with a reset."""
+    """Its peers are not informed; when it is up again, bytes of old connections are answered with a reset."""
     world = World("a", "b")
 
     async def run() -> None:

@@ -47,7 +47,7 @@ EVERY = [(key, version) for key in ApiKey for version in range(api(key).versions
 @pytest.mark.parametrize("client_id", [None, "", "rdkafka", "ü"])
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: f"{case[0].title}-{case[1]}")
 def test_a_request_frame_comes_back(case, client_id: str | None) -> None:
-    """The length counts what follows it, and the header tells where the message starts."""
+    """The length counts what follows it, and the header says where the message starts."""
     key, version = case
     message = arbitrary(api(key).request, version, Random(1))
     frame = b"".join(encode_request(message, version, 77, client_id))
@@ -120,7 +120,7 @@ def test_stored_records_have_the_bytes_of_apache_kafka() -> None:
 
 
 def test_stored_records_come_back() -> None:
-    """Keys tell their values' type."""
+    """Keys determine their values' type."""
     for key, kind in (
         (OffsetCommitKey(group="g", topic="t", partition=1), OffsetCommitValue),
         (GroupMetadataKey(group="g"), GroupMetadataValue),
@@ -177,7 +177,7 @@ def test_a_subscription_of_a_newer_version_is_read() -> None:
 
 
 def test_errors_carry_code_and_message() -> None:
-    """A code that nobody knows is an unknown server error."""
+    """An unknown code is an unknown server error."""
     assert str(KafkaError(ErrorCode.NOT_CONTROLLER)) == "this broker is not the controller"
     assert str(KafkaError(3, "no such topic")) == "no such topic"
     assert KafkaError(12345).code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,4 +1,4 @@
-"""One contract for every message in every version: round trips, hostile bytes, what cannot be told."""
+"""One contract for every message in every version: round trips, hostile bytes, what cannot be encoded."""
 
 import contextlib
 import struct
@@ -148,7 +148,7 @@ def test_versions_a_message_does_not_have_are_refused(version: int) -> None:
 
 
 def test_what_cannot_be_encoded_raises_value_error() -> None:
-    """A null or a number that does not fit is told with the message's name."""
+    """A null or a number that does not fit is reported with the message's name."""
     for request in (ProduceRequest(acks=1 << 20), ProduceRequest(topic_data=[TopicProduceData(name=None)])):  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="ProduceRequest v9 cannot be encoded"):
             encode(request, 9)
@@ -196,7 +196,7 @@ def test_messages_know_their_apis() -> None:
 
 
 def test_an_unknown_api_is_an_unsupported_version() -> None:
-    """What a broker answers to a key that nobody has defined."""
+    """What a broker answers to a key that is not defined."""
     with pytest.raises(KafkaError) as caught:
         api(9999)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION

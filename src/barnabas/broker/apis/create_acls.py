@@ -8,18 +8,12 @@ Adds access control lists (KIP-140). There is no authorizer in this version.
 Errors: SECURITY_DISABLED, always, as of Kafka's brokers without an authorizer.
 """
 
-from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.services import Services
-from barnabas.broker.requests.request import Request
+from barnabas.broker.apis.acls import without_authorizer
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 __all__ = ["API"]
-
-
-def _handle(_services: Services, request: Request) -> None:
-    request.reply(_answer(request.message, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."))
 
 
 def _answer(message: CreateAclsRequest, code: ErrorCode, text: str) -> CreateAclsResponse:
@@ -28,8 +22,4 @@ def _answer(message: CreateAclsRequest, code: ErrorCode, text: str) -> CreateAcl
     )
 
 
-def _fail(message: CreateAclsRequest, _version: int, code: ErrorCode) -> CreateAclsResponse:
-    return _answer(message, code, code.message)
-
-
-API = ApiHandler(ApiKey.CREATE_ACLS, 1, 3, _handle, _fail)
+API = without_authorizer(ApiKey.CREATE_ACLS, "No Authorizer is configured.", _answer)

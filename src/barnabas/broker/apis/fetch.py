@@ -1,7 +1,7 @@
 """Fetch (key 1), versions 4 to 17.
 
 Records for consumers and followers. `delayed_fetch` decides what a reader may see, and when the response leaves; with
-a fetch session only the partitions that may have news are looked at. Records leave as ranges of segment files.
+a fetch session only the partitions that may have changed are looked at. Records leave as ranges of segment files.
 
 - 4: record batches of format 2, and the isolation level (KIP-98).
 - 5: the reader's log start offset (KIP-107).

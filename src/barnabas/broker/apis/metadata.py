@@ -34,16 +34,16 @@ from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 
-__all__ = ["API", "CLUSTER_OPERATIONS", "FIRST_NEWS", "TOPIC_OPERATIONS"]
+__all__ = ["API", "CLUSTER_OPERATIONS", "FIRST_UPDATE", "TOPIC_OPERATIONS"]
 
 # Bits are numbers of AclOperation: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9,
 # DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12, CREATE_TOKENS 13, DESCRIBE_TOKENS 14.
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
-FIRST_NEWS = "metadata"
+FIRST_UPDATE = "metadata"
 """What requests that came before the controller's first UpdateMetadata wait for."""
-_FIRST_NEWS_WAIT_MS = 10_000
+_FIRST_UPDATE_WAIT_MS = 10_000
 _LARGE = 256
 """Topics and partitions from which a response is encoded in slices."""
 
@@ -63,7 +63,7 @@ def _handle(services: Services, request: Request) -> None:
         return True
 
     request.waiter = services.purgatory.watch(
-        [FIRST_NEWS], attempt, lambda: _answer(services, request), _FIRST_NEWS_WAIT_MS
+        [FIRST_UPDATE], attempt, lambda: _answer(services, request), _FIRST_UPDATE_WAIT_MS
     )
 
 

@@ -14,7 +14,7 @@ from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.control_requests import check_epochs
 from barnabas.broker.apis.later import in_slices
-from barnabas.broker.apis.metadata import FIRST_NEWS
+from barnabas.broker.apis.metadata import FIRST_UPDATE
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -22,7 +22,7 @@ from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest, 
 
 
 def handle(services: Services, request: Request) -> None:
-    """Take the news into the cache, in the order of the controller's requests."""
+    """Update the cache, in the order of the controller's requests."""
     services.control_requests.start(in_slices(request, _update(services, request)))
 
 
@@ -30,7 +30,7 @@ def _update(services: Services, request: Request) -> Sliced[None]:
     message: UpdateMetadataRequest = request.message
     check_epochs(services, message.broker_epoch, message.controller_epoch)
     services.metadata.update(message)
-    services.purgatory.check_and_complete(FIRST_NEWS)
+    services.purgatory.check_and_complete(FIRST_UPDATE)
     request.reply(UpdateMetadataResponse())
     yield None
 

@@ -46,7 +46,7 @@ from barnabas.coordination.client.operations import WatchCallback, exists, get, 
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 
-__all__ = ["Channel", "Interpreter", "Office", "WatchFor"]
+__all__ = ["Channel", "ControllerTerm", "Interpreter", "WatchFor"]
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -63,8 +63,8 @@ class Channel(Protocol):
         ...
 
 
-class Office(Protocol):
-    """What performs the two steps that only the active controller may yield, for one term of office."""
+class ControllerTerm(Protocol):
+    """What performs the two steps that only the active controller may yield, for one controller epoch."""
 
     @property
     def epoch_version(self) -> int:
@@ -98,16 +98,18 @@ class Interpreter:
         """Perform steps in the background. What they raise is logged."""
         self._spawn(self.perform(steps))
 
-    async def perform(self, steps: Steps[T], *, watch_for: WatchFor = _no_watch, office: Office | None = None) -> T:
+    async def perform(
+        self, steps: Steps[T], *, watch_for: WatchFor = _no_watch, term: ControllerTerm | None = None
+    ) -> T:
         """Drive a generator to its end; its result, or what it raises."""
         advance: Callable[[], Step] = partial(steps.send, None)
         try:
             while True:
                 step = advance()
                 try:
-                    outcome = await self._perform_one(step, watch_for, office)
-                    if office is not None:
-                        office.check()
+                    outcome = await self._perform_one(step, watch_for, term)
+                    if term is not None:
+                        term.check()
                 except Exception as error:
                     advance = partial(steps.throw, error)
                 else:
@@ -118,7 +120,7 @@ class Interpreter:
         finally:
             steps.close()
 
-    async def _perform_one(self, step: Step, watch_for: WatchFor, office: Office | None) -> Any:
+    async def _perform_one(self, step: Step, watch_for: WatchFor, term: ControllerTerm | None) -> Any:
         match step:
             case Read():
                 return await self._read(step, watch_for)
@@ -140,10 +142,10 @@ class Interpreter:
                 return await _wait(begin)
             case Pause(ms):
                 return await asyncio.sleep(ms / 1000)
-            case Write(ops) if office is not None:
-                return await self._write(ops, office.epoch_version)
-            case Send(requests) if office is not None:
-                office.send(requests)
+            case Write(ops) if term is not None:
+                return await self._write(ops, term.epoch_version)
+            case Send(requests) if term is not None:
+                term.send(requests)
                 await asyncio.sleep(0)  # a decision may send many times between two waits: let others have their turn
                 return None
             case _:

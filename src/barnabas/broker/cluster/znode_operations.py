@@ -60,7 +60,7 @@ def fence(epoch_version: int) -> Operation:
 
 
 def raise_if_moved(error: KeeperError) -> None:
-    """Raise what ends a term of office: an expired session, or `ControllerMovedError` when the fence failed."""
+    """Raise what ends a term as controller: an expired session, or `ControllerMovedError` when the fence failed."""
     if error.code is Keeper.SESSION_EXPIRED:
         raise error
     if isinstance(error, MultiError) and error.errors[0] is not Keeper.OK:

@@ -247,14 +247,14 @@ def partitions_path(topic: str) -> str:
     return f"{BROKER_TOPICS}/{topic}/partitions"
 
 
-def partition_path(partition: TopicPartition) -> str:
+def partition_path(topic_partition: TopicPartition) -> str:
     """The parent of a partition's state."""
-    return f"{BROKER_TOPICS}/{partition.topic}/partitions/{partition.partition}"
+    return f"{BROKER_TOPICS}/{topic_partition.topic}/partitions/{topic_partition.partition}"
 
 
-def partition_state_path(partition: TopicPartition) -> str:
+def partition_state_path(topic_partition: TopicPartition) -> str:
     """Who leads a partition."""
-    return f"{BROKER_TOPICS}/{partition.topic}/partitions/{partition.partition}/state"
+    return f"{BROKER_TOPICS}/{topic_partition.topic}/partitions/{topic_partition.partition}/state"
 
 
 def config_path(entity_type: str, entity: str) -> str:
@@ -263,7 +263,7 @@ def config_path(entity_type: str, entity: str) -> str:
 
 
 def delete_topic_path(topic: str) -> str:
-    """The order to delete a topic."""
+    """The place of a topic in the queue of deletions."""
     return f"{ADMIN_DELETE_TOPICS}/{topic}"
 
 
@@ -467,7 +467,7 @@ def decode_partitions(what: str, data: bytes | None) -> list[TopicPartition]:
 
 
 def encode_reassignments(targets: Mapping[TopicPartition, Iterable[int]]) -> bytes:
-    """Version 1: the order in ``/admin/reassign_partitions``, which tools older than Kafka 2.4 write."""
+    """Version 1: the reassignments in ``/admin/reassign_partitions``, which tools older than Kafka 2.4 write."""
     partitions = [{"topic": p.topic, "partition": p.partition, "replicas": list(r)} for p, r in targets.items()]
     return _dump({"version": 1, "partitions": partitions})
 

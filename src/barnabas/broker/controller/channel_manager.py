@@ -36,7 +36,7 @@ Answered = Callable[[int, int, Any, Any], None]
 
 
 class ControllerChannelManager:
-    """All queues of one term of office; `open` begins a term, `close` ends it and forgets what was not sent."""
+    """All queues of one term as controller; `open` begins a term, `close` ends it and forgets what was not sent."""
 
     def __init__(
         self,

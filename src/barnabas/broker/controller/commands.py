@@ -59,7 +59,7 @@ class ControllerCommands:
         )
 
     def delete_topics(self) -> Steps[None]:
-        """Look at the orders of deletion that this broker just wrote. Done when the requests to brokers are queued."""
+        """Look at the requests for deletion that this broker has just written. Done when the requests to brokers are queued."""
         return (yield from self._command(topic_change.process_topic_deletion))
 
     def shut_down_broker(self, broker: int, broker_epoch: int) -> Steps[list[TopicPartition]]:

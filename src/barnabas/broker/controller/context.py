@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from barnabas.base.ids import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
-from barnabas.broker.cluster.control_requests import EPOCH_DURING_DELETE
+from barnabas.broker.cluster.control_constants import EPOCH_DURING_DELETE
 from barnabas.broker.cluster.znodes import BrokerInfo, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
 __all__ = [

@@ -39,24 +39,32 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.opcodes import CreateMode
 
-__all__ = ["Follow", "Serve", "Stand", "Term", "claim", "give_up", "look"]
+__all__ = [
+    "MustElect",
+    "OtherController",
+    "StillController",
+    "Term",
+    "find_controller",
+    "register_controller",
+    "resign",
+]
 
 logger = logging.getLogger(__name__)
 
 
-class Follow(NamedTuple):
+class OtherController(NamedTuple):
     """Another broker is controller; `NO_BROKER` if its znode cannot be read."""
 
     broker: int
 
 
 @dataclass(frozen=True, slots=True)
-class Serve:
-    """This broker is controller, and goes on."""
+class StillController:
+    """This broker is controller, as before."""
 
 
-class Stand(NamedTuple):
-    """This broker should claim the office. ``is_znode_ours``: its session created the znode before a lost connection."""
+class MustElect(NamedTuple):
+    """This broker must try to become controller. ``is_znode_ours``: its session created the znode before a lost connection."""
 
     is_znode_ours: bool
 
@@ -68,23 +76,23 @@ class Term(NamedTuple):
     epoch_version: int
 
 
-def look(*, is_active: bool) -> Steps[Follow | Serve | Stand]:
+def find_controller(*, is_active: bool) -> Steps[OtherController | StillController | MustElect]:
     """Find out who is controller, and what follows for this broker."""
     znodes: list[Znode | None] = yield Read([CONTROLLER], watch_absent=True)
     znode = znodes[0]
     if znode is None:
-        return Stand(is_znode_ours=False)
+        return MustElect(is_znode_ours=False)
     try:
         broker = decode_controller(znode.data)
     except ZnodeFormatError as error:
         logger.error("%s", error)
         broker = NO_BROKER
     if not znode.is_own_ephemeral:
-        return Follow(broker)
-    return Serve() if is_active else Stand(is_znode_ours=True)
+        return OtherController(broker)
+    return StillController() if is_active else MustElect(is_znode_ours=True)
 
 
-def claim(broker: int, wall_ms: Callable[[], int], *, is_znode_ours: bool) -> Steps[Term]:
+def register_controller(broker: int, wall_ms: Callable[[], int], *, is_znode_ours: bool) -> Steps[Term]:
     """Write ``/controller``, unless this session did so already, and raise the epoch, in one transaction.
 
     Raises `ControllerMovedError` when another broker was first, or when the outcome is not known.
@@ -103,14 +111,14 @@ def claim(broker: int, wall_ms: Callable[[], int], *, is_znode_ours: bool) -> St
     if isinstance(outcome, Committed):
         return Term(epoch, outcome.versions[-1])
     if outcome.error.code is Keeper.CONNECTION_LOSS:
-        # Won or not? If so, the znode is our session's, and the next look finds it.
+        # Won or not? If so, the znode is our session's, and the next election finds it.
         raise ControllerMovedError("The connection was lost during the election") from outcome.error
     if outcome.error.code in (Keeper.NODE_EXISTS, Keeper.BAD_VERSION):
         raise ControllerMovedError("Another broker won the election") from outcome.error
     raise outcome.error
 
 
-def give_up(epoch_version: int) -> Steps[None]:
+def resign(epoch_version: int) -> Steps[None]:
     """Remove ``/controller``, if this term has not ended yet, so that the next election begins at once."""
     outcomes: list[Committed | Refused] = yield Transact(
         [[Check(CONTROLLER_EPOCH, epoch_version), Delete(CONTROLLER)]], repeat=True

@@ -35,9 +35,9 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
     yield from learn_topics(context, topics, new_topic_id)
     for partitions in in_parts(list(context.partitions())):
         yield from read_leadership(context, partitions)
-    orders: list[str] = yield Children(ADMIN_DELETE_TOPICS)
+    requested: list[str] = yield Children(ADMIN_DELETE_TOPICS)
     if context.delete_topic_enabled:
-        context.to_delete = set(orders) & context.topics.keys()
+        context.to_delete = set(requested) & context.topics.keys()
 
     # Brokers must know the live brokers before they get LeaderAndIsr with leaders to follow.
     batch.add_update_metadata([])

@@ -1,24 +1,24 @@
 """Partitions move to other replicas (KIP-455): started, resumed after any crash, cancelled, replaced by another move.
 
 Kafka's `onPartitionReassignment`, `processApiPartitionReassignment`, `processZkPartitionReassignment` and
-`maybeCompleteReassignment`. The topic's znode holds the whole order: all replicas, those that are added (``adding``) and
+`maybeCompleteReassignment`. The topic's znode holds the whole reassignment: all replicas, those that are added (``adding``) and
 those that are removed (``removing``); the next controller finds it there and goes on. For a move from {1,2,3} to {4,5,6}:
 
     replicas        adding   removing  leader  in sync
     1,2,3                              1       1,2,3
-    4,5,6,1,2,3     4,5,6    1,2,3     1       1,2,3         begun: the order is written
+    4,5,6,1,2,3     4,5,6    1,2,3     1       1,2,3         begun: the reassignment is written
     4,5,6,1,2,3     4,5,6    1,2,3     1       1,2,3,4,5,6   the leader took the new replicas in, one by one
     4,5,6,1,2,3     4,5,6    1,2,3     4       1,2,3,4,5,6   ended: one that stays leads ...
     4,5,6,1,2,3     4,5,6    1,2,3     4       4,5,6         ... the others are out of sync, stopped and deleted ...
-    4,5,6                              4       4,5,6         ... and the order is struck, as the last write
+    4,5,6                              4       4,5,6         ... and the reassignment is removed, as the last write
 
 Brokers get each new assignment under a raised leader epoch, because they ignore one that comes under an epoch they
 know. When a move is cancelled or replaced by another, the replicas that are no longer wanted end in the same way: they
-are deleted before the new order is written, so that no crash leaves a replica behind that no znode names.
+are deleted before the new reassignment is written, so that no crash leaves a replica behind that no znode names.
 
-No order may lose records: one that leaves no replica in sync is refused.
+No reassignment may lose records: one that leaves no replica in sync is refused.
 
-Older tools write orders into ``/admin/reassign_partitions`` instead; an entry stays there until its move has ended.
+Older tools write reassignments into ``/admin/reassign_partitions`` instead; an entry stays there until its move has ended.
 """
 
 import logging
@@ -76,8 +76,8 @@ def process_api_reassignment(context: ControllerContext, batch: RequestBatch, ta
             wanted[topic_partition] = _plan(context, topic_partition, target, must_live=True)
         except KafkaError as error:
             answers[topic_partition] = error
-    # The latest order counts, wherever it came from.
-    yield from _strike_orders(lambda topic_partition, _: topic_partition in wanted)
+    # The latest reassignment counts, wherever it came from.
+    yield from _remove_entries(lambda topic_partition, _: topic_partition in wanted)
     answers.update((yield from _begin(context, batch, wanted)))
     return answers
 
@@ -94,7 +94,7 @@ def process_list_reassignments(
 def process_znode_reassignment(context: ControllerContext, batch: RequestBatch) -> Steps[set[TopicPartition]]:
     """Begin what ``/admin/reassign_partitions`` asks for and was not begun before; returns those partitions.
 
-    What cannot be is struck from the order.
+    What cannot be done is removed from the znode.
     """
     znodes: list[Znode | None] = yield Read([REASSIGN_PARTITIONS], watch_absent=True)
     if znodes[0] is None:
@@ -102,7 +102,7 @@ def process_znode_reassignment(context: ControllerContext, batch: RequestBatch) 
     try:
         targets = decode_reassignments(REASSIGN_PARTITIONS, znodes[0].data)
     except ZnodeFormatError as error:
-        logger.error("The order is struck: %s", error)
+        logger.error("%s is removed: %s", REASSIGN_PARTITIONS, error)
         yield Write([Delete(REASSIGN_PARTITIONS, znodes[0].version)])
         return set()
     refused: Answers = {}
@@ -119,7 +119,7 @@ def process_znode_reassignment(context: ControllerContext, batch: RequestBatch) 
     for topic_partition, refusal in refused.items():
         if refusal is not None:
             logger.warning("Partition %s is not reassigned: %s", topic_partition, refusal)
-    yield from _strike_orders(lambda topic_partition, _: refused.get(topic_partition) is not None)
+    yield from _remove_entries(lambda topic_partition, _: refused.get(topic_partition) is not None)
     return {topic_partition for topic_partition in wanted if refused[topic_partition] is None}
 
 
@@ -296,7 +296,7 @@ def _end(
     )
     moved = [topic_partition for topic_partition in sorted(ended) if before[topic_partition].is_reassigning]
     yield from _write_assignments(context, moved)
-    yield from _strike_orders(lambda p, replicas: p in ended and tuple(replicas) == context.assignment(p).replicas)
+    yield from _remove_entries(lambda p, replicas: p in ended and tuple(replicas) == context.assignment(p).replicas)
     batch.add_update_metadata(sorted(ended))
     yield Send(batch.take())
     for topic_partition in moved:
@@ -393,26 +393,26 @@ def _write_assignments(
     return failed
 
 
-def _strike_orders(struck: Callable[[TopicPartition, Sequence[int]], bool]) -> Steps[None]:
-    """Take those entries from the znode with the older tools' orders, and the znode away with the last."""
+def _remove_entries(is_done: Callable[[TopicPartition, Sequence[int]], bool]) -> Steps[None]:
+    """Remove entries from the znode of the older tools, and the znode with the last of them."""
     for _ in range(MAX_ROUNDS):
         znodes: list[Znode | None] = yield Read([REASSIGN_PARTITIONS], watch_absent=True)
         if znodes[0] is None:
             return
         try:
-            orders = decode_reassignments(REASSIGN_PARTITIONS, znodes[0].data)
+            entries = decode_reassignments(REASSIGN_PARTITIONS, znodes[0].data)
         except ZnodeFormatError:
             return  # `process_znode_reassignment` reports it
         left = {
             topic_partition: replicas
-            for topic_partition, replicas in orders.items()
-            if not struck(topic_partition, replicas)
+            for topic_partition, replicas in entries.items()
+            if not is_done(topic_partition, replicas)
         }
-        if len(left) == len(orders) and orders:
+        if len(left) == len(entries) and entries:
             return
         version = znodes[0].version
         change = SetData(REASSIGN_PARTITIONS, encode_reassignments(left), version)
         written: list[Written] = yield Write([change if left else Delete(REASSIGN_PARTITIONS, version)])
         if written[0].result is not WriteResult.BAD_VERSION:
             return
-    logger.error("%s was written by others all the time; finished orders stay in it", REASSIGN_PARTITIONS)
+    logger.error("%s was written by others all the time; finished reassignments stay in it", REASSIGN_PARTITIONS)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.control_requests import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, SECURITY_PROTOCOL_IDS
+from barnabas.broker.cluster.control_constants import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, SECURITY_PROTOCOL_IDS
 from barnabas.broker.cluster.znodes import BrokerInfo
 from barnabas.broker.controller.context import ControllerContext
 from barnabas.wire.kafka.messages.leader_and_isr import (

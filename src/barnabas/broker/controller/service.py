@@ -2,7 +2,7 @@
 
 Every broker runs a `Controller`. One of them is elected: see `controller_election`. There is one queue of events and one
 task that handles them in order. What an event leads to is decided in the other modules of this folder, as steps; here
-they are performed, under the fence of this broker's term of office.
+they are performed, under the fence of this broker's controller epoch.
 """
 
 import asyncio
@@ -21,7 +21,15 @@ from barnabas.broker.controller import failover, replica_leader_election, topic_
 from barnabas.broker.controller.channel_manager import ChannelsToBrokers, ControllerChannelManager
 from barnabas.broker.controller.commands import ControllerCommands
 from barnabas.broker.controller.context import ControllerContext
-from barnabas.broker.controller.controller_election import Follow, Serve, Stand, Term, claim, give_up, look
+from barnabas.broker.controller.controller_election import (
+    MustElect,
+    OtherController,
+    StillController,
+    Term,
+    find_controller,
+    register_controller,
+    resign,
+)
 from barnabas.broker.controller.event_queue import (
     AutoPreferredLeaderElection,
     Command,
@@ -68,7 +76,7 @@ class ControllerSettings:
     imbalance_percent: int = 10
 
 
-class _TermOfOffice:
+class _ActiveTerm:
     """Performs the steps that only the active controller may yield; ends when the controller's context is another."""
 
     def __init__(self, controller: "Controller", context: ControllerContext, listener: str) -> None:
@@ -267,21 +275,21 @@ class Controller:
         context, listener = self._context, settings.inter_broker_listener
         context.unclean_default = settings.unclean_leader_election
         steps = decide(context, RequestBatch(context, listener))
-        office = _TermOfOffice(self, context, listener)
-        result = await self._interpreter.perform(steps, watch_for=self._watch_for, office=office)
+        term = _ActiveTerm(self, context, listener)
+        result = await self._interpreter.perform(steps, watch_for=self._watch_for, term=term)
         for listener_ in self._progress_listeners:
             listener_()
         return result
 
     async def _abdicate(self) -> None:
-        """Give the office up after an error, so that another broker, or this one, takes over from the znodes.
+        """Give up the controllership after an error, so that another broker, or this one, takes over from the znodes.
 
-        A broker whose registration failed tries that again, and does not stand for election before it succeeds.
+        A broker whose registration failed tries that again, and takes no part in elections before it succeeds.
         """
         was_active, version = self._controller_id == self._broker_id, self._context.epoch_version
         self._resign()
         if was_active:
-            await self._interpreter.perform(give_up(version))
+            await self._interpreter.perform(resign(version))
         if self._is_registered:
             await asyncio.sleep(_RETRY_S)
         else:
@@ -326,26 +334,28 @@ class Controller:
     async def _elect(self) -> None:
         """Become controller if there is none; otherwise learn which broker is."""
         try:
-            outlook = await self._interpreter.perform(look(is_active=self._active), watch_for=self._watch_for)
+            outlook = await self._interpreter.perform(
+                find_controller(is_active=self._active), watch_for=self._watch_for
+            )
             match outlook:
-                case Follow(broker):
+                case OtherController(broker):
                     self._controller_id = broker
                     self._resign(keep_id=True)
                     return
-                case Serve():
+                case StillController():
                     return
-                case Stand(is_znode_ours):
+                case MustElect(is_znode_ours):
                     self._resign()
                     if not self._is_registered:
                         return  # the controller must be a member of the cluster
-                    steps = claim(self._broker_id, self._wall_ms, is_znode_ours=is_znode_ours)
+                    steps = register_controller(self._broker_id, self._wall_ms, is_znode_ours=is_znode_ours)
                     term = await self._interpreter.perform(steps)
         except ControllerMovedError:
             self._queue.put(Reelect())
             return
-        await self._take_office(term)
+        await self._begin_term(term)
 
-    async def _take_office(self, term: Term) -> None:
+    async def _begin_term(self, term: Term) -> None:
         settings = self._settings()
         self._controller_id = self._broker_id
         self._context = ControllerContext(self._broker_id, *term, delete_topic_enabled=settings.delete_topic_enabled)

@@ -144,13 +144,13 @@ def _on_new_partition_creation(
 
 
 def process_topic_deletion(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
-    """Carry out the orders in ``/admin/delete_topics``, or strike them when deletion is disabled."""
-    orders: list[str] = yield Children(ADMIN_DELETE_TOPICS)
-    known = [topic for topic in orders if topic in context.topics]
-    struck = [topic for topic in orders if topic not in context.topics or not context.delete_topic_enabled]
-    if struck:
-        logger.warning("Topics that do not exist or may not be deleted: %s", ", ".join(sorted(struck)))
-        yield Write([Delete(delete_topic_path(topic)) for topic in struck])
+    """Delete the topics in ``/admin/delete_topics``, or remove the requests when deletion is disabled."""
+    requested: list[str] = yield Children(ADMIN_DELETE_TOPICS)
+    known = [topic for topic in requested if topic in context.topics]
+    refused = [topic for topic in requested if topic not in context.topics or not context.delete_topic_enabled]
+    if refused:
+        logger.warning("Topics that do not exist or may not be deleted: %s", ", ".join(sorted(refused)))
+        yield Write([Delete(delete_topic_path(topic)) for topic in refused])
     if context.delete_topic_enabled and known:
         yield from topic_deletion.enqueue(context, batch, known)
 

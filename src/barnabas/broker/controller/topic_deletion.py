@@ -1,11 +1,11 @@
-"""The deletion of topics: an order in ``/admin/delete_topics``, carried out replica by replica (`TopicDeletionManager`).
+"""The deletion of topics that are queued in ``/admin/delete_topics``, replica by replica (Kafka's `TopicDeletionManager`).
 
     every replica:  online -> offline -> deleting -> deleted      (StopReplica, then StopReplica with delete)
-    the topic:      all replicas deleted -> its znodes go, the order last
+    the topic:      all replicas deleted -> its znodes go, the one in the queue last
 
 While a broker with a replica is away the topic waits: its replicas there are ineligible, and the deletion goes on when
 the broker is back. It also waits while replicas of the topic are being reassigned. A controller that takes over finds the
-order in the znode and begins again; deleting twice is harmless.
+topic in the queue and begins again; deleting twice is harmless.
 """
 
 import logging
@@ -141,7 +141,7 @@ def _not_in(
 
 
 def _remove_znodes(context: ControllerContext, topics: list[str]) -> Steps[None]:
-    """The topic's subtree, its configuration, and the order last: until then a successor finds it and goes on."""
+    """The topic's subtree, its configuration, and its place in the queue last: until then a successor finds it and goes on."""
     ops: list[Delete] = []
     for topic in topics:
         known = set(context.topics.get(topic, ()))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from barnabas.base.ids import NO_BROKER, ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.slices import Sliced
-from barnabas.broker.cluster.control_requests import LEADER_DURING_DELETE, SECURITY_PROTOCOL_IDS
+from barnabas.broker.cluster.control_constants import LEADER_DURING_DELETE, SECURITY_PROTOCOL_IDS
 from barnabas.broker.cluster.znodes import Endpoint
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.metadata import (

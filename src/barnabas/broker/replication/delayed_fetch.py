@@ -10,7 +10,7 @@ replica id:
   of sync it may be throttled (KIP-73).
 - -2, a tool that compares replicas: up to the end, from any replica.
 
-With a fetch session only the partitions that may have news are looked at (see `fetch_sessions`), so a request costs what
+With a fetch session only the partitions that may have changed are looked at (see `fetch_sessions`), so a request costs what
 changed and not what exists.
 """
 
@@ -124,7 +124,7 @@ class _DelayedFetch:
     # Reading
 
     def read(self) -> bool:
-        """Read what may have news. True when there is something to answer now: enough bytes, or an error."""
+        """Read what may have changed. True when there is something to answer now: enough bytes, or an error."""
         params = self._params
         room = params.max_bytes
         min_one_batch = True

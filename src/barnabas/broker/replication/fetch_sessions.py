@@ -2,16 +2,16 @@
 
 A session holds what a client asked for before, so that a request names changes only, and so does the answer: partitions
 with what the client last asked and what it was last sent. Its epoch counts requests: 0 asks for a new session, -1 ends
-one, any other must be the one after the last. An answer leaves out partitions without news; those with records move to
+one, any other must be the one after the last. An answer leaves out partitions that have not changed; those with records move to
 the end of the order, so that none starves under a byte limit.
 
-A request does not look at all of a session's partitions either, for a follower has thousands. `_Session.news` holds those
-that may have something new, in the order in which they are looked at:
+A request does not look at all of a session's partitions either, for a follower has thousands. `_Session.changed` holds those
+that may have changed, in the order in which they are looked at:
 
 - what the request names, and what changed since it was looked at last (the purgatory reports that),
 - what had an error, more records than there was room for, or anything else that a later look may find changed.
 
-A partition leaves the list when an answer was given and there was nothing more to say: its reader has all of it, and
+A partition leaves the list when an answer was given and there is nothing more to report: its reader has all of it, and
 knows that. A watch at the partition brings it back at the first change.
 
 The cache holds max.incremental.fetch.session.cache.slots sessions. A new one gets in by pushing out one that was not
@@ -54,51 +54,51 @@ class PartitionFetch:
     leader_epoch: int
     last_fetched_epoch: int
     follower_log_start_offset: int
-    told_high_watermark: int = -1
-    told_log_start_offset: int = -1
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
     session: "_Session | None" = None
     is_watched: bool = False
 
     def key_changed(self) -> "_Session | None":
-        """The partition changed since it was watched; the session it belongs to has news."""
+        """The partition changed since it was watched; the session it belongs to looks at it again."""
         self.is_watched = False
         session = self.session
         if session is not None:
-            session.news[self.key] = self
+            session.changed[self.key] = self
         return session
 
     def ask(self, other: "PartitionFetch") -> None:
         """Take over what a later request asks."""
         if other.fetch_offset == self.fetch_offset or other.leader_epoch != self.leader_epoch:
-            self.told_high_watermark = -1  # an answer was not taken: the reader had another role by then
+            self.sent_high_watermark = -1  # an answer was not taken: the reader had another role by then
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.leader_epoch = other.leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
         self.follower_log_start_offset = other.follower_log_start_offset
 
-    def has_news(
+    def must_be_named(
         self,
         *,
         size_bytes: int,
         high_watermark: int,
         log_start_offset: int,
         error: bool,
-        must_tell: bool,
+        is_urgent: bool,
     ) -> bool:
         """Whether an incremental answer names the partition; notes what it then says."""
-        news = must_tell or size_bytes > 0
-        if high_watermark != self.told_high_watermark:
-            news = True
-            self.told_high_watermark = high_watermark
-        if log_start_offset != self.told_log_start_offset:
-            news = True
-            self.told_log_start_offset = log_start_offset
-        if error or must_tell:
-            # The reader acts on this and takes nothing else: say the rest again, and say when it is over.
-            self.told_high_watermark = -1
-            news = True
-        return news
+        has_changed = is_urgent or size_bytes > 0
+        if high_watermark != self.sent_high_watermark:
+            has_changed = True
+            self.sent_high_watermark = high_watermark
+        if log_start_offset != self.sent_log_start_offset:
+            has_changed = True
+            self.sent_log_start_offset = log_start_offset
+        if error or is_urgent:
+            # The reader acts on this and takes nothing else: send the rest again, and report when it is over.
+            self.sent_high_watermark = -1
+            has_changed = True
+        return has_changed
 
 
 @dataclass(slots=True)
@@ -119,11 +119,11 @@ class FetchPartitionData:
 
 class _Session:
     __slots__ = (
+        "changed",
         "created_ms",
         "epoch",
         "id",
         "last_used_ms",
-        "news",
         "owner",
         "partitions",
         "presence",
@@ -146,7 +146,7 @@ class _Session:
         self.created_ms = self.last_used_ms = now_ms
         self.privileged = privileged
         self.uses_topic_ids = uses_topic_ids
-        self.news = dict(partitions)
+        self.changed = dict(partitions)
         self.owner: object = None
         self.presence = Presence()
         for partition in partitions.values():
@@ -192,25 +192,25 @@ class FetchContext:
         if session.owner != owner:
             if session.owner is not None:
                 session.presence = Presence()
-                session.news.update(session.partitions)
+                session.changed.update(session.partitions)
             session.owner = owner
         return session.presence
 
     def to_look_at(self) -> list[PartitionFetch]:
-        """The partitions that may have something to tell, in the order in which they get room in the answer."""
+        """The partitions that may have changed, in the order in which they get room in the answer."""
         session = self._session
-        return list(self._partitions.values() if session is None else session.news.values())
+        return list(self._partitions.values() if session is None else session.changed.values())
 
     def unwatched(self) -> list[PartitionFetch]:
         """What changed since `watch`, of a session."""
         session = self._session
-        return [] if session is None else [found for found in session.news.values() if not found.is_watched]
+        return [] if session is None else [found for found in session.changed.values() if not found.is_watched]
 
     def watch(self) -> object:
         """Have every change of a partition noted from now on; the key to park under. None without a session."""
         session = self._session
         if session is not None:
-            for partition in session.news.values():
+            for partition in session.changed.values():
                 self._watch(partition)
         return session
 
@@ -225,7 +225,7 @@ class FetchContext:
         if (
             session is not None
             and partition.topic_partition is not None
-            and session.news.pop(partition.key, None) is not None
+            and session.changed.pop(partition.key, None) is not None
         ):
             self._watch(partition)
 
@@ -238,16 +238,16 @@ class FetchContext:
             wanted, read = data.wanted, data.read
             if read.size_bytes:
                 served.append(wanted.key)
-            has_news = wanted.has_news(
+            must_be_named = wanted.must_be_named(
                 size_bytes=read.size_bytes,
                 high_watermark=read.high_watermark,
                 log_start_offset=read.log_start_offset,
                 error=data.error_code is not ErrorCode.NONE,
-                must_tell=data.is_urgent,
+                is_urgent=data.is_urgent,
             )
             if data.can_rest:
                 self.rest(wanted)
-            if has_news or not self.incremental:
+            if must_be_named or not self.incremental:
                 named.append(data)
         self.served(served)
         return named
@@ -255,11 +255,11 @@ class FetchContext:
     def served(self, keys: Iterable[PartitionKey]) -> None:
         """Partitions whose records the answer carries go to the end of the order."""
         session = self._session
-        if session is not None and len(session.news) > 1:
+        if session is not None and len(session.changed) > 1:
             for key in keys:
-                found = session.news.pop(key, None)
+                found = session.changed.pop(key, None)
                 if found is not None:
-                    session.news[key] = found
+                    session.changed[key] = found
 
 
 class FetchSessions:
@@ -316,12 +316,12 @@ class FetchSessions:
                 partition.session = session
             else:
                 known.ask(partition)
-            session.news[partition.key] = known
+            session.changed[partition.key] = known
         left = []
         for key in forgotten:
             dropped = session.partitions.pop(key, None)
             if dropped is not None:
-                session.news.pop(key, None)
+                session.changed.pop(key, None)
                 self._drop(dropped)
                 left.append(dropped)
         del self._sessions[session.id]

@@ -23,6 +23,7 @@ from barnabas.base.files import Buffer, FileSlice
 from barnabas.base.ids import ZERO_UUID, TopicPartition
 from barnabas.broker.replication.fetch_transitions import FetchTransitions
 from barnabas.broker.replication.log_alignment import EpochAlignment, OffsetAlignment
+from barnabas.broker.replication.offset_truncation import truncation_for
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.partition_fetch_state import (
     UNKNOWN,
@@ -31,7 +32,6 @@ from barnabas.broker.replication.partition_fetch_state import (
     PartitionFetchState,
 )
 from barnabas.broker.replication.quotas import ReplicationQuota
-from barnabas.broker.replication.truncation import truncation_for
 from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import PartitionLog, UnexpectedOffsetError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -94,7 +94,7 @@ class Fetcher:
         self._leaving = transitions.leaving
         self.epochs = EpochAlignment(broker_id, transitions)
         self.offsets = OffsetAlignment(broker_id, transitions)
-        # A work list, so that a fetch looks at what has news only: those whose log may have to be synced before it.
+        # A work list, so that a fetch looks at what has changed only: those whose log may have to be synced before it.
         self._unsynced: dict[TopicPartition, None] = {}
         self._without_id: set[TopicPartition] = set()
 

@@ -10,8 +10,8 @@ import logging
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.replication.fetch_transitions import FetchTransitions
+from barnabas.broker.replication.offset_truncation import truncation_for
 from barnabas.broker.replication.partition_fetch_state import UNKNOWN, FetchEvent, FetchState, PartitionFetchState
-from barnabas.broker.replication.truncation import truncation_for
 from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,

@@ -4,7 +4,7 @@ A partition is followed in one leader epoch and goes through the states of `FETC
 says what may come after what: a transition that it does not have raises `IllegalTransitionError`, and the picture in
 docs/explanation/how-replication-works.md is drawn from it. A new leader epoch begins with a new `PartitionFetchState`.
 
-`PartitionFetchStates` keeps the partitions of one source by state, so that a fetch costs what has news and not what exists.
+`PartitionFetchStates` keeps the partitions of one source by state, so that a fetch costs what has changed and not what exists.
 """
 
 from collections.abc import Mapping

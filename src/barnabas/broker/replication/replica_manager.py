@@ -262,13 +262,13 @@ class ReplicaManager:
         if follower is None:
             return
         log = partition.log
-        news = follower.log_start_offset != log_start_offset
+        has_moved_start = follower.log_start_offset != log_start_offset
         follower.broker_epoch = broker_epoch
         follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms, presence)
         role = partition.role
         if role.can_join(replica_id, log.high_watermark) and self._is_alive(replica_id):
             self.alter_partition.submit(partition, role.isr | {replica_id})
-        if self._advance(partition, now_ms) or news:
+        if self._advance(partition, now_ms) or has_moved_start:
             self._purgatory.check_and_complete(topic_partition)
 
     def follower_left(self, topic_partition: TopicPartition, replica_id: int, presence: Presence) -> None:

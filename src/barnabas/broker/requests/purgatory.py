@@ -13,7 +13,7 @@ handled in the next turn of the event loop. Nothing polls.
 
 Fetch sessions cover thousands of partitions, of which few change between two requests. They leave a `KeyListener` at
 each partition that they need not look at: the first change removes the listener and informs the session at once, so the
-session has a list of the partitions with news. A waiting request of a session has the session as its only key.
+session has a list of the partitions that may have changed. A waiting request of a session has the session as its only key.
 """
 
 import logging

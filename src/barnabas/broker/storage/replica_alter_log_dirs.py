@@ -27,8 +27,8 @@ from barnabas.base.clock import Now
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.replication.offset_truncation import truncation_for
 from barnabas.broker.replication.replica_manager import LeadershipOutcome, ReplicaManager
-from barnabas.broker.replication.truncation import truncation_for
 from barnabas.broker.storage.effects import Effects, Later, RunBeside
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.flush_task import FlushTask

@@ -247,7 +247,7 @@ class Topics:
     # Deletion
 
     def delete(self, names: Sequence[str]) -> Steps[dict[str, KafkaError]]:
-        """Order the deletion of topics; returns what failed, by name. An order that exists already is fine."""
+        """Queue topics for deletion; returns what failed, by name. A topic that is queued already is fine."""
         failed: dict[str, KafkaError] = {}
         known = []
         for name in names:

@@ -280,7 +280,7 @@ class _Endpoint:
         self._is_bad = False
         self._is_closing = False
         self._is_closed = False
-        self._has_told_end = False
+        self._has_reported_end = False
         self._delivery_planned = False
         self.is_lost = False
         self.is_giving_up = False
@@ -373,8 +373,8 @@ class _Endpoint:
 
     def tell_end(self, error: Exception | None = None) -> None:
         """Let the other side know that nothing more comes."""
-        if not self._has_told_end and not self.is_lost:
-            self._has_told_end = True
+        if not self._has_reported_end and not self.is_lost:
+            self._has_reported_end = True
             self._fabric.transmit(self, None, error)
 
     # Receiving
@@ -409,7 +409,7 @@ class _Endpoint:
         self._unsent_bytes = 0
         self._end = (error,)
         self._is_paused = self._is_held = False
-        self._has_told_end = True
+        self._has_reported_end = True
         if self._handler is not None:
             self.process.call_soon(self._finish, error)
 

@@ -21,7 +21,7 @@ def broker(tmp_path: Path) -> DataPath:
     return path
 
 
-def test_metadata_waits_for_the_controllers_first_news(broker: DataPath) -> None:
+def test_metadata_waits_for_the_controllers_first_update(broker: DataPath) -> None:
     """librdkafka takes an answer without brokers for a partial one and does not ask again for minutes."""
     client, controller = broker.connect(), broker.connect()
     client.post(MetadataRequest(topics=[]), 12)
