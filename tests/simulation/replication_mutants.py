@@ -10,17 +10,17 @@ from mutation import patch, rewrite
 
 def acknowledge_before_the_isr_has_it() -> None:
     """acks=all is answered when the leader alone has the record."""
-    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.replication import delayed_produce
 
-    rewrite(ReplicaManager, "commit_error", "log.high_watermark <= last_offset or ", "")
+    rewrite(delayed_produce, "commit_error", "log.high_watermark <= last_offset or ", "")
 
 
 def acknowledge_what_a_lost_leadership_left() -> None:
     """Who waits for the commit hears of success when another broker became leader."""
-    from barnabas.broker.replication.replica_manager import ReplicaManager
+    from barnabas.broker.replication import delayed_produce
 
     old = "if type(role) is not Leader:\n        return ErrorCode.NOT_LEADER_OR_FOLLOWER"
-    rewrite(ReplicaManager, "commit_error", old, old.replace("NOT_LEADER_OR_FOLLOWER", "NONE"))
+    rewrite(delayed_produce, "commit_error", old, old.replace("NOT_LEADER_OR_FOLLOWER", "NONE"))
 
 
 def advance_the_watermark_early() -> None:
@@ -52,8 +52,8 @@ def drop_from_the_isr_without_the_znode() -> None:
     from barnabas.broker.replication.replica_manager import ReplicaManager
 
     rewrite(
-        ReplicaManager, "shrink_isrs", "self.alter_partition.submit(partition, role.isr - lagging)",
-        "role.isr -= lagging; self._advance(partition, now_ms)",
+        ReplicaManager, "shrink_isrs", "self.alter_partition.submit(partition, isr)",
+        "role.isr = isr; self._advance(partition, now_ms)",
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from barnabas.broker.replication.delayed_fetch import Fetches
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.partition import Partition, StateChange
 from barnabas.broker.replication.quotas import ReplicationQuotas
-from barnabas.broker.replication.replica_manager import LeadershipOutcome, ReplicaManager
+from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas
 from barnabas.broker.requests.dispatch import ClientConnection, Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
@@ -264,9 +264,7 @@ class DataPath:
     ) -> Partition:
         """Give a partition its leader, as the controller would."""
         change = StateChange(leader, epoch, epoch, 1, replicas, replicas if isr is None else isr)
-        outcome = LeadershipOutcome()
         name = TopicPartition(topic, partition)
-        code = self.replicas.change_state(name, topic_id, change, self.clock.wall_ms(), outcome)
-        assert not code, code
-        self.replicas.announce(outcome)
+        outcome = self.replicas.become_leader_or_follower([(name, topic_id, change)], self.clock.wall_ms())
+        assert outcome.codes == [0]
         return self.replicas.partition(name)

@@ -222,10 +222,9 @@ def test_a_replica_stopped_and_led_again_in_the_middle_of_a_slice_is_copied_by_o
     mover.move(target)
     mover.broker.timers.advance(0)
     assert len(mover.threads.begun) == 1
-    replicas, outcome = mover.broker.replicas, LeadershipOutcome()
-    replicas.stop(T0, -1, 0, delete=False, outcome=outcome)
-    replicas.announce(outcome)
-    replicas.announce(LeadershipOutcome(gained=[replicas.partition(T0)]))
+    replicas = mover.broker.replicas
+    replicas.stop_replicas([(T0, -1, False)], 0)
+    replicas._announce(LeadershipOutcome(gained=[replicas.partition(T0)]))
     mover.broker.timers.advance(1000)
     assert len(mover.threads.begun) == 1, "the future log has one writer"
     before = contents(mover.log)

@@ -20,7 +20,7 @@ from barnabas.broker.apis.control_requests import check_epochs
 from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.partition import StateChange
-from barnabas.broker.replication.replica_manager import LeadershipOutcome, new_folders, write_leader_epochs
+from barnabas.broker.replication.replica_manager import new_folders, write_leader_epochs
 from barnabas.broker.requests.request import Request
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.api import ApiKey
@@ -68,11 +68,12 @@ def _change_roles(services: Services, request: Request) -> Sliced[None]:
     results: list[tuple[str, Uuid, int, ErrorCode]] = []
     unwritten: list[PartitionLog] = []
     for first in range(0, len(changes), _CHANGES_A_STEP):
-        outcome = LeadershipOutcome()
-        for name, topic_id, change in changes[first : first + _CHANGES_A_STEP]:
-            code = services.replicas.change_state(name, topic_id, change, now_ms, outcome)
-            results.append((name.topic, topic_id, name.partition, code))
-        services.replicas.announce(outcome)
+        some = changes[first : first + _CHANGES_A_STEP]
+        outcome = services.replicas.become_leader_or_follower(some, now_ms)
+        results += [
+            (name.topic, topic_id, name.partition, code)
+            for (name, topic_id, _), code in zip(some, outcome.codes, strict=True)
+        ]
         unwritten += outcome.unwritten
         yield None
     request.reply(_response(request.version, results))

@@ -18,7 +18,6 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.control_requests import check_epochs
 from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
-from barnabas.broker.replication.replica_manager import LeadershipOutcome
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
@@ -39,13 +38,12 @@ def _stop(services: Services, request: Request) -> Sliced[None]:
     errors: list[StopReplicaPartitionError] = []
     yield None
     for first in range(0, len(stops), _STOPS_A_STEP):
-        outcome = LeadershipOutcome()
-        for name, leader_epoch, delete in stops[first : first + _STOPS_A_STEP]:
-            code = services.replicas.stop(name, leader_epoch, now_ms, delete=delete, outcome=outcome)
-            errors.append(
-                StopReplicaPartitionError(topic_name=name.topic, partition_index=name.partition, error_code=code)
-            )
-        services.replicas.announce(outcome)
+        some = stops[first : first + _STOPS_A_STEP]
+        outcome = services.replicas.stop_replicas(some, now_ms)
+        errors += [
+            StopReplicaPartitionError(topic_name=name.topic, partition_index=name.partition, error_code=code)
+            for (name, _, _), code in zip(some, outcome.codes, strict=True)
+        ]
         yield None
     services.log_dirs.checkpoint_deletions()
     request.reply(StopReplicaResponse(partition_errors=errors))

@@ -4,6 +4,10 @@ Kafka: `AbstractFetcherThread.getOffsetTruncationState`. The leader returns the 
 follower's, and the offset at which that epoch ended in its log. Both logs are equal up to the end of the last epoch that
 both have, so the follower keeps no more than that. If the follower does not know the epoch in the response, it truncates
 to the end of its own epoch before it, and asks again with that epoch.
+
+`truncation_for` decides where. It is asked by `fetcher` when a fetch response has a diverging epoch, by `log_alignment`
+when an old leader's response to OffsetForLeaderEpoch comes, and by `storage.replica_alter_log_dirs` for a future log.
+`fetch_transitions` has it done: `LogDirs.truncate` lowers the checkpoint and cuts the log (`barnabas.log.truncation`).
 """
 
 from typing import NamedTuple

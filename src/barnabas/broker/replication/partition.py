@@ -128,6 +128,19 @@ class Leader:
         end = self.followers[broker_id].log_end_offset
         return end >= high_watermark and end >= self.epoch_start_offset
 
+    def shrunk_isr(
+        self, log_end_offset: int, now_ms: int, lag_time_max_ms: int, lag_max_messages: int | None = None
+    ) -> frozenset[int] | None:
+        """The set without the members that lag; None when all may stay (Kafka's maybeShrinkIsr).
+
+        `ReplicaManager.shrink_isrs` asks for it every half of replica.lag.time.max.ms, `AlterPartitionManager` asks the
+        controller for it, and its `controller.isr_change` writes it. So no set changes before the znode does.
+        """
+        if len(self.isr) < 2 or self.pending_isr is not None:
+            return None
+        lagging = self.lagging(log_end_offset, now_ms, lag_time_max_ms, lag_max_messages)
+        return self.isr - lagging if lagging else None
+
     def lagging(
         self, log_end_offset: int, now_ms: int, lag_time_max_ms: int, lag_max_messages: int | None = None
     ) -> frozenset[int]:

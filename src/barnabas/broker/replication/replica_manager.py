@@ -33,6 +33,8 @@ LeadershipCallback = Callable[[Sequence[Partition], Sequence[Partition]], None]
 class LeadershipOutcome:
     """What one request of the controller changed here."""
 
+    codes: list[ErrorCode] = field(default_factory=list)
+    """What is answered for each of its partitions, in their order."""
     gained: list[Partition] = field(default_factory=list)
     lost: list[Partition] = field(default_factory=list)
     following: list[Partition] = field(default_factory=list)
@@ -156,39 +158,6 @@ class ReplicaManager:
         self._purgatory.check_and_complete(topic_partition)
         return info
 
-    def commit_error(self, topic_partition: TopicPartition, last_offset: int) -> ErrorCode | None:
-        """None while ``last_offset`` is not committed yet; NONE when it is; else the error that prevents it."""
-        partition = self._partitions.get(topic_partition)
-        if partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        role = partition.role
-        if partition.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if type(role) is not Leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        log = partition.log
-        if log.high_watermark <= last_offset or log.awaits_sync(last_offset):
-            return None
-        if partition.is_under_min_isr(role):
-            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE
-
-    def awaits_sync(self, topic_partition: TopicPartition, last_offset: int) -> bool:
-        """Whether the response to an append must wait for a sync, for any acks."""
-        partition = self._partitions.get(topic_partition)
-        return partition is not None and partition.log.awaits_sync(last_offset)
-
-    def sync_error(self, topic_partition: TopicPartition, last_offset: int) -> ErrorCode | None:
-        """As `commit_error`, for a request that waits only for this broker's disk (acks 1)."""
-        partition = self._partitions.get(topic_partition)
-        if partition is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if partition.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if type(partition.role) is not Leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return None if partition.log.awaits_sync(last_offset) else ErrorCode.NONE
-
     def synced(self, log: PartitionLog, now_ms: int) -> None:
         """A log's ``durable_offset`` has moved: raise the high watermark, and complete requests that waited."""
         partition = self._partitions.get(log.topic_partition)
@@ -214,7 +183,7 @@ class ReplicaManager:
                 partition.role = None
                 outcome.stopped.append(partition.topic_partition)
                 self._purgatory.check_and_complete(partition.topic_partition)
-        self.announce(outcome)
+        self._announce(outcome)
 
     # Reading
 
@@ -300,16 +269,11 @@ class ReplicaManager:
             log = partition.log
             if log.high_watermark < log.log_end_offset and self._advance(partition, now_ms):
                 self._purgatory.check_and_complete(partition.topic_partition)
-            if len(role.isr) > 1 and role.pending_isr is None:
-                lagging = role.lagging(log.log_end_offset, now_ms, self._lag_time_max_ms, self._lag_max_messages)
-                if lagging:
-                    logger.info(
-                        "Shrinking ISR of %s from %s to %s",
-                        partition.topic_partition,
-                        sorted(role.isr),
-                        sorted(role.isr - lagging),
-                    )
-                    self.alter_partition.submit(partition, role.isr - lagging)
+            isr = role.shrunk_isr(log.log_end_offset, now_ms, self._lag_time_max_ms, self._lag_max_messages)
+            if isr is not None:
+                topic_partition = partition.topic_partition
+                logger.info("Shrinking ISR of %s from %s to %s", topic_partition, sorted(role.isr), sorted(isr))
+                self.alter_partition.submit(partition, isr)
 
     def isr_answered(self, response: AlterPartitionResponse, version: int, now_ms: int) -> bool:
         """Take the controller's response to AlterPartition; False when the request must be repeated after a pause."""
@@ -354,7 +318,16 @@ class ReplicaManager:
         self.controller_epoch = epoch
         return True
 
-    def change_state(
+    def become_leader_or_follower(
+        self, changes: Iterable[tuple[TopicPartition, Uuid, StateChange]], now_ms: int
+    ) -> LeadershipOutcome:
+        """Apply LeaderAndIsr to partitions, and inform the subscribers of what changed."""
+        outcome = LeadershipOutcome()
+        outcome.codes = [self._change_state(*change, now_ms, outcome) for change in changes]
+        self._announce(outcome)
+        return outcome
+
+    def _change_state(
         self,
         topic_partition: TopicPartition,
         topic_id: Uuid,
@@ -423,7 +396,20 @@ class ReplicaManager:
         if partition.is_leader and log.config.flush_before_ack and log.durability.durable_offset < log.log_end_offset:
             self._sync(log)
 
-    def stop(
+    def stop_replicas(self, stops: Iterable[tuple[TopicPartition, int, bool]], now_ms: int) -> LeadershipOutcome:
+        """Apply StopReplica to partitions, and inform the subscribers: (partition, leader epoch, whether to delete it).
+
+        A leader epoch of -1 (old versions) or -2 (the topic is being deleted) passes any check.
+        """
+        outcome = LeadershipOutcome()
+        outcome.codes = [
+            self._stop(topic_partition, leader_epoch, now_ms, delete=delete, outcome=outcome)
+            for topic_partition, leader_epoch, delete in stops
+        ]
+        self._announce(outcome)
+        return outcome
+
+    def _stop(
         self,
         topic_partition: TopicPartition,
         leader_epoch: int,
@@ -432,10 +418,6 @@ class ReplicaManager:
         delete: bool,
         outcome: LeadershipOutcome,
     ) -> ErrorCode:
-        """Apply StopReplica to one partition: stop serving it, or delete it.
-
-        A leader epoch of -1 (old versions) or -2 (the topic is being deleted) passes any check.
-        """
         partition = self._partitions.get(topic_partition)
         if partition is not None:
             if partition.offline:
@@ -465,7 +447,7 @@ class ReplicaManager:
             if not siblings:
                 del self._by_topic[topic_partition.topic]
 
-    def announce(self, outcome: LeadershipOutcome) -> None:
+    def _announce(self, outcome: LeadershipOutcome) -> None:
         """Call the subscribers of `on_roles` and `on_leadership`."""
         for callback in self._on_roles:
             callback(outcome)
