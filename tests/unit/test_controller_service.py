@@ -128,7 +128,6 @@ class Member:
                 files=OsFiles(),
                 clock=SystemClock(),
                 log_dirs=list,
-                logs=list,
                 lost_data=dict,
                 has_new_dir=lambda: False,
                 note_gone=lambda _: {},
