@@ -158,7 +158,7 @@ _LEADERS_FAIL = ("leader", "kill", "partition")
 
 REPLICATION_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     acknowledge_before_the_isr_has_it: _LEADERS_FAIL,
-    acknowledge_what_a_lost_leadership_left: _LEADERS_FAIL,
+    acknowledge_what_a_lost_leadership_left: ("partition", "split"),
     advance_the_watermark_early: (),
     take_what_is_sent_for_received: _LEADERS_FAIL,
     forget_the_set_asked_for: ("partition", "split", "controller"),

@@ -305,7 +305,13 @@ class SimulatedMember:
             if response.error_code or not response.responses:
                 continue
             answer = response.responses[0].partitions[0]
-            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if (
+                answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+                and client.history.true_leader(topic_partition) != leader
+            ):
+                # A former leader that follows now, with a log cut at a damage. Clients send the leader epoch to notice this.
+                client.forget_leader(topic_partition)
+            elif answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._positions[topic_partition] = 0
             elif answer.error_code:
                 client.forget_leader(topic_partition)
