@@ -95,7 +95,7 @@ def body(lab: Lab) -> None:
         lab.cluster.pause_broker(2)
         waiting = producer.send("majority", "waited-for")
         lab.until(
-            lambda: all("waited-for" in lab.log_bytes("majority", broker) for broker in (0, 1)),
+            lambda: all(b"waited-for" in lab.log_bytes("majority", broker) for broker in (0, 1)),
             "the record on two of three brokers",
         )
         on_two_s = time.monotonic() - began

@@ -50,6 +50,7 @@ CLOSE_TIMEOUT_S = 30.0
 """How long `Producer.close` waits for the brokers unless it is given another limit."""
 
 _POLL_S = 0.05  # another thread may serve the report we wait for, so look again this often
+_PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 _SENDS_A_POLL = 64
 _METADATA_S = 10.0
 _UNKNOWN_TOPIC_MS = 5000  # how long a topic may be being created; librdkafka waits for 30 s
@@ -442,8 +443,11 @@ class Producer(Generic[K, V]):
         self._transactions.commit(timeout_s)
 
     def abort_transaction(self, timeout_s: float = 30.0) -> None:
-        """Give the transaction up."""
+        """Give the transaction up. Its records that were not sent yet fail, which is no error of the producer."""
         self._transactions.abort(timeout_s)
+        for receipt, error in list(self._unseen.values()):
+            if error.name in _PURGED:
+                self.discard_failure(receipt)
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int], group_metadata: Any, timeout_s: float = 30.0
