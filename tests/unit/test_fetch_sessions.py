@@ -123,20 +123,20 @@ def test_served_partitions_move_to_the_end(sessions: FetchSessions) -> None:
     assert topics(opened(request(sessions, first.session_id, 1, []))) == ["b", "c", "a"]
 
 
-def test_news_is_told_once_and_errors_until_they_are_over() -> None:
+def test_a_change_is_named_once_and_errors_until_they_are_over() -> None:
     """An incremental answer leaves out what the client knows."""
 
-    def news(partition: PartitionFetch, *, size: int = 0, high_watermark: int = 5, error: bool = False) -> bool:
-        return partition.has_news(
-            size_bytes=size, high_watermark=high_watermark, log_start_offset=0, error=error, must_tell=False
+    def is_named(partition: PartitionFetch, *, size: int = 0, high_watermark: int = 5, error: bool = False) -> bool:
+        return partition.must_be_named(
+            size_bytes=size, high_watermark=high_watermark, log_start_offset=0, error=error, is_urgent=False
         )
 
     partition = wanted("a")
-    assert news(partition)
-    assert not news(partition)
-    assert news(partition, size=10)
-    assert news(partition, high_watermark=6)
-    assert news(partition, high_watermark=-1, error=True)
-    assert news(partition, high_watermark=-1, error=True)
-    assert news(partition, high_watermark=6)
-    assert not news(partition, high_watermark=6)
+    assert is_named(partition)
+    assert not is_named(partition)
+    assert is_named(partition, size=10)
+    assert is_named(partition, high_watermark=6)
+    assert is_named(partition, high_watermark=-1, error=True)
+    assert is_named(partition, high_watermark=-1, error=True)
+    assert is_named(partition, high_watermark=6)
+    assert not is_named(partition, high_watermark=6)
