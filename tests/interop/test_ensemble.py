@@ -79,7 +79,7 @@ def check_no_difference_was_logged(members: Ensemble) -> None:
 
 @pytest.mark.parametrize("apaches", MIXTURES)
 def test_every_kind_of_write_through_every_member_reaches_all(tmp_path: Path, apaches: tuple[int, ...]) -> None:
-    """Creations, multis that succeed and fail, ephemerals, ACLs and watches, whoever leads."""
+    """Creations, multis that succeed and fail, ephemerals, ACLs and watches, under any leader."""
     with ensemble(tmp_path, apaches) as members:
         members.until_serving()
         assert sorted(member.mode() for member in members.members.values()) == ["follower", "follower", "leader"]

@@ -68,6 +68,7 @@ PURE_MODULES = {
     "cramjam",
     "crc32c",
     "dataclasses",
+    "difflib",
     "enum",
     "functools",
     "hashlib",

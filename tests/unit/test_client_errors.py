@@ -36,7 +36,7 @@ from barnabas.client.errors import from_librdkafka, refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 PACKAGE = Path(barnabas.client.__file__).parent
-NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+NO_BROKER = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 def test_every_exported_error_is_a_client_error() -> None:
@@ -137,7 +137,7 @@ def test_an_address_without_a_port_number_is_a_configuration_error() -> None:
 
 def test_a_time_out_names_the_last_problem() -> None:
     """A refused connection is the reason why a record was not acknowledged."""
-    producer = Producer(NOBODY)
+    producer = Producer(NO_BROKER)
     receipt = producer.send("t", "x")
     with pytest.raises(
         TimedOutError, match=r"within 0\.5 s; the last problem with a broker: .*127\.0\.0\.1:1.*refused"
@@ -149,14 +149,14 @@ def test_a_time_out_names_the_last_problem() -> None:
 def test_closing_ends_within_its_limit_and_says_what_is_lost() -> None:
     """Two records, no broker, half a second."""
     started = time.monotonic()
-    producer = Producer(NOBODY, close_timeout_s=0.5)
+    producer = Producer(NO_BROKER, close_timeout_s=0.5)
     producer.send_many("t", ["x", "y"])
     with pytest.raises(UndeliveredError, match=r"2 records were not acknowledged within 0\.5 s; the last") as caught:
         producer.close()
     assert caught.value.undelivered == 2
     del producer
     assert time.monotonic() - started < 3
-    with Producer(NOBODY, close_timeout_s=0.5) as producer:
+    with Producer(NO_BROKER, close_timeout_s=0.5) as producer:
         receipt = producer.send("t", "z")
         producer.purge()
         with pytest.raises(ClientError):
@@ -166,7 +166,7 @@ def test_closing_ends_within_its_limit_and_says_what_is_lost() -> None:
 def test_a_consumer_that_cannot_leave_its_group_closes_within_its_limit() -> None:
     """There is no coordinator to say goodbye to."""
     started = time.monotonic()
-    with Consumer({**NOBODY, "group.id": "g"}, close_timeout_s=0.5) as consumer:
+    with Consumer({**NO_BROKER, "group.id": "g"}, close_timeout_s=0.5) as consumer:
         consumer.subscribe(["t"])
         assert consumer.poll(0.3) is None
         assert isinstance(consumer.last_problem, ConnectError)
@@ -196,13 +196,13 @@ def test_the_asyncio_twin_has_the_same_methods(blocking: type, twin: type, absen
 def test_transactions_need_a_transactional_id() -> None:
     """The name of what is missing."""
     with pytest.raises(ConfigurationError, match=r"transactional\.id is missing"):
-        Producer(NOBODY).init_transactions()
+        Producer(NO_BROKER).init_transactions()
     assert issubclass(TransactionError, RefusedError)
 
 
 def test_an_admin_without_a_broker_says_so() -> None:
     """The connection is refused, and that is the message."""
-    with Admin(NOBODY) as admin, pytest.raises(ConnectError, match="refused the connection"):
+    with Admin(NO_BROKER) as admin, pytest.raises(ConnectError, match="refused the connection"):
         admin.list_topics()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.hints import did_you_mean
 from barnabas.base.settings import read_properties
 from barnabas.cli.reachability import ANSWER_S, CONNECT_TIMEOUT
 
@@ -69,14 +70,11 @@ class ToolParser(argparse.ArgumentParser):
         marker = "unrecognized arguments: "
         if not message.startswith(marker):
             return ""
-        from difflib import get_close_matches
-
         wrong = message[len(marker) :].split()[0].partition("=")[0]
         known = [
             option for action in self._actions if action.help != argparse.SUPPRESS for option in action.option_strings
         ]
-        close = get_close_matches(wrong, known, n=1)
-        return f"; did you mean {close[0]}?" if close else ""
+        return did_you_mean(wrong, known)
 
     def refuse_together(self, given: argparse.Namespace, option: str, others: Iterable[str]) -> None:
         """End with 2 if ``option`` was given and any of ``others`` too."""

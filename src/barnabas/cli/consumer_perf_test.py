@@ -79,7 +79,7 @@ class _Figures:
         self._bytes += size
 
     def interval(self) -> str:
-        """A line for the time since the last one, and its start anew from now."""
+        """A line for the time since the last one, and the start of the next."""
         now = time.monotonic()
         count, size = self.count - self._interval_count, self._bytes - self._interval_bytes
         line = f"{java_date(datetime.now().astimezone(), self._date_format)}, 0, {self._rates(count, size, now - self.interval_began, 0.0)}"

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.hints import did_you_mean
 
 __all__ = ["COMMANDS", "main"]
 
@@ -143,9 +144,6 @@ def _usage() -> str:
 
 
 def _suggestion(name: str) -> str:
-    from difflib import get_close_matches
-
     plain = name.removeprefix("kafka-").removesuffix(".sh")
     known = [command for command, entry in COMMANDS.items() if _exists(entry)]
-    close = [plain] if plain in known else get_close_matches(plain, known, n=1)
-    return f"; did you mean {close[0]}?" if close else "; see barnabas --help"
+    return did_you_mean(plain, known) or "; see barnabas --help"

@@ -3,6 +3,7 @@
 from importlib import import_module
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.hints import did_you_mean
 
 __all__ = ["CLASSES", "main"]
 
@@ -56,9 +57,6 @@ def main(argv: list[str]) -> int:
         return 0 if argv else 2
     name, *rest = argv
     if name not in CLASSES:
-        from difflib import get_close_matches
-
-        close = get_close_matches(name, CLASSES, n=1)
-        raise BarnabasError(f"there is no class {name} here" + (f"; did you mean {close[0]}?" if close else ""))
+        raise BarnabasError(f"there is no class {name} here{did_you_mean(name, CLASSES)}")
     code: int = import_module(f"barnabas.cli.{CLASSES[name].replace('-', '_')}").main(rest)
     return code

@@ -6,6 +6,7 @@ import time
 from datetime import datetime
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, properties_file
 from barnabas.cli.reachability import require_broker
@@ -61,10 +62,7 @@ def _partitions(consumer: "Consumer[bytes, bytes]", topic: str, wanted: int | No
     topics = consumer.topics()
     count = topics.get(topic)
     if count is None:
-        from difflib import get_close_matches
-
-        close = get_close_matches(topic, topics, n=1)
-        hint = f"topic {topic} does not exist" + (f"; did you mean {close[0]}?" if close else "")
+        hint = f"topic {topic} does not exist{did_you_mean(topic, topics)}"
         raise refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, hint)
     if wanted is not None and not 0 <= wanted < count:
         raise ConfigError(f"--partition {wanted}: {topic} has partitions 0 to {count - 1}")

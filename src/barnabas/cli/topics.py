@@ -4,10 +4,10 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import ZERO_UUID, TopicPartition, uuid_from_text, uuid_text
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, key_values, print_json
 from barnabas.client.admin_connection import AdminConnection
@@ -110,8 +110,7 @@ def _matching(connection: AdminConnection, given: argparse.Namespace) -> list[To
 def _existing(connection: AdminConnection, given: argparse.Namespace) -> list[TopicDescription]:
     found = _matching(connection, given)
     if given.topic and not found and not given.if_exists:
-        close = get_close_matches(given.topic, [topic.name for topic in describe_topics(connection)], n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(given.topic, [topic.name for topic in describe_topics(connection)])
         raise BarnabasError(f"Topic '{given.topic}' does not exist as expected{hint}")
     return found
 

@@ -1,13 +1,13 @@
 """What ``barnabas up`` starts servers with: their ports and their configuration files, checked before anything is written."""
 
 import contextlib
-import difflib
 import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.hints import did_you_mean
 
 __all__ = ["COORDINATION_NAME", "BrokerFiles", "CoordinationPlan", "check_ports", "free_ports", "log_of"]
 
@@ -130,8 +130,7 @@ class BrokerFiles:
         warnings = []
         for name, reason in ineffective(DEFINITIONS.parse(texts)).items():
             if name in self._overrides:
-                close = difflib.get_close_matches(name, known, n=1) if name not in known else []
-                hint = f"; did you mean {close[0]}?" if close else ""
+                hint = did_you_mean(name, known) if name not in known else ""
                 warnings.append(f"--override {name}={self._overrides[name]} has no effect: {reason}{hint}")
         return warnings
 

@@ -14,7 +14,7 @@ _BEING_MADE_S = 2.0  # a new topic reaches all brokers within this time
 
 
 class UnknownTopics:
-    """The topics that one consumer was told are unknown, with the time at which to ask again."""
+    """The topics that brokers do not know, of one consumer, with the time at which to ask again."""
 
     def __init__(self) -> None:
         self._due: dict[str, float] = {}

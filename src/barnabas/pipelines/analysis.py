@@ -6,7 +6,6 @@ A column whose expression is wrong is unknown from then on but does not make tho
 """
 
 import contextlib
-import difflib
 import logging
 import re
 import tempfile
@@ -19,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 
+from barnabas.base.hints import did_you_mean
 from barnabas.pipelines import transforms
 from barnabas.pipelines.spec import POSITION, Aggregate, Flow, Format
 
@@ -178,12 +178,10 @@ class _Check:
             self._problems.append(Problem(field, _plain(str(error))))
 
     def _add(self, field: str, message: str, name: str, known: Sequence[str] | dict[str, str]) -> None:
-        nearest = difflib.get_close_matches(name.lower(), list(known), 1, 0.6)
-        if nearest:
-            message += f"; did you mean {nearest[0]}?"
-        elif len(known) <= 30:
-            message += f"; there are {', '.join(known)}"
-        self._problems.append(Problem(field, message))
+        hint = did_you_mean(name.lower(), known)
+        if not hint and len(known) <= 30:
+            hint = f"; there are {', '.join(known)}"
+        self._problems.append(Problem(field, message + hint))
 
 
 def _derive(rows: DataFrame, name: str, expression: str) -> DataFrame:
