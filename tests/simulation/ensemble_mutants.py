@@ -4,11 +4,9 @@
 """
 
 import sys
-import time
 from collections.abc import Callable
-from multiprocessing import get_context
 
-from mutation import patch, rewrite
+from mutation import patch, rewrite, run_mutants
 
 from barnabas.testing.simulation.ensemble_scenario import EnsemblePlan, run_ensemble_seed
 
@@ -165,20 +163,5 @@ def ensemble_catches(mutant: Callable[[], None]) -> tuple[int, str] | None:
     return None
 
 
-def main(names: list[str]) -> int:
-    """Run all, or those named; the exit status is 1 if one survives."""
-    chosen = [mutant for mutant in ENSEMBLE_MUTANTS if not names or mutant.__name__ in names]
-    survivors = 0
-    for mutant in chosen:
-        began = time.monotonic()
-        with get_context("fork").Pool(1) as pool:
-            found = pool.apply(ensemble_catches, (mutant,))
-        verdict = "SURVIVES" if found is None else f"caught by seed {found[0]}: {found[1]}"
-        survivors += found is None
-        print(f"{mutant.__name__} ({time.monotonic() - began:.1f} s): {verdict}", flush=True)
-    print(f"{len(chosen) - survivors} of {len(chosen)} mutants caught")
-    return 1 if survivors or not chosen else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_mutants(ENSEMBLE_MUTANTS, ensemble_catches))

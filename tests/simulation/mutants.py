@@ -6,11 +6,9 @@ it, and fails if one survives. A mutant patches the code in memory, for one proc
 """
 
 import sys
-import time
 from collections.abc import Callable
-from multiprocessing import get_context
 
-from mutation import MutantOutdatedError, patch
+from mutation import patch, run_mutants
 from replication_mutants import REPLICATION_MUTANTS
 
 from barnabas.testing.simulation.plan import RunPlan, TopicPlan
@@ -195,23 +193,5 @@ def caught_by(mutant: Callable[[], None]) -> tuple[int, str] | None:
     return None
 
 
-def main(names: list[str]) -> int:
-    """Run all, or those named; the exit status is 1 if one survives."""
-    chosen = [mutant for mutant in MUTANTS if not names or mutant.__name__ in names]
-    survivors = 0
-    for mutant in chosen:
-        began = time.monotonic()
-        try:
-            with get_context("fork").Pool(1) as pool:
-                found = pool.apply(caught_by, (mutant,))
-            verdict = "SURVIVES" if found is None else f"caught by seed {found[0]}: {found[1]}"
-        except MutantOutdatedError as error:
-            found, verdict = None, f"OUTDATED: {error}"
-        survivors += found is None
-        print(f"{mutant.__name__} ({time.monotonic() - began:.1f} s): {verdict}", flush=True)
-    print(f"{len(chosen) - survivors} of {len(chosen)} mutants caught")
-    return 1 if survivors or not chosen else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_mutants(MUTANTS, caught_by))

@@ -1,12 +1,19 @@
-"""Ways to put a defect into the code in memory; each fails loudly where the code is not as the mutant expects it."""
+"""Ways to put a defect into the code in memory, and the programs that run such mutants.
 
+Each way fails loudly where the code is not as the mutant expects it. A mutant patches its process for good, so each runs
+in a process of its own, which is started and not forked: pytest's workers have threads, and a fork would keep their locks.
+"""
+
+import argparse
 import inspect
+import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["MutantOutdatedError", "patch", "rewrite"]
+__all__ = ["MutantOutdatedError", "patch", "rewrite", "run_in_own_process", "run_mutants"]
 
 
 class MutantOutdatedError(Exception):
@@ -45,3 +52,45 @@ def rewrite(owner: Any, name: str, old: str, new: str) -> None:
     if before is not None:
         namespace[name] = before  # `patch` finds the original by identity
     patch(owner, name, mutated)
+
+
+def run_mutants(
+    mutants: Iterable[Callable[[], None]], caught_by: Callable[[Callable[[], None]], tuple[int, str] | None]
+) -> int:
+    """The main program of a file of mutants: run all, or those named; the exit status is 1 if one survives.
+
+    ``caught_by`` patches the process and returns the seed that noticed the mutant, with what it says.
+    """
+    parser = argparse.ArgumentParser(description="Run mutants; each must be noticed by a seed.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a mutant; all without")
+    parser.add_argument("--here", action="store_true", help="run the one mutant named in this process")
+    parser.add_argument("--fit", action="store_true", help="only put the one mutant named into this process's code")
+    options = parser.parse_args()
+    chosen = [mutant for mutant in mutants if not options.names or mutant.__name__ in options.names]
+    if options.fit or options.here:
+        (mutant,) = chosen
+        try:
+            if options.fit:
+                mutant()
+                return 0
+            found = caught_by(mutant)
+        except MutantOutdatedError as error:
+            print(f"OUTDATED: {error}")
+            return 1
+        print("SURVIVES" if found is None else f"caught by seed {found[0]}: {found[1]}")
+        return 1 if found is None else 0
+    survivors = 0
+    for mutant in chosen:
+        began = time.monotonic()
+        done = run_in_own_process(sys.argv[0], "--here", mutant.__name__)
+        survivors += done.returncode != 0
+        print(f"{mutant.__name__} ({time.monotonic() - began:.1f} s): {done.stdout.strip()}", flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} mutants caught")
+    return 1 if survivors or not chosen else 0
+
+
+def run_in_own_process(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a file of mutants; its standard output holds its errors too."""
+    return subprocess.run(
+        [sys.executable, program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )

@@ -3,11 +3,12 @@
 import random
 import subprocess
 from collections.abc import Callable
-from multiprocessing import get_context
 from pathlib import Path
 
+import mutants
 import pytest
-from mutants import MUTANTS, caught_by
+from mutants import MUTANTS
+from mutation import run_in_own_process
 from replication_mutants import REPLICATION_MUTANTS
 
 SAMPLE = 6
@@ -25,16 +26,16 @@ def sample() -> list[Callable[[], None]]:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_mutant_fits_the_code(mutant: Callable[[], None]) -> None:
-    """In a process of its own, for it patches it; where the code has moved on, `MutantOutdatedError` says so."""
-    with get_context("fork").Pool(1) as pool:
-        pool.apply(mutant)
+    """Where the code has moved on, its output says what is missing."""
+    done = run_in_own_process(mutants.__file__, "--fit", mutant.__name__)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("mutant", sample(), ids=lambda mutant: mutant.__name__)
 def test_a_mutant_of_this_commits_sample_is_noticed(mutant: Callable[[], None]) -> None:
     """One of the seeds that can show the defect does; the same code without the defect passes them all elsewhere."""
-    with get_context("fork").Pool(1) as pool:
-        assert pool.apply(caught_by, (mutant,)) is not None
+    done = run_in_own_process(mutants.__file__, "--here", mutant.__name__)
+    assert done.returncode == 0, done.stdout
 
 
 def test_replication_has_at_least_ten_mutants() -> None:
