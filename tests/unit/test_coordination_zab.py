@@ -350,6 +350,52 @@ class TestLeader:
         side.leader.logged(zxid(1, 1))
         assert side.committed == 0
 
+    def test_a_connection_that_only_says_a_members_name_replaces_none(self) -> None:
+        """The follower keeps its connection until another one has acknowledged NEWLEADER in its name."""
+        side = LeaderSide(ensemble())
+        first = side.join(2)
+        strangers = [side.introduce(2), side.introduce(2)]
+        assert side.pipes[first].closed is None
+        assert side.pipes[strangers[0]].closed is not None  # one of them at a time
+        side.propose(zxid(1, 1))
+        side.leader.logged(zxid(1, 1))
+        side.receive(first, PacketType.ACK, zxid(1, 1))
+        assert side.committed == 1
+
+    def test_a_member_that_accepted_a_higher_epoch_makes_the_leader_accept_it_and_resign(self) -> None:
+        """The member could follow no leader of this epoch; the next epoch is above the one it has accepted."""
+        side = LeaderSide(ensemble())
+        side.join(2)
+        assert side.leader.epoch == 1
+        side.introduce(3, accepted=4)
+        assert side.resigned is not None
+        assert "above this one" in side.resigned
+        assert side.epochs.accepted == 4
+        again = LeaderSide(ensemble(), accepted=side.epochs.accepted, current=1)
+        again.introduce(2)
+        assert again.leader.epoch == 5
+
+    @pytest.mark.parametrize("accepted", [-1, 1 << 21, 0x7FFFFFFF])
+    def test_an_accepted_epoch_that_cannot_be_ends_the_connection_only(self, accepted: int) -> None:
+        """Neither before nor after the discovery does a lie use up the epochs."""
+        side = LeaderSide(ensemble())
+        early = side.introduce(3, accepted=accepted)
+        side.join(2)
+        late = side.introduce(3, accepted=accepted)
+        assert side.leader.epoch == 1
+        assert side.resigned is None
+        assert side.pipes[early].closed is not None
+        assert side.pipes[late].closed is not None
+
+    def test_a_higher_epoch_in_the_name_of_a_member_that_follows_is_a_lie(self) -> None:
+        """A follower has accepted the leader's epoch; its connection and the leader stay."""
+        side = LeaderSide(ensemble())
+        follower = side.join(2)
+        liar = side.introduce(2, accepted=4)
+        assert side.resigned is None
+        assert side.pipes[follower].closed is None
+        assert side.pipes[liar].closed is not None
+
 
 class TestPlan:
     """How a learner gets the leader's history."""

@@ -14,6 +14,11 @@ Invariants:
 - The leader counts as one of the quorum only for what is synced in its own log.
 - A learner gets all that is committed, then all that is proposed, in order, each once.
 - Without a quorum of learners that were heard within syncLimit the leader resigns.
+- A member that has accepted a higher epoch, from a leader that failed, can follow no older one. The leader accepts that
+  epoch and resigns; the next epoch is above it. (Apache's server does not: there the member stays out until the next
+  election.)
+- A learner's connection is replaced by a newer one of the same server only when that one has NEWLEADER acknowledged, so
+  that a stranger that says a member's name ends nothing.
 
 It is synchronous: events and the time go in; packets, commits and the end go out through its `LeaderEnvironment`.
 
@@ -46,6 +51,8 @@ __all__ = ["Leader", "LeaderEnvironment", "LeaderPhase", "LearnerHandler", "Lear
 
 logger = logging.getLogger(__name__)
 _MAX_COUNTER = 0xFFFFFFFF
+_MAX_EPOCHS_AHEAD = 1 << 20
+"""No leadership fails so often; a server that claims more would use up the epochs."""
 _VERSION = PROTOCOL_VERSION.to_bytes(4, "big")
 
 
@@ -219,7 +226,7 @@ class Leader:
         kind = packet.type
         state = handler.state
         if state is _HandlerState.CONNECTED:
-            self._introduced(handler, packet)
+            self._introduced(handler, packet, now_ms)
         elif state is _HandlerState.INFORMED:
             self._acked_epoch(handler, packet)
         elif kind == PacketType.ACK:
@@ -232,7 +239,7 @@ class Leader:
         limit_ms = self._timing.sync_ms if handler.is_synced else self._timing.init_ms + self._timing.sync_ms
         handler.deadline_ms = now_ms + limit_ms
 
-    def _introduced(self, handler: LearnerHandler, packet: QuorumPacket) -> None:
+    def _introduced(self, handler: LearnerHandler, packet: QuorumPacket, now_ms: int) -> None:
         if packet.type not in (PacketType.FOLLOWERINFO, PacketType.OBSERVERINFO):
             self._drop(handler, f"its first packet has the type {packet.type}, not FOLLOWERINFO or OBSERVERINFO")
             return
@@ -252,13 +259,33 @@ class Leader:
             handler.server_id = server_id
             handler.is_participant = is_voter and packet.type == PacketType.FOLLOWERINFO
             handler.accepted_epoch = epoch_of(packet.zxid)
-            self._replace(handler)
-            self._discover(handler)
+            self._replace(handler, of_synced=False)
+            if self._can_follow(handler, now_ms):
+                self._discover(handler)
 
-    def _replace(self, handler: LearnerHandler) -> None:
+    def _replace(self, handler: LearnerHandler, *, of_synced: bool) -> None:
         """A server has one connection: the newest."""
         for other in [each for each in self.handlers if each.server_id == handler.server_id and each is not handler]:
-            self._drop(other, f"server {handler.server_id} has connected again")
+            if of_synced or not other.is_synced:
+                self._drop(other, f"server {handler.server_id} has connected again")
+
+    def _can_follow(self, handler: LearnerHandler, now_ms: int) -> bool:
+        """Whether the learner can take part in this epoch; one that cannot makes the leader resign. See the module."""
+        accepted, server_id = handler.accepted_epoch, handler.server_id
+        if not 0 <= accepted <= self._epochs.accepted + _MAX_EPOCHS_AHEAD:
+            self._drop(handler, f"it says that server {server_id} has accepted the epoch {accepted}, which cannot be")
+            return False
+        if self.epoch < 0 or accepted <= self.epoch:
+            return True
+        is_followed = any(
+            each.server_id == server_id and each.is_synced and now_ms <= each.deadline_ms for each in self.handlers
+        )
+        if is_followed:
+            self._drop(handler, f"server {server_id} follows already, and cannot have accepted the epoch {accepted}")
+            return False
+        self._epochs.accept(accepted)
+        self._end(f"server {server_id} has accepted the epoch {accepted}, which is above this one ({self.epoch})")
+        return False
 
     def _discover(self, handler: LearnerHandler) -> None:
         if self.epoch >= 0:
@@ -355,6 +382,7 @@ class Leader:
             if zxid != first_zxid_of(self.epoch):
                 self._drop(handler, f"it acknowledged 0x{zxid:x} instead of NEWLEADER")
                 return
+            self._replace(handler, of_synced=True)
             handler.state = _HandlerState.SYNCED
             handler.acked_zxid = zxid
             if handler.is_participant:
