@@ -86,7 +86,7 @@ def test_every_example_is_valid(path: Path) -> None:
         (
             'topic = "by-carrier"',
             'topic = "t"\nkye = ["x"]',
-            r"flow.toml:27: sinks\[1\].kye: is unknown here; known are",
+            r"flow.toml:27: sinks\[1\].kye: is unknown here; did you mean key",
         ),
         (
             'path = "out.db"',

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import ConfigError
+from barnabas.pipelines.spec_fields import NAME, Places, SpecError, SpecTable, check_name, resolve_path
 from barnabas.pipelines.toml_lines import locate_keys
 
 __all__ = [
@@ -34,8 +35,6 @@ __all__ = [
     "parse",
 ]
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_DURATION = re.compile(r"\d+(\.\d+)? (millisecond|second|minute|hour|day|week)s?( \d+ (second|minute|hour|day)s?)*")
 _TYPE = re.compile(
     r"(string|boolean|tinyint|smallint|int|integer|bigint|long|float|double|date|timestamp|timestamp_ntz|binary"
     r"|decimal\(\s*\d+\s*,\s*\d+\s*\))",
@@ -43,13 +42,8 @@ _TYPE = re.compile(
 )
 _NESTED_TYPE = re.compile(r"(array|map|struct)<.+>", re.IGNORECASE)
 _MEMORY = re.compile(r"\d+[kmgKMG]")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 POSITION = ("source_topic", "source_partition", "source_offset")
 """The key of rows that are not aggregated: where each came from."""
-
-
-class SpecError(ConfigError):
-    """A flow's file is wrong; the message begins with file and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,26 +148,6 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where the fields of a flow are: the file, and the line of each field; line 0 is the command line."""
-
-    file: str = "flow.toml"
-    lines: Mapping[str, int] = field(default_factory=dict)
-
-    def line_of(self, path: str) -> int | None:
-        """The line of the field, or of the table around it; None if neither is in the file."""
-        while path and path not in self.lines:
-            path = path.rpartition(".")[0]
-        return self.lines.get(path)
-
-    def error(self, path: str, problem: str) -> SpecError:
-        """The problem of a field with its place."""
-        line = self.line_of(path)
-        place = self.file if line is None else "--set" if line == 0 else f"{self.file}:{line}"
-        return SpecError(f"{place}: {path}: {problem}" if path else f"{place}: {problem}")
-
-
-@dataclass(frozen=True, slots=True)
 class Flow:
     """A whole pipeline."""
 
@@ -217,7 +191,7 @@ def parse(
     for override in overrides:
         _override(values, override, lines)
     places = Places(file, lines)
-    root = _Table(values, "", places, environ or {})
+    root = SpecTable(values, "", places, environ or {})
     flow = _flow(root, Path(file).parent)
     root.refuse_rest()
     return replace(flow, places=places)
@@ -247,115 +221,7 @@ def _override(values: dict[str, Any], override: str, lines: dict[str, int]) -> N
     lines[path.strip()] = 0  # not from the file
 
 
-class _Table:
-    """A TOML table that is read field by field; what is left unread at the end is unknown."""
-
-    def __init__(self, values: dict[str, Any], path: str, places: Places, environ: Mapping[str, str]) -> None:
-        self._values = values
-        self._path = path
-        self._places = places
-        self._environ = environ
-        self._read: dict[str, None] = {}
-        self._children: list[_Table] = []
-
-    def at(self, name: str) -> str:
-        return f"{self._path}.{name}" if self._path and name else self._path or name
-
-    def fail(self, name: str, problem: str) -> SpecError:
-        return self._places.error(self.at(name), problem)
-
-    def has(self, name: str) -> bool:
-        return name in self._values
-
-    def _take(self, name: str, kind: type, what: str) -> Any:
-        self._read[name] = None
-        value = self._values.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self.fail(name, f"is {value!r}, but must be {what}")
-        return value
-
-    def text(self, name: str, default: str | None = None) -> str | None:
-        value = self._take(name, str, "a text")
-        return default if value is None else self._expand(name, value)
-
-    def needed(self, name: str, hint: str = "") -> str:
-        value = self.text(name)
-        if not value:
-            raise self.fail(name, f"is missing{': ' + hint if hint else ''}" if value is None else "is empty")
-        return value
-
-    def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
-        value = self.text(name, default)
-        if value not in choices:
-            was = "is missing" if value is None else f"is {value!r}"
-            raise self.fail(name, f"{was}, but must be one of {', '.join(choices)}")
-        return str(value)
-
-    def number(self, name: str, default: int) -> int:
-        value = self._take(name, int, "a whole number")
-        if value is not None and value < 1:
-            raise self.fail(name, f"is {value}, but must be at least 1")
-        return default if value is None else int(value)
-
-    def boolean(self, name: str, *, default: bool) -> bool:
-        value = self._take(name, bool, "true or false")
-        return default if value is None else bool(value)
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        value = self._take(name, list, 'a list of texts, like ["a", "b"]')
-        for each in value or ():
-            if not isinstance(each, str) or not each:
-                raise self.fail(name, f"has the entry {each!r}, but entries must be texts")
-        return tuple(self._expand(name, each) for each in value or ())
-
-    def texts_by_name(self, name: str) -> dict[str, str]:
-        value = self._take(name, dict, 'a table of texts, like {a = "x"}') or {}
-        for key, each in value.items():
-            if not isinstance(each, str):
-                raise self.fail(f"{name}.{key}", f"is {each!r}, but must be a text")
-        return {key: self._expand(f"{name}.{key}", each) for key, each in value.items()}
-
-    def duration(self, name: str) -> str | None:
-        value = self.text(name)
-        if value is not None and not _DURATION.fullmatch(value):
-            raise self.fail(name, f'is {value!r}, but must be a time such as "10 minutes" or "1 day"')
-        return value
-
-    def table(self, name: str) -> "_Table | None":
-        value = self._take(name, dict, f"a table [{self.at(name)}]")
-        return None if value is None else self._child(value, self.at(name))
-
-    def tables(self, name: str) -> "list[_Table]":
-        value = self._take(name, list, f"an array of tables [[{self.at(name)}]]") or []
-        if not all(isinstance(each, dict) for each in value):
-            raise self.fail(name, f"must be an array of tables [[{self.at(name)}]]")
-        return [self._child(each, f"{self.at(name)}[{index}]") for index, each in enumerate(value)]
-
-    def _child(self, value: dict[str, Any], path: str) -> "_Table":
-        child = _Table(value, path, self._places, self._environ)
-        self._children.append(child)
-        return child
-
-    def refuse_rest(self) -> None:
-        for name in self._values:
-            if name not in self._read:
-                raise self.fail(name, f"is unknown here; known are {', '.join(self._read)}")
-        for child in self._children:
-            child.refuse_rest()
-
-    def _expand(self, name: str, value: str) -> str:
-        def look_up(found: re.Match[str]) -> str:
-            variable = found.group(1)
-            if variable not in self._environ:
-                raise self.fail(name, f"refers to the environment variable {variable}, which is not set")
-            return self._environ[variable]
-
-        return _VARIABLE.sub(look_up, value)
-
-
-def _flow(root: _Table, folder: Path) -> Flow:
+def _flow(root: SpecTable, folder: Path) -> Flow:
     name = root.needed("name")
     if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
         raise root.fail("name", f"is {name!r}, but may hold letters, digits, dot, dash and underscore only")
@@ -371,7 +237,7 @@ def _flow(root: _Table, folder: Path) -> Flow:
         raise root.fail("sinks", "is missing: at least one table [[sinks]] says where results go")
     return Flow(
         name=name,
-        checkpoint=_path(checkpoint, folder),
+        checkpoint=resolve_path(checkpoint, folder),
         source=source,
         sinks=sinks,
         transform=transform,
@@ -381,7 +247,7 @@ def _flow(root: _Table, folder: Path) -> Flow:
     )
 
 
-def _source(table: _Table) -> Source:
+def _source(table: SpecTable) -> Source:
     topics, pattern = table.texts("topics"), table.text("pattern")
     if bool(topics) == bool(pattern):
         raise table.fail("topics", 'give either topics = ["name"] or pattern = "regular expression"')
@@ -412,7 +278,7 @@ def _source(table: _Table) -> Source:
     )
 
 
-def _starting(table: _Table) -> str:
+def _starting(table: SpecTable) -> str:
     from barnabas.pipelines.offsets import from_json
 
     value = table.text("starting_offsets", "earliest") or ""
@@ -424,7 +290,7 @@ def _starting(table: _Table) -> str:
     return value
 
 
-def _format(table: _Table) -> Format:
+def _format(table: SpecTable) -> Format:
     kind = table.choice("type", ("csv", "json", "text"))
     columns = table.texts_by_name("columns")
     if kind == "text":
@@ -434,7 +300,7 @@ def _format(table: _Table) -> Format:
     elif not columns:
         raise table.fail("columns", 'is missing: name = "type" for each column')
     for name, type_name in columns.items():
-        _check_name(table, f"columns.{name}", name)
+        check_name(table, f"columns.{name}", name)
         nested = kind == "json" and _NESTED_TYPE.fullmatch(type_name)
         if not (_TYPE.fullmatch(type_name) or nested):
             raise table.fail(
@@ -453,27 +319,27 @@ def _format(table: _Table) -> Format:
     return Format(kind, columns, null, delimiter, table.text("timestamp_format"), required)
 
 
-def _transform(table: _Table | None) -> Transform:
+def _transform(table: SpecTable | None) -> Transform:
     if table is None:
         return Transform()
     derive = table.texts_by_name("derive")
     for name in derive:
-        _check_name(table, f"derive.{name}", name)
+        check_name(table, f"derive.{name}", name)
     return Transform(derive, table.text("where"), table.texts("select"))
 
 
-def _aggregate(table: _Table | None) -> Aggregate | None:
+def _aggregate(table: SpecTable | None) -> Aggregate | None:
     if table is None:
         return None
     compute, group_by = table.texts_by_name("compute"), table.texts("group_by")
     if not compute:
         raise table.fail("compute", 'is missing: name = "count(*)" for each figure')
     for name in compute:
-        _check_name(table, f"compute.{name}", name)
+        check_name(table, f"compute.{name}", name)
         if name in group_by:
             raise table.fail(f"compute.{name}", "is also in group_by")
     for name in group_by:
-        _check_name(table, "group_by", name)
+        check_name(table, "group_by", name)
     time, window = table.text("time"), table.duration("window")
     slide, watermark = table.duration("slide"), table.duration("watermark")
     if window and not time:
@@ -488,7 +354,7 @@ def _aggregate(table: _Table | None) -> Aggregate | None:
     return Aggregate(compute, group_by, time, window, slide, watermark)
 
 
-def _sink(table: _Table, source: Source, aggregate: Aggregate | None, folder: Path) -> Sink:
+def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder: Path) -> Sink:
     kind = table.choice("type", ("sqlite", "postgresql", "topic"))
     key = table.texts("key")
     if aggregate:
@@ -503,10 +369,10 @@ def _sink(table: _Table, source: Source, aggregate: Aggregate | None, folder: Pa
         own = kafka if servers else {**_for_producers(source.kafka), **kafka}
         return TopicSink(table.needed("topic"), key, servers or source.bootstrap_servers, own)
     name = table.needed("table")
-    if not re.fullmatch(rf"{_NAME.pattern}(\.{_NAME.pattern})?", name):
+    if not re.fullmatch(rf"{NAME.pattern}(\.{NAME.pattern})?", name):
         raise table.fail("table", f"is {name!r}, which is no name of a table")
     if kind == "sqlite":
-        return DatabaseSink(kind, _path(table.needed("path", "the database's file"), folder), name, key)
+        return DatabaseSink(kind, resolve_path(table.needed("path", "the database's file"), folder), name, key)
     return DatabaseSink(kind, table.needed("url", 'like "postgresql://user@host/database"'), name, key)
 
 
@@ -515,7 +381,7 @@ def _for_producers(kafka: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in kafka.items() if name.startswith(shared)}
 
 
-def _trigger(table: _Table | None) -> Trigger:
+def _trigger(table: SpecTable | None) -> Trigger:
     if table is None:
         return Trigger()
     interval, available_now = table.duration("interval"), table.boolean("available_now", default=False)
@@ -524,7 +390,7 @@ def _trigger(table: _Table | None) -> Trigger:
     return Trigger(interval, available_now)
 
 
-def _resources(table: _Table | None) -> Resources:
+def _resources(table: SpecTable | None) -> Resources:
     if table is None:
         return Resources()
     memory = table.text("memory", "1g") or ""
@@ -532,14 +398,3 @@ def _resources(table: _Table | None) -> Resources:
         raise table.fail("memory", f'is {memory!r}, but must be like "512m" or "2g"')
     cores = table.number("cores", 2)
     return Resources(cores, memory, table.number("shuffle_partitions", cores), table.texts_by_name("spark"))
-
-
-def _check_name(table: _Table, field_name: str, name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise table.fail(field_name, f"{name!r} is no name of a column: letters, digits and underscore")
-    if name.startswith("_barnabas"):
-        raise table.fail(field_name, "names that begin with _barnabas are taken")
-
-
-def _path(value: str, folder: Path) -> str:
-    return value if "://" in value else str((folder / os.path.expanduser(value)).absolute())

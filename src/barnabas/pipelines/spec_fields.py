@@ -1,0 +1,163 @@
+"""The fields of a flow's file, read one by one, so that each problem names its file, line and field. Needs no Spark."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from barnabas.base.errors import ConfigError
+from barnabas.base.hints import did_you_mean
+
+__all__ = ["NAME", "Places", "SpecError", "SpecTable", "check_name", "resolve_path"]
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DURATION = re.compile(r"\d+(\.\d+)? (millisecond|second|minute|hour|day|week)s?( \d+ (second|minute|hour|day)s?)*")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class SpecError(ConfigError):
+    """A flow's file is wrong; the message begins with file and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the fields of a flow are: the file, and the line of each field; line 0 is the command line."""
+
+    file: str = "flow.toml"
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def line_of(self, path: str) -> int | None:
+        """The line of the field, or of the table around it; None if neither is in the file."""
+        while path and path not in self.lines:
+            path = path.rpartition(".")[0]
+        return self.lines.get(path)
+
+    def error(self, path: str, problem: str) -> SpecError:
+        """The problem of a field with its place."""
+        line = self.line_of(path)
+        place = self.file if line is None else "--set" if line == 0 else f"{self.file}:{line}"
+        return SpecError(f"{place}: {path}: {problem}" if path else f"{place}: {problem}")
+
+
+class SpecTable:
+    """A TOML table that is read field by field; what is left unread at the end is unknown."""
+
+    def __init__(self, values: dict[str, Any], path: str, places: Places, environ: Mapping[str, str]) -> None:
+        self._values = values
+        self._path = path
+        self._places = places
+        self._environ = environ
+        self._read: dict[str, None] = {}
+        self._children: list[SpecTable] = []
+
+    def at(self, name: str) -> str:
+        return f"{self._path}.{name}" if self._path and name else self._path or name
+
+    def fail(self, name: str, problem: str) -> SpecError:
+        return self._places.error(self.at(name), problem)
+
+    def has(self, name: str) -> bool:
+        return name in self._values
+
+    def _take(self, name: str, kind: type, what: str) -> Any:
+        self._read[name] = None
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise self.fail(name, f"is {value!r}, but must be {what}")
+        return value
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        value = self._take(name, str, "a text")
+        return default if value is None else self._expand(name, value)
+
+    def needed(self, name: str, hint: str = "") -> str:
+        value = self.text(name)
+        if not value:
+            raise self.fail(name, f"is missing{': ' + hint if hint else ''}" if value is None else "is empty")
+        return value
+
+    def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
+        value = self.text(name, default)
+        if value not in choices:
+            was = "is missing" if value is None else f"is {value!r}"
+            raise self.fail(name, f"{was}, but must be one of {', '.join(choices)}")
+        return str(value)
+
+    def number(self, name: str, default: int) -> int:
+        value = self._take(name, int, "a whole number")
+        if value is not None and value < 1:
+            raise self.fail(name, f"is {value}, but must be at least 1")
+        return default if value is None else int(value)
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        value = self._take(name, bool, "true or false")
+        return default if value is None else bool(value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        value = self._take(name, list, 'a list of texts, like ["a", "b"]')
+        for each in value or ():
+            if not isinstance(each, str) or not each:
+                raise self.fail(name, f"has the entry {each!r}, but entries must be texts")
+        return tuple(self._expand(name, each) for each in value or ())
+
+    def texts_by_name(self, name: str) -> dict[str, str]:
+        value = self._take(name, dict, 'a table of texts, like {a = "x"}') or {}
+        for key, each in value.items():
+            if not isinstance(each, str):
+                raise self.fail(f"{name}.{key}", f"is {each!r}, but must be a text")
+        return {key: self._expand(f"{name}.{key}", each) for key, each in value.items()}
+
+    def duration(self, name: str) -> str | None:
+        value = self.text(name)
+        if value is not None and not _DURATION.fullmatch(value):
+            raise self.fail(name, f'is {value!r}, but must be a time such as "10 minutes" or "1 day"')
+        return value
+
+    def table(self, name: str) -> "SpecTable | None":
+        value = self._take(name, dict, f"a table [{self.at(name)}]")
+        return None if value is None else self._child(value, self.at(name))
+
+    def tables(self, name: str) -> "list[SpecTable]":
+        value = self._take(name, list, f"an array of tables [[{self.at(name)}]]") or []
+        if not all(isinstance(each, dict) for each in value):
+            raise self.fail(name, f"must be an array of tables [[{self.at(name)}]]")
+        return [self._child(each, f"{self.at(name)}[{index}]") for index, each in enumerate(value)]
+
+    def _child(self, value: dict[str, Any], path: str) -> "SpecTable":
+        child = SpecTable(value, path, self._places, self._environ)
+        self._children.append(child)
+        return child
+
+    def refuse_rest(self) -> None:
+        for name in self._values:
+            if name not in self._read:
+                hint = did_you_mean(name, self._read)
+                raise self.fail(name, f"is unknown here{hint or '; known are ' + ', '.join(self._read)}")
+        for child in self._children:
+            child.refuse_rest()
+
+    def _expand(self, name: str, value: str) -> str:
+        def look_up(found: re.Match[str]) -> str:
+            variable = found.group(1)
+            if variable not in self._environ:
+                raise self.fail(name, f"refers to the environment variable {variable}, which is not set")
+            return self._environ[variable]
+
+        return _VARIABLE.sub(look_up, value)
+
+
+def check_name(table: SpecTable, field_name: str, name: str) -> None:
+    """Raises `SpecError` for a name that no column or view can have."""
+    if not NAME.fullmatch(name):
+        raise table.fail(field_name, f"{name!r} is no name of a column: letters, digits and underscore")
+    if name.startswith("_barnabas"):
+        raise table.fail(field_name, "names that begin with _barnabas are taken")
+
+
+def resolve_path(value: str, folder: Path) -> str:
+    """A path from the file, taken from the file's folder; an address with a scheme stays as it is."""
+    return value if "://" in value else str((folder / os.path.expanduser(value)).absolute())
