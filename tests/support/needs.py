@@ -19,10 +19,12 @@ APACHE = SHARED / "reference" / "apache"
 CUSTOMERS = SHARED / "data" / "customers.csv"
 
 _FILES = {"the reference systems (../shared/reference/apache)": APACHE, "../shared/data/customers.csv": CUSTOMERS}
+_HEADERS = ("zookeeper/zookeeper.h",)
+_INCLUDE_DIRS = [*filter(None, os.environ.get("CPATH", "").split(":")), "/usr/local/include", "/usr/include"]
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
-    """Programs on the PATH, or files that are named in this module."""
+    """Programs on the PATH, or files and C headers that are named in this module."""
     return pytest.mark.needs(*names)
 
 
@@ -32,7 +34,15 @@ needs_reference = needs("java", "mvn", "the reference systems (../shared/referen
 
 def missing(names: Iterable[str]) -> list[str]:
     """Those that this machine does not have."""
-    return [name for name in names if not (_FILES[name].exists() if name in _FILES else program(name))]
+    return [name for name in names if not _exists(name)]
+
+
+def _exists(name: str) -> bool:
+    if name in _FILES:
+        return _FILES[name].exists()
+    if name in _HEADERS:
+        return any((Path(directory) / name).exists() for directory in _INCLUDE_DIRS)
+    return program(name) is not None
 
 
 def program(name: str) -> str | None:

@@ -20,6 +20,8 @@ FAILOVER = "interop/test_failover_clients.py::test_producers_lose_and_double_not
 GO = "interop/test_other_languages.py::test_go_clients_do_all_they_do_elsewhere"
 JAVASCRIPT = "interop/test_other_languages.py::test_javascript_clients_do_all_they_do_elsewhere"
 ZOOKEEPER_FILES = "interop/test_coordination_apache.py"
+ENSEMBLE = "interop/test_ensemble.py"
+ENSEMBLE_CLIENTS = "interop/test_ensemble_clients.py"
 
 PROOFS: dict[str, dict[str, str]] = {
     "confluent-kafka (librdkafka)": {
@@ -96,6 +98,9 @@ PROOFS: dict[str, dict[str, str]] = {
             "interop/test_log_apache.py::test_apaches_broker_and_ours_take_over_each_others_log_dirs"
         ),
         "runs on our coordination server": f"{ZOOKEEPER_FILES}::test_apache_kafka_runs_and_outlives_a_killed_server",
+        "keeps its brokers while the leader of our ensemble is killed": (
+            f"{ENSEMBLE_CLIENTS}::test_apache_kafka_keeps_its_brokers_and_records_while_the_leader_is_killed"
+        ),
         "stands in one cluster with ours, either kind as leader and as controller": (
             "interop/test_mixed_cluster.py::test_topics_are_made_changed_and_deleted_on_brokers_of_both_kinds"
         ),
@@ -110,13 +115,40 @@ PROOFS: dict[str, dict[str, str]] = {
         "watches": "interop/test_coordination_kazoo.py::test_watchers_follow_every_change",
         "sessions": "interop/test_coordination_kazoo.py::test_a_session_and_its_watches_outlive_a_killed_server",
         "recipes": "interop/test_coordination_kazoo.py::test_counter_party_queues_and_semaphore_work_across_clients",
+        "recipes while each member of an ensemble is killed in turn": (
+            f"{ENSEMBLE_CLIENTS}::test_kazoos_recipes_go_on_while_each_member_is_killed_in_turn"
+        ),
+    },
+    "Apache Curator": {
+        "recipes while the leader of an ensemble is killed": (
+            f"{ENSEMBLE_CLIENTS}::test_curators_recipes_work_and_go_on"
+        ),
+    },
+    "go-zookeeper": {
+        "a session with watches and locks while the leader of an ensemble is killed": (
+            f"{ENSEMBLE_CLIENTS}::test_go_zookeeper_keeps_its_session_watches_and_locks"
+        ),
+    },
+    "ZooKeeper's client in C": {
+        "a session with watches while the leader of an ensemble is killed": (
+            f"{ENSEMBLE_CLIENTS}::test_zookeepers_own_client_in_c_keeps_its_session_and_watches"
+        ),
     },
     "Apache's zkCli": {
         "nodes and quotas": f"{ZOOKEEPER_FILES}::test_zkcli_works",
+        "a session while the leader of an ensemble is killed": (
+            f"{ENSEMBLE_CLIENTS}::test_zkcli_goes_on_at_another_member"
+        ),
     },
     "Apache ZooKeeper's server and formatters": {
         "read our transaction logs and snapshots": f"{ZOOKEEPER_FILES}::test_apaches_tools_read_our_log_and_snapshot",
         "ours reads theirs": f"{ZOOKEEPER_FILES}::test_a_server_starts_on_the_other_kinds_files_and_serves_the_same_tree",
+        "members of both kinds stand in one ensemble, either kind as leader": (
+            f"{ENSEMBLE}::test_every_kind_of_write_through_every_member_reaches_all"
+        ),
+        "every member of an ensemble is replaced by ours and back": (
+            f"{ENSEMBLE}::test_every_member_of_a_live_ensemble_of_apaches_is_replaced_by_ours_and_back"
+        ),
     },
     "Spark 4.3 through PySpark": {
         "a source of our own": "spark/test_spark_source.py::test_a_batch_has_every_record_with_all_its_columns",
