@@ -1,6 +1,7 @@
 """The tables of the glossary, from the docstrings: which module does what a class of Kafka or ZooKeeper does there.
 
-A module's docstring names its counterpart after "Kafka:", "ZooKeeper:" or "Kafka's".
+A module's docstring names its counterpart in a sentence that begins with "In Kafka:", "Kafka:" or the same of ZooKeeper, or
+in brackets, as "(Kafka's `LogCleaner`)". It must name a class or a method; or it says that Kafka "has no counterpart".
 """
 
 import ast
@@ -15,23 +16,29 @@ STRUCTURE = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["barnab
 EDGE_NAMES = STRUCTURE["edge_names"]
 TOPS = {"broker": ("The broker", "Kafka"), "log": ("The log", "Kafka"), "coordination": ("Coordination", "ZooKeeper")}
 
-_CLASS = r"[A-Z][a-z]+[A-Z]\w*|[A-Z]\w+(?=\.\w)"
-_SYSTEM = r"(?:Kafka|ZooKeeper)"
-_FORMS = (
-    rf"(?:In )?{_SYSTEM}: (.+?)\.(?:\s|$)",
-    rf"\((?:in )?{_SYSTEM}(?:'s|:) ([^)]*)\)",
-    rf"{_SYSTEM}'s (`[^`]+`(?:(?:, | and |: )`[^`]+`)*)",
-    rf"{_SYSTEM}'s ((?:{_CLASS})(?:\.\w+)*)",
+_CLASS = r"[A-Z][a-z]+[A-Z]\w*|(?!KRaft)[A-Z]{2,}[a-z]\w+|[A-Z]\w+(?=\.\w)"
+_SENTENCE = r"(?:^|(?<=\. ))(?:In )?{system}: (.+?)\.(?:\s|$)"
+_OTHER_FORMS = (
+    r"\([^()]*?(?:in )?{system}(?:'s|:) ([^)]*)\)",
+    r"{system}'s (`[^`]+`(?:(?:, | and |: )`[^`]+`)*)",
+    rf"{{system}}'s ((?:{_CLASS})(?:\.\w+)*)",
 )
+_NONE = "no counterpart"
+UNKNOWN = "?"
+"""Stands in the table for a docstring that names no counterpart; a test finds it."""
 _MOST_NAMES = 4
 
 
-def counterpart(docstring: str) -> str | None:
-    """What a docstring names as the counterpart, with classes as code; None when it names none."""
+def counterpart(docstring: str, system: str) -> str | None:
+    """The counterpart that a docstring names, with classes as code; "-" for none; None when it does not mention one."""
     text = " ".join(docstring.split())
-    for form in _FORMS:
-        found = re.search(form, text)
-        if found:
+    if re.search(rf"{system}(?:: | has ){_NONE}", text):
+        return "-"
+    found = re.search(_SENTENCE.replace("{system}", system), docstring, re.DOTALL | re.MULTILINE)
+    if found and re.search(r"`|\b[A-Z]", found[1]):
+        return _as_code(" ".join(found[1].split()))
+    for form in _OTHER_FORMS:
+        if (found := re.search(form.replace("{system}", system), text)) and "`" in _as_code(found[1]):
             return _as_code(found[1])
     return None
 
@@ -57,7 +64,7 @@ def _names(module: ast.Module, title: str) -> list[str]:
     return sorted(names, key=lambda name: (name.lower() != title, name.endswith("Error")))
 
 
-def rows(folder: Path) -> Iterator[str]:
+def rows(folder: Path, system: str) -> Iterator[str]:
     """The modules of a folder, and their counterparts."""
     for path in sorted(folder.glob("*.py")):
         if path.name == "__init__.py":
@@ -68,7 +75,7 @@ def rows(folder: Path) -> Iterator[str]:
         names = _names(module, path.stem.replace("_", ""))
         shown = [f"`{name}`" for name in names[:_MOST_NAMES]] + (["..."] if len(names) > _MOST_NAMES else [])
         edge = " *" if path.name in EDGE_NAMES else ""
-        other = counterpart(ast.get_docstring(module) or "") or "-"
+        other = counterpart(ast.get_docstring(module) or "", system) or UNKNOWN
         yield f"| `{path.relative_to(PACKAGE).as_posix()}`{edge} | {', '.join(shown) or '-'} | {other} |"
 
 
@@ -79,7 +86,7 @@ def tables() -> str:
         lines += [f"## {title}", ""]
         folders = [PACKAGE / top, *(path for path in sorted((PACKAGE / top).rglob("*")) if path.is_dir())]
         for folder in folders:
-            if not (folder / "__init__.py").exists() or not (found := list(rows(folder))):
+            if not (folder / "__init__.py").exists() or not (found := list(rows(folder, system))):
                 continue
             docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
             if folder.name != top:

@@ -64,6 +64,12 @@ def test_the_glossary_names_modules_and_names_that_exist() -> None:
     assert wrong == []
 
 
+def test_every_module_of_the_glossary_names_its_counterpart() -> None:
+    """A docstring names a class of Kafka or ZooKeeper ("In Kafka: `LogCleaner`."), or says "Kafka has no counterpart"."""
+    rows = GLOSSARY_ROW.findall((ROOT / "docs" / "contributing" / "glossary.md").read_text())
+    assert [module for module, _, other in rows if not re.fullmatch(r"-|.*(`[^`]+`|[A-Z]\w+).*", other)] == []
+
+
 def test_the_glossary_has_every_subsystem() -> None:
     """A folder of the broker, the log or the coordination service without a row is missing."""
     rows = GLOSSARY_ROW.findall((ROOT / "docs" / "contributing" / "glossary.md").read_text())

@@ -1,6 +1,7 @@
 """What the parts of a broker are made of, and which part is informed of what.
 
-In Kafka this is spread over `KafkaServer.startup` and `BrokerServer`; ZooKeeper's `setupRequestProcessors` is the model.
+In Kafka: `KafkaServer.startup`. ZooKeeper's `setupRequestProcessors` is the model.
+
 `Parts` makes everything without I/O, so an API handler never meets a part that is not there yet. `Parts.subscribe`
 contains all subscriptions. `barnabas.broker.server` starts and stops the parts in order.
 """

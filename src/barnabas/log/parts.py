@@ -1,6 +1,8 @@
 """What a log is made of. Each part keeps its own invariants; only its own methods write its attributes.
 
 The modules `append`, `truncation`, `retention` and `recovery` work on these parts, `partition_log` puts them together.
+
+In Kafka: the fields of `UnifiedLog` and `LocalLog`.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,7 @@
-"""What an API module registers: its key, the versions that it serves, and its functions."""
+"""What an API module registers: its key, the versions that it serves, and its functions.
+
+In Kafka: the cases of `KafkaApis.handle`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Handlers that wait for the coordination service or other brokers: whatever goes wrong there, the client gets an answer."""
+"""Handlers that wait for the coordination service or other brokers: whatever goes wrong there, the client gets an answer.
+
+In Kafka: the callbacks of `KafkaApis`, and `DelayedCreatePartitions` and its like for the time limit.
+"""
 
 import logging
 from typing import Any

@@ -5,6 +5,8 @@ order; an answer out of order, a time-out or a broken connection fails all reque
 next request connects again, after a back-off that grows with failures. The first request on a connection asks for the
 peer's versions; each message goes in the highest version that both sides know. Requests to the own broker id are a
 direct call of the dispatcher: the same handlers, no bytes.
+
+In Kafka: `BrokerBlockingSender` and `NodeToControllerChannelManager`, each on a `NetworkClient`.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Numbers in the controller's requests that both sides must know: it writes them, every broker reads them."""
+"""Numbers in the controller's requests that both sides must know: it writes them, every broker reads them.
+
+In Kafka: `LeaderAndIsr` and `SecurityProtocol`.
+"""
 
 __all__ = ["EPOCH_DURING_DELETE", "LEADER_DURING_DELETE", "SECURITY_PROTOCOL_IDS"]
 

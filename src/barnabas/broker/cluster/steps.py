@@ -17,6 +17,8 @@ coordination service and on connections to brokers; tests perform them on a dict
 Every op of a `Write` happens only if ``/controller_epoch`` still has the version of this controller's election. If it
 has not, another controller is active: the interpreter raises `ControllerMovedError` in the generator, and nothing was
 written. Any step may raise `KeeperError` in the generator when the coordination service cannot be reached.
+
+In Kafka: `AsyncRequest` and its kinds, such as `CreateRequest` and `SetDataRequest`.
 """
 
 from collections.abc import Callable, Generator, Sequence

@@ -1,6 +1,8 @@
 """Translates write steps into operations of the coordination client, and their results back.
 
 Many ops of the controller travel in one multi. A multi stays far below ``jute.maxbuffer``, which bounds a request.
+
+In Kafka: `KafkaZkClient.retryRequestsUntilConnected` and its `MultiRequest`.
 """
 
 from collections.abc import Sequence

@@ -3,6 +3,8 @@
 Contents are JSON with Apache's keys, versions and key order, so that either kind of broker reads the other's. Decoders
 take what older versions wrote too, and raise `ZnodeFormatError` for anything else: a znode is written by any client of
 the ensemble, so its bytes are not to be trusted. A znode without data holds ``None``.
+
+In Kafka: `ZkData`.
 """
 
 import json

@@ -2,6 +2,8 @@
 
 They are accepted, so that Kafka's server.properties works unchanged; DescribeConfigs shows and marks them; those that are
 set are reported at the start. Properties that ask for protection are not here but in `protective`: they are refused.
+
+Kafka has no counterpart.
 """
 
 from barnabas.base.settings import Setting, ValueCheck, at_least

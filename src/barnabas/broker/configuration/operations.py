@@ -1,4 +1,7 @@
-"""The operations of IncrementalAlterConfigs on the texts of an entity (KIP-339)."""
+"""The operations of IncrementalAlterConfigs on the texts of an entity (KIP-339).
+
+In Kafka: `ConfigAdminManager.prepareIncrementalConfigs`.
+"""
 
 from collections.abc import Iterable, Mapping
 

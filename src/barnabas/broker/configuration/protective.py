@@ -2,6 +2,8 @@
 
 A broker that ignored them would look protected and be open. So the start ends with an error that names the property, and
 a dynamic change is answered with the same error. Names and defaults are Kafka 3.9's.
+
+Kafka has no counterpart.
 """
 
 from barnabas.base.errors import ConfigError

@@ -2,6 +2,8 @@
 
 A line is: name, type, who may change it while the broker runs (KIP-226), default, documentation. A ``-`` in the third
 column means read-only, in the fourth null; ``''`` is the empty default.
+
+In Kafka: `ConfigDef`.
 """
 
 from collections.abc import Callable, Iterator

@@ -2,6 +2,8 @@
 
 A command is a generator of steps for the `Interpreter`. All raise `KafkaError` NOT_CONTROLLER when this broker is not
 controller, or ceases to be before the command is done.
+
+In Kafka: the public methods of `KafkaController` that put an event into its queue.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -8,7 +8,7 @@ records that the other replicas have.
 So each log dir holds a note of the operating system's boot id. If it names another boot, or is missing, the broker waits
 until the registration of its last life ends. Then the controller removes the broker from the in-sync sets, and only
 after that the broker registers. Where the system has no boot id (outside Linux) nothing can be known, and the broker does
-not wait. Apache Kafka 3.9 in ZooKeeper mode has no counterpart; KIP-966 closes the same gap in KRaft mode.
+not wait. Kafka has no counterpart in ZooKeeper mode; KIP-966 closes the same gap in KRaft mode.
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ So the broker reads the states of its partitions while it is not registered. Whe
 - Without one, write what the controller would: no leader, the next leader epoch, the same in-sync set. The transaction
   checks the version of /controller_epoch, so it fails when a controller is elected meanwhile.
 
-Then the controller elects a leader, this broker perhaps, in a new epoch. Apache Kafka 3.9 has no counterpart.
+Then the controller elects a leader, this broker perhaps, in a new epoch. Kafka has no counterpart.
 
 `give_up_leaderships` decides, and yields the steps of `lost_data`.
 """

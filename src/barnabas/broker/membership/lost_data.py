@@ -17,7 +17,7 @@ what Kafka's protocol has: the znodes.
 
 Then the broker registers and follows. Another member leads when it returns, and this replica truncates and copies. If none
 returns, ``unclean.leader.election.enable`` or an operator (`leader-election --election-type unclean`) may let it lead.
-Apache Kafka 3.9 has no counterpart.
+Kafka has no counterpart.
 
 `leave_in_sync_sets` decides. It yields steps to the edge and gets their results:
 

@@ -1,8 +1,9 @@
 """The edge of membership: performs the steps that `joining`, `controlled_shutdown` and `death_watch` decide.
 
-`BrokerLifecycle` keeps this broker registered, waits for the first metadata, and leaves the cluster in order; in Kafka
-that is part of `KafkaServer` (in KRaft mode `BrokerLifecycleManager`). `DeathWatch` keeps connections to the brokers whose
-death this one must notice.
+`BrokerLifecycle` keeps this broker registered, waits for the first metadata, and leaves the cluster in order. `DeathWatch`
+keeps connections to the brokers whose death this one must notice.
+
+In Kafka: `KafkaServer`, and `BrokerLifecycleManager` in KRaft mode.
 """
 
 import asyncio

@@ -3,6 +3,8 @@
 Partition states are kept as they came. The parts of Metadata responses that depend on a topic alone are built once for
 each listener and kept until something that shows in them changes, for clients of large clusters ask for everything and
 often.
+
+In Kafka: `ZkMetadataCache`.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,9 +1,10 @@
 """What a follower asks a leader for besides records, so that its fetches can begin or continue.
 
 `EpochAlignment` serves partitions that are TRUNCATING: a source that speaks a Fetch before version 12 is asked where our
-last epoch ended (OffsetForLeaderEpoch, KIP-101, KIP-279; Kafka's fetchEpochEndOffsets and truncateToEpochEndOffsets).
-`OffsetAlignment` serves those that are LOCATING: the leader does not have our offset, and is asked where its log begins and
-ends (ListOffsets; Kafka's fetchOffsetAndTruncate).
+last epoch ended (OffsetForLeaderEpoch, KIP-101, KIP-279). `OffsetAlignment` serves those that are LOCATING: the leader does
+not have our offset, and is asked where its log begins and ends (ListOffsets).
+
+In Kafka: `AbstractFetcherThread.truncateToEpochEndOffsets` and `AbstractFetcherThread.fetchOffsetAndTruncate`.
 """
 
 import logging

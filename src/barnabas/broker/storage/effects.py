@@ -2,6 +2,8 @@
 
 Each public step of a deciding part takes the time and returns a list of effects. `barnabas.broker.storage.service`
 performs them in order, and passes the outcome and the time to the next step, which returns effects again.
+
+In Kafka: the tasks that `KafkaScheduler` runs.
 """
 
 from collections.abc import Callable, Sequence

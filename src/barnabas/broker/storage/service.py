@@ -1,8 +1,9 @@
 """The edge of the broker's storage: threads and timers for what `schedule`, `log_cleaner` and the moves decide.
 
 `Background` performs effects. `LogSyncs` runs the syncs that `barnabas.log.group_sync` decides. `StorageService` is all
-background work on a broker's logs; in Kafka that is the scheduler of `LogManager`, `LogCleaner` and
-`ReplicaAlterLogDirsManager`.
+background work on a broker's logs.
+
+In Kafka: the scheduler of `LogManager`, the threads of `LogCleaner` and of `ReplicaAlterLogDirsManager`.
 """
 
 import logging

@@ -7,6 +7,8 @@ between racks, and a replica goes to a rack that has none of the partition's rep
     racks R1 = 0, 1, 2 and R2 = 3, 4, 5 give the order 0, 3, 1, 4, 2, 5
 
 Start index and shift are drawn from the given generator, or fixed (tests, and partitions added to a topic).
+
+In Kafka: `AdminUtils.assignReplicasToBrokers`.
 """
 
 from collections.abc import Mapping, Sequence

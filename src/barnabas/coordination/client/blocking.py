@@ -1,4 +1,7 @@
-"""The client for threads and tools without an event loop: it runs one in a thread of its own."""
+"""The client for threads and tools without an event loop: it runs one in a thread of its own.
+
+In ZooKeeper: the synchronous methods of the class `ZooKeeper`.
+"""
 
 import asyncio
 import threading

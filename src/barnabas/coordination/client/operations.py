@@ -1,4 +1,7 @@
-"""The requests of a coordination client: each with its record and the reader of its reply."""
+"""The requests of a coordination client: each with its record and the reader of its reply.
+
+In ZooKeeper: the methods of the class `ZooKeeper`, which make the records.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum

@@ -6,6 +6,8 @@ the server authenticates clients that way. Every connection has its ip identity;
 
 The identity ``super`` passes every list. A connection gets it for the credentials of the super user; with skipACL every
 connection has it.
+
+In ZooKeeper: `AuthenticationProvider` and its classes, and `ZooKeeperServer.checkACL`.
 """
 
 import base64

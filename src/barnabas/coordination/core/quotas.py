@@ -1,4 +1,4 @@
-"""Counts nodes and bytes below paths that have a quota: ZooKeeper's Quotas and StatsTrack.
+"""Counts nodes and bytes below paths that have a quota: ZooKeeper's `Quotas` and `StatsTrack`.
 
 A quota for ``/a`` is the node ``/zookeeper/quota/a/zookeeper_limits``, made by clients:
 

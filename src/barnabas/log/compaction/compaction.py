@@ -1,4 +1,4 @@
-"""Compacting one log: of each key only the newest record stays (KIP-58, KIP-354, KIP-534). Kafka: Cleaner.
+"""Compacting one log: of each key only the newest record stays (KIP-58, KIP-354, KIP-534). Kafka: `Cleaner`.
 
 Two passes over closed segments, which are not written to any more. The first reads the keys of the dirty range, from where
 the last compaction ended up to the first segment that must stay, into an `OffsetMap`; it ends early where the map is

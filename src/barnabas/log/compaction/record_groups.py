@@ -5,6 +5,8 @@ thousands of records: plain ones where they are in the piece, compressed ones be
 
 A batch whose records cannot be read is reported and left out: one that is damaged, or that has more bytes or records
 than a leader takes. Memory is bounded by those limits, whatever a batch claims.
+
+Kafka has no counterpart: its `Cleaner` reads batch by batch.
 """
 
 from collections.abc import Callable, Generator, Sequence

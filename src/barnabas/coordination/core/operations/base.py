@@ -5,6 +5,8 @@ A write is decided on the staged view (the tree with all earlier proposals appli
 and the transaction, and tolerates changes that a fuzzy snapshot already contains.
 
 A read looks at the committed tree and may set watches.
+
+In ZooKeeper: `PrepRequestProcessor.pRequest2Txn`, `DataTree.processTxn` and `FinalRequestProcessor.processRequest`.
 """
 
 from collections.abc import Callable

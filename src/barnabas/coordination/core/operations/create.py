@@ -2,6 +2,8 @@
 
 The name of a sequential node ends in ten digits: the number of children that its parent has ever had, which is never
 used twice. The parent's cversion and pzxid change with its children.
+
+In ZooKeeper: `PrepRequestProcessor.pRequest2TxnCreate` and `DataTree.createNode`.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,8 @@
 """delete and deleteContainer: remove a node.
 
 Only the server itself uses deleteContainer: for container and TTL nodes whose time is over, if they are still empty.
+
+In ZooKeeper: `PrepRequestProcessor.pRequest2Txn`, `DataTree.deleteNode` and `ContainerManager`.
 """
 
 from collections.abc import Sequence

@@ -3,6 +3,8 @@
 Each part is decided on what the parts before it have staged. When one fails, everything is rolled back; the
 transaction then holds the earlier parts as they were decided, its error, and RUNTIME_INCONSISTENCY for the later parts.
 The reply gives OK as the "error" of the earlier parts, and its own header says OK: clients look at the parts.
+
+In ZooKeeper: `MultiOperationRecord`, `PrepRequestProcessor.pRequest` and `DataTree.processTxn`.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""ping, sync, getEphemerals, whoAmI: reads about the session and the connection."""
+"""ping, sync, getEphemerals, whoAmI: reads about the session and the connection.
+
+In ZooKeeper: `FinalRequestProcessor.processRequest`.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""The reads of single nodes: exists, getData, getACL, getChildren, getChildren2, getAllChildrenNumber, multiRead."""
+"""The reads of single nodes: exists, getData, getACL, getChildren, getChildren2, getAllChildrenNumber, multiRead.
+
+In ZooKeeper: `FinalRequestProcessor.processRequest`.
+"""
 
 from collections.abc import Sequence
 

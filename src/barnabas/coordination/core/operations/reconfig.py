@@ -1,4 +1,7 @@
-"""reconfig: change the members of the ensemble. A server alone refuses it, as Apache's does without reconfigEnabled."""
+"""reconfig: change the members of the ensemble. A server alone refuses it, as Apache's does without reconfigEnabled.
+
+In ZooKeeper: `PrepRequestProcessor.pRequest2Txn`.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn

@@ -1,6 +1,8 @@
 """createSession and closeSession: the transactions that begin and end a session.
 
 closeSession lists the session's ephemerals, with those whose creation is not committed yet.
+
+In ZooKeeper: `PrepRequestProcessor.pRequest2Txn` and `DataTree.killSession`.
 """
 
 from collections.abc import Sequence

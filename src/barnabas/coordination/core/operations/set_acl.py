@@ -1,4 +1,7 @@
-"""setACL: a new access control list, if the ACL version is the one expected."""
+"""setACL: a new access control list, if the ACL version is the one expected.
+
+In ZooKeeper: `PrepRequestProcessor.pRequest2Txn` and `DataTree.setACL`.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""setData: new data, if the version is the one expected."""
+"""setData: new data, if the version is the one expected.
+
+In ZooKeeper: `PrepRequestProcessor.pRequest2Txn` and `DataTree.setData`.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""setWatches, setWatches2, addWatch, checkWatches, removeWatches: operations on watches alone."""
+"""setWatches, setWatches2, addWatch, checkWatches, removeWatches: operations on watches alone.
+
+In ZooKeeper: `FinalRequestProcessor.processRequest` and `DataTree.setWatches`.
+"""
 
 from collections.abc import Sequence
 
