@@ -6,7 +6,7 @@ A picture stands between two comments, ``<!-- figure: NAME -->`` and ``<!-- end 
 
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from api_headers import read_header
@@ -24,7 +24,7 @@ from barnabas.coordination.server.settings import ZOO_CFG_DEFINITIONS as COORDIN
 from barnabas.coordination.server.settings import ZOO_CFG_PROTECTIVE as COORDINATION_PROTECTIVE
 from barnabas.coordination.server.settings import ZOO_CFG_WITHOUT_EFFECT as COORDINATION_WITHOUT_EFFECT
 from barnabas.coordination.server.settings import Protective
-from barnabas.log.settings import TOPIC_SETTINGS
+from barnabas.log.settings import TOPIC_REFUSED, TOPIC_SETTINGS, TOPIC_WITHOUT_EFFECT
 from barnabas.wire.kafka.api import ApiKey
 
 DOCS = Path(__file__).parent
@@ -66,6 +66,17 @@ def _settings_table(settings: Iterable[Setting]) -> list[str]:
     return lines
 
 
+def _reasons_table(reasons: Mapping[str, str]) -> list[str]:
+    """Topic settings, each with the reason why it does not do what it says."""
+    lines = ["| name | type | default | | why |", "|---|---|---|---|---|"]
+    settings = [TOPIC_SETTINGS[name] for name in sorted(reasons)]
+    lines += [
+        f"| `{item.name}` | {item.kind.name.lower()} | {_default(item)} | {item.doc} | {reasons[item.name]} |"
+        for item in settings
+    ]
+    return lines
+
+
 def _default(setting: Setting) -> str:
     if setting.default is None:
         return "required" if setting.required else ""
@@ -101,7 +112,21 @@ def configuration() -> str:
         "",
         "## Topics (`topics --config`, `configs --entity-type topics`)",
         "",
-        *_settings_table(TOPIC_SETTINGS),
+        *_settings_table(
+            setting for setting in TOPIC_SETTINGS if setting.name not in {**TOPIC_WITHOUT_EFFECT, **TOPIC_REFUSED}
+        ),
+        "",
+        "### Without effect",
+        "",
+        "These are accepted and shown, and change nothing.",
+        "",
+        *_reasons_table(TOPIC_WITHOUT_EFFECT),
+        "",
+        "### Refused",
+        "",
+        "Any value but the default is answered with an error.",
+        "",
+        *_reasons_table(TOPIC_REFUSED),
         "",
         "## Coordination server (zoo.cfg)",
         "",

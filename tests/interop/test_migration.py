@@ -1,8 +1,8 @@
 """The migration guide, command by command: a cluster moves from Apache's brokers to ours and back, without an error for any client.
 
-Producers and groups run from before the first step until after the last and are never started again. What the guide
-says with the names of an ordinary installation is done here to the cluster at hand; a command that the page has and no
-test performs is a failure.
+Producers and groups run from before the first step until after the last and are never started again. The test runs the
+guide's commands with the addresses and paths of its own cluster, except that it starts the servers, and stops Apache's,
+itself: their scripts belong to an installation. It fails if the page has a command that it does not perform.
 """
 
 import gc
@@ -83,11 +83,9 @@ class Administrator:
         coordination = cluster.coordination
         processes: dict[str, Callable[[], None]] = {
             "bin/kafka-server-stop.sh": lambda: cluster.stop(broker_id),
-            "kill -TERM $(pgrep -f 'barnabas server-start config/server.properties')": lambda: cluster.stop(broker_id),
             "barnabas server-start config/server.properties &": lambda: cluster.start(broker_id, OURS),
             "bin/kafka-server-start.sh -daemon config/server.properties": lambda: cluster.start(broker_id, APACHES),
             "bin/zookeeper-server-stop.sh": coordination.stop,
-            "kill -TERM $(pgrep -f 'barnabas zookeeper-server-start')": coordination.stop,
             "barnabas zookeeper-server-start config/zookeeper.properties &": lambda: coordination.start(OURS),
             "bin/zookeeper-server-start.sh -daemon config/zookeeper.properties": lambda: coordination.start(APACHES),
         }
@@ -98,6 +96,8 @@ class Administrator:
             "localhost:9092": cluster.bootstrap,
             "localhost:2181": cluster.zookeeper,
             "/var/lib/kafka": str(member.log_dir),
+            "config/server.properties": str(member.properties),
+            "config/zookeeper.properties": str(coordination.config),
             "orders": self.topic,
         }
         text = command
@@ -110,6 +110,11 @@ class Administrator:
             )
             return ""
         output = self._run(program, arguments)
+        if arguments[0] == "server-stop":  # as Kafka's, it does not wait for the end, and prints nothing
+            cluster.await_end(broker_id)
+            return output
+        if arguments[0] == "zookeeper-server-stop":
+            coordination.await_end()
         assert output.strip(), f"nothing printed: {text}"
         return output
 

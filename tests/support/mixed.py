@@ -113,8 +113,12 @@ class MixedCluster:
 
     def stop(self, broker_id: int) -> None:
         """Stop a broker as its administrator would, and wait for its end."""
+        self.members[broker_id].process.terminate()
+        self.await_end(broker_id)
+
+    def await_end(self, broker_id: int) -> None:
+        """Wait until a broker that was asked to stop has ended in order."""
         process = self.members[broker_id].process
-        process.terminate()
         assert process.wait(LIMIT_S) in (0, 128 + signal.SIGTERM), f"broker {broker_id} ended with {process.returncode}"
 
     def kill(self, broker_id: int) -> None:
@@ -271,8 +275,8 @@ class Coordination:
         (self._port,) = free_ports(1)
         self.address = f"{HOST}:{self._port}"
         self._directory = directory
-        self._config = directory / "zookeeper.properties"
-        self._config.write_text(
+        self.config = directory / "zookeeper.properties"
+        self.config.write_text(
             f"tickTime=2000\ndataDir={directory / 'zk'}\nclientPort={self._port}\nmaxClientCnxns=0\n"
             "admin.enableServer=false\n4lw.commands.whitelist=*\n"
         )
@@ -283,7 +287,7 @@ class Coordination:
         command = [str(APACHE), "tool", main] if kind == APACHES else [*BARNABAS, "zookeeper-server-start"]
         with (self._directory / f"zookeeper-{kind}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, str(self._config)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=SHORT_LIVED
+                [*command, str(self.config)], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=SHORT_LIVED
             )
         eventually(lambda: _answers(self._port), timeout_s=LIMIT_S, what="the coordination server answers")
 
@@ -294,6 +298,10 @@ class Coordination:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def await_end(self) -> None:
+        """Wait until the server, which was asked to stop, has ended."""
+        self._process.wait(LIMIT_S)
 
 
 def _answers(port: int) -> bool:

@@ -20,7 +20,9 @@ from barnabas.base.settings import Definitions, Kind, Setting, Values, at_least,
 __all__ = [
     "BROKER_SYNONYMS",
     "CODECS",
+    "TOPIC_REFUSED",
     "TOPIC_SETTINGS",
+    "TOPIC_WITHOUT_EFFECT",
     "BrokerSynonym",
     "LogConfig",
     "defaults_from_broker",
@@ -93,15 +95,15 @@ TOPIC_SETTINGS = Definitions(
         Setting("leader.replication.throttled.replicas", Kind.LIST, "",
                 "Replicas whose replication is throttled when they lead.", _throttled_replicas),
         Setting("local.retention.bytes", Kind.LONG, "-2",
-                "Bytes kept locally under tiered storage; -2 follows retention.bytes.", at_least(-2)),
+                "Tiered storage: bytes kept locally; -2 follows retention.bytes.", at_least(-2)),
         Setting("local.retention.ms", Kind.LONG, "-2",
-                "Time kept locally under tiered storage; -2 follows retention.ms.", at_least(-2)),
+                "Tiered storage: time kept locally; -2 follows retention.ms.", at_least(-2)),
         Setting("max.compaction.lag.ms", Kind.LONG, _MAX_LONG,
                 "The longest a record may stay uncompacted in a compacted topic.", at_least(1)),
         Setting("max.message.bytes", Kind.INT, "1048588", "The largest record batch taken, compressed.", at_least(0)),
         Setting("message.downconversion.enable", Kind.BOOLEAN, "true",
-                "Whether very old clients may be served; formats before 2 do not exist here."),
-        Setting("message.format.version", Kind.STRING, "3.0-IV1", "Deprecated; shown and without effect.",
+                "Whether batches are converted for very old clients."),
+        Setting("message.format.version", Kind.STRING, "3.0-IV1", "Deprecated: the record format of the topic.",
                 _format_version),
         Setting("message.timestamp.after.max.ms", Kind.LONG, _MAX_LONG,
                 "How far a CreateTime timestamp may lie ahead of the broker's clock.", at_least(0)),
@@ -119,7 +121,7 @@ TOPIC_SETTINGS = Definitions(
         Setting("min.insync.replicas", Kind.INT, "1",
                 "Replicas that must hold a write before acks=all is answered; fewer in sync refuse the write.",
                 at_least(1)),
-        Setting("preallocate", Kind.BOOLEAN, "false", "Kept and without effect: segment files grow as they are written."),
+        Setting("preallocate", Kind.BOOLEAN, "false", "Whether segment files are allocated in full when they are made."),
         Setting("remote.log.copy.disable", Kind.BOOLEAN, "false", "Tiered storage: stop copying.", _off),
         Setting("remote.log.delete.on.disable", Kind.BOOLEAN, "false", "Tiered storage: delete when disabled.", _off),
         Setting("remote.storage.enable", Kind.BOOLEAN, "false", "Tiered storage for the topic.", _no_tiered_storage),
@@ -137,6 +139,22 @@ TOPIC_SETTINGS = Definitions(
     ]
 )  # fmt: skip
 """Every topic configuration of Kafka 3.9 by name, and one of our own: flush.before.ack."""
+
+TOPIC_WITHOUT_EFFECT: Mapping[str, str] = {
+    "local.retention.bytes": "there is no tiered storage",
+    "local.retention.ms": "there is no tiered storage",
+    "message.downconversion.enable": "there are no record formats below 2",
+    "message.format.version": "there are no record formats below 2",
+    "preallocate": "segment files grow as they are written",
+}
+"""Names that are accepted and change nothing, with the reason."""
+
+TOPIC_REFUSED: Mapping[str, str] = {
+    "remote.log.copy.disable": "there is no tiered storage",
+    "remote.log.delete.on.disable": "there is no tiered storage",
+    "remote.storage.enable": "there is no tiered storage",
+}
+"""Names of which any value but the default is an error, with the reason."""
 
 
 class BrokerSynonym(NamedTuple):

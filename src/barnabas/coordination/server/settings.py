@@ -173,7 +173,7 @@ class Protective:
 
 _AUTHENTICATION = "clients cannot authenticate with Kerberos, and ensembles have no password"
 _TLS = "this part of TLS is not supported"
-_QUORUM = "there is no ensemble whose members could authenticate"
+_QUORUM = "members of an ensemble do not authenticate each other"
 _THROTTLE = "this limit does not exist"
 
 
