@@ -8,7 +8,7 @@ STAMP := $(VENV)/installed
 # Python workers 10 s to start, which two cores with other JVMs do not always keep.
 BESIDE := -n 2 --dist loadfile --no-loadscope-reorder --durations 25
 
-.PHONY: help install demo test test-unit test-interop test-spark simulate mutants trials check format bench lock clean
+.PHONY: help install demo labs test test-unit test-interop test-spark simulate mutants trials check format bench lock clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -24,6 +24,9 @@ install: $(STAMP)  ## everything into .venv, from the lock file
 
 demo: install  ## the main job on real data: cluster, topics, groups, a broker lost and found, a Spark pipeline
 	@$(BIN)/python demo/run.py
+
+labs: install  ## every lab of the tutorial: what a cluster does, and what happens when something goes wrong
+	@$(BIN)/python examples/labs/run_all.py
 
 test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
 	@$(BIN)/pytest tests/unit tests/fuzz tests/simulation -q -n 2

@@ -7,6 +7,8 @@ next ones when they are free, else any; ``PORT=0`` always takes any.
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -23,7 +25,7 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.topics import PartitionDescription, describe_topics
 from barnabas.testing import ProcessCluster
 
-__all__ = ["PATIENT", "CheckFailed", "Lab", "run"]
+__all__ = ["PATIENT", "Background", "CheckFailed", "Lab", "run"]
 
 T = TypeVar("T")
 _PATIENCE_S = 60.0
@@ -69,7 +71,10 @@ def run(
             print(_styled(f"$ barnabas up --brokers {brokers}{options}", "36"), flush=True)
             with cluster:
                 lab = Lab(cluster)
-                body(lab)
+                try:
+                    body(lab)
+                finally:
+                    lab.end_background()
         print(f"\n{lab.checks} checks held. Nothing is left running.")
     except (CheckFailed, BarnabasError, OSError, subprocess.SubprocessError) as problem:
         print(f"\n{_styled('failed', '31')} {problem}", flush=True)
@@ -93,8 +98,14 @@ class Lab:
             "$ZK": cluster.zookeeper_connect,
             "$DATA": str(cluster.data_dir),
         }
+        self._background: list[Background] = []
         for name, value in self._names.items():
             print(_styled(f"$ {name[1:]}={value}", "36"), flush=True)
+
+    def name(self, name: str, value: str) -> None:
+        """Another word for commands, such as ``$TARGET``."""
+        self._names[name] = value
+        print(_styled(f"$ {name[1:]}={value}", "36"), flush=True)
 
     # What is said
 
@@ -124,15 +135,38 @@ class Lab:
 
     # Commands
 
-    def barnabas(self, command: str, *, stdin: str = "", may_fail: bool = False) -> str:
-        """Run ``barnabas COMMAND`` and show it with what it prints; ``$KAFKA``, ``$ZK`` and ``$DATA`` are known."""
-        print(_styled(f"$ barnabas {command}", "36"), flush=True)
+    def barnabas(self, command: str, *, stdin: str = "", source: str = "", may_fail: bool = False) -> str:
+        """Run ``barnabas COMMAND`` and show it with what it prints; ``$KAFKA``, ``$ZK`` and ``$DATA`` are known.
+
+        ``source`` is where a reader would take ``stdin`` from.
+        """
+        print(_styled(f"$ barnabas {command}{f' < {source}' if source else ''}", "36"), flush=True)
         done = self._run(command, stdin)
         text = (done.stdout + done.stderr).strip("\n")
-        self._print_output(_last_line(text) if command.startswith("zookeeper-shell") else text)
+        self._print_output(_without_greeting(text) if command.startswith("zookeeper-shell") else text)
         if done.returncode and not may_fail:
             raise CheckFailed(f"barnabas {command} ended with {done.returncode}")
         return text
+
+    def background(self, command: str) -> "Background":
+        """Start ``barnabas COMMAND`` beside the lab; `Background.stop` ends it with Ctrl-C, and so does the lab's end."""
+        print(_styled(f"$ barnabas {command} &", "36"), flush=True)
+        output = self.cluster.data_dir / f"background-{len(self._background)}.out"
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "barnabas", *self._words(command)],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a terminal's Ctrl-C is for the lab, which stops them in order
+            )
+        self._background.append(Background(command, process, output))
+        return self._background[-1]
+
+    def end_background(self) -> None:
+        """Nothing that `background` started is left running."""
+        for each in self._background:
+            each.end()
 
     def show(self, command: str, output: str) -> None:
         """A command as a reader would give it, and what it shows."""
@@ -144,16 +178,20 @@ class Lab:
         return self._run(command, "").stdout
 
     def _run(self, command: str, stdin: str) -> "subprocess.CompletedProcess[str]":
-        for name, value in self._names.items():
-            command = command.replace(name, value)
         return subprocess.run(
-            [sys.executable, "-m", "barnabas", *command.split()],
+            [sys.executable, "-m", "barnabas", *self._words(command)],
             input=stdin,
             capture_output=True,
             text=True,
             timeout=_PATIENCE_S,
             check=False,
         )
+
+    def _words(self, command: str) -> list[str]:
+        """The command's words, with ``$KAFKA`` and the others replaced; quotes work as in a shell."""
+        for name, value in self._names.items():
+            command = command.replace(name, value)
+        return shlex.split(command)
 
     def _print_output(self, text: str) -> None:
         for line in text.splitlines():
@@ -260,6 +298,34 @@ class Lab:
         )
 
 
+class Background:
+    """A command that runs beside the lab."""
+
+    def __init__(self, command: str, process: "subprocess.Popen[bytes]", output: Path) -> None:
+        self.command = command
+        self.process = process
+        self._output = output
+
+    def output(self) -> str:
+        """What it has printed so far, its errors included."""
+        return self._output.read_text()
+
+    def stop(self) -> str:
+        """Ctrl-C; returns what it printed."""
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise CheckFailed(f"barnabas {self.command} did not end after Ctrl-C") from None
+        return self.output()
+
+    def end(self) -> None:
+        """Make sure that it is gone."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
 def _ports() -> tuple[int, int]:
     if "PORT" in os.environ:
         return int(os.environ["PORT"]), int(os.environ.get("ZK_PORT", "0"))
@@ -268,6 +334,13 @@ def _ports() -> tuple[int, int]:
 
 def _styled(text: str, code: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if _COLOURED else text
+
+
+def _without_greeting(text: str) -> str:
+    """What ZooKeeper's shell prints for the command, without what it says when it connects."""
+    return re.sub(
+        r"\A(?:Connecting to .*|WATCHER::|WatchedEvent .* type:None .*|Welcome to .*|JLine .*|\s*\n)*\n?", "", text
+    )
 
 
 def _last_line(text: str) -> str:

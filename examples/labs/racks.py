@@ -4,9 +4,12 @@ Replicas are placed evenly and over the racks: the brokers are put in an order t
 1, 4, 2, 5), leaders follow that order from a place drawn by lot, and followers start further along it.
 """
 
+import random
 import sys
 
 from lab import Lab, run
+
+from barnabas.broker.topics.placement import assign_replicas
 
 RACKS = ({0, 1, 2}, {3, 4, 5})
 ORDER = [0, 3, 1, 4, 2, 5]
@@ -30,6 +33,7 @@ def body(lab: Lab) -> None:
     start = ORDER.index(leaders[0])
     wanted = [ORDER[(start + number) % len(ORDER)] for number in range(PARTITIONS)]
     lab.check("leaders follow the order 0, 3, 1, 4, 2, 5", holds=leaders == wanted, otherwise=leaders)
+    compare_with_the_simple_rule(lab)
     spread = all(set(each.replicas) & rack for each in placed.values() for rack in RACKS)
     lab.check("every partition has a replica in both racks", holds=spread)
     lab.say("For comparison a topic of six partitions without a second replica, and one that wants two in sync:")
@@ -81,6 +85,30 @@ def body(lab: Lab) -> None:
     for report in reports:
         text = lab.barnabas(f"topics --describe --{report} --exclude-internal --bootstrap-server $KAFKA")
         lab.check(f"no {report.replace('-', ' ')} again", holds=not text, otherwise=text)
+
+
+def compare_with_the_simple_rule(lab: Lab) -> None:
+    """The table as it is often drawn, followers one and two places further, beside what Kafka does with the same start."""
+    racks: dict[int, str | None] = {broker: f"R{number}" for number, rack in enumerate(RACKS, 1) for broker in rack}
+    simple = {n: tuple(ORDER[(n + place) % len(ORDER)] for place in range(3)) for n in range(PARTITIONS)}
+    kafka = assign_replicas(racks, PARTITIONS, 3, random.Random(), fixed_start=0)
+    lab.say(
+        "Drawn by hand, the first follower stands one place after the leader and the second two. Kafka, begun at broker 0:"
+    )
+    lab.say(f"  {'':<5}{'by hand':<12}{'Kafka':<12}")
+    for number in range(PARTITIONS):
+        differs = "" if kafka[number] == simple[number] else "differs"
+        shown = ["-".join(map(str, table[number])) for table in (simple, kafka)]
+        lab.say(f"  P{number:<4}{shown[0]:<12}{shown[1]:<12}{differs}".rstrip())
+    equal = [number for number in range(PARTITIONS) if kafka[number] == simple[number]]
+    lab.check("both agree on P0 to P5, one round of the leaders", holds=equal == list(range(6)), otherwise=equal)
+    lab.say(
+        "In the next round Kafka moves the followers one place further, so that the partitions which one broker leads"
+    )
+    lab.say(
+        "have their followers on different brokers: when it dies, more than two others share its work. Followers that"
+    )
+    lab.say("would put both copies into one rack are skipped. A real topic begins at a place drawn by lot.")
 
 
 if __name__ == "__main__":
