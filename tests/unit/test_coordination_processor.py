@@ -589,6 +589,34 @@ def test_a_reply_larger_than_allowed_is_refused() -> None:
     assert client.call(OpCode.MULTI_READ, reads * 50)[0] == ErrorCode.MARSHALLING_ERROR
 
 
+def test_a_multi_with_more_operations_than_allowed_is_refused_and_changes_nothing() -> None:
+    """It is decided in one step; multiRead has the same limit."""
+    harness = Harness(max_multi_operations=3)
+    client = harness.connect()
+    creates = [(OpCode.CREATE, CreateRequest(f"/n{number}", b"", OPEN, 0)) for number in range(4)]
+    assert client.call(OpCode.MULTI, creates)[0] == ErrorCode.MARSHALLING_ERROR
+    assert client.call(OpCode.MULTI, creates[:3])[0] == 0
+    reads = [(OpCode.GET_DATA, GetDataRequest(f"/n{number}", False)) for number in range(3)]
+    assert client.call(OpCode.MULTI_READ, [*reads, reads[0]])[0] == ErrorCode.MARSHALLING_ERROR
+    assert client.call(OpCode.MULTI_READ, reads)[0] == 0
+    assert client.call(OpCode.EXISTS, ExistsRequest("/n3", False))[0] == ErrorCode.NO_NODE
+
+
+def test_watches_set_again_reveal_no_change_of_a_node_that_the_client_may_not_read(harness: Harness) -> None:
+    """Whether it was created or changed since a zxid, and whether its children did."""
+    owner, other = harness.connect(), harness.connect()
+    owner.receive(bytes(encode_request(-4, OpCode.AUTH, AuthPacket(0, "digest", b"owner:pw")))[4:])
+    owner.take()
+    only_owner = [ACL(31, Id("auth", ""))]
+    owner.call(OpCode.CREATE, CreateRequest("/secret", b"", only_owner, 0))
+    owner.call(OpCode.CREATE, CreateRequest("/secret/child", b"", only_owner, 0))
+    again = SetWatches(0, ["/secret"], ["/secret"], ["/secret"])
+    other.receive(bytes(encode_request(-8, OpCode.SET_WATCHES, again))[4:])
+    assert [xid for xid, _, _ in other.take()] == [-8]
+    owner.receive(bytes(encode_request(-8, OpCode.SET_WATCHES, again))[4:])
+    assert [xid for xid, _, _ in owner.take()] == [-1, -1, -1, -8]
+
+
 def test_a_connection_that_collects_identities_is_closed(harness: Harness) -> None:
     """The identity after the hundredth is refused, so that no client fills the memory with them."""
     client = harness.connect()

@@ -54,8 +54,10 @@ class _Entry(NamedTuple):
 class AuditLog:
     """Pairs requests with their answers, and writes the lines."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], max_multi_operations: int | None = None) -> None:
+        """A multi with more operations is refused, and not written down."""
         self._write = write
+        self._max_multi_operations = max_multi_operations
         self._pending: dict[ServerConnection, dict[int, list[_Entry]]] = {}
 
     def received(self, client: ServerConnection, xid: int, opcode: int, data: bytes) -> None:
@@ -64,7 +66,8 @@ class AuditLog:
             return
         try:
             if opcode == OpCode.MULTI:
-                entries = [_entry(part, request) for part, request in decode_multi_request(data, _BODY_OFFSET)]
+                parts = decode_multi_request(data, _BODY_OFFSET, self._max_multi_operations)
+                entries = [_entry(part, request) for part, request in parts]
             else:
                 entries = [_entry(opcode, decode(_REQUESTS[opcode], data, _BODY_OFFSET))]
         except MalformedRecordError:

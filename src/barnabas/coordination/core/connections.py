@@ -93,6 +93,7 @@ class Limits:
         "auditor",
         "enforce_quota",
         "global_outstanding",
+        "max_multi_operations",
         "max_reply_bytes",
         "max_session_timeout_ms",
         "min_session_timeout_ms",
@@ -106,6 +107,7 @@ class Limits:
         max_session_timeout_ms: int,
         global_outstanding: int = 1000,
         max_reply_bytes: int = 4 << 20,
+        max_multi_operations: int | None = None,
         ttl_nodes: bool = False,
         enforce_quota: bool = False,
         access: AccessRules | None = None,
@@ -115,6 +117,7 @@ class Limits:
         self.max_session_timeout_ms = max_session_timeout_ms
         self.global_outstanding = global_outstanding
         self.max_reply_bytes = max_reply_bytes
+        self.max_multi_operations = max_multi_operations
         self.ttl_nodes = ttl_nodes
         self.enforce_quota = enforce_quota
         self.access = access or AccessRules()

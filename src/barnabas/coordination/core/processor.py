@@ -109,9 +109,9 @@ _EXPIRED = _refusing(ErrorCode.SESSION_EXPIRED)
 _MOVED = _refusing(ErrorCode.SESSION_MOVED)
 
 
-def _decode_write(operation: WriteOperation, data: bytes, offset: int) -> object | None:
+def _decode_write(operation: WriteOperation, data: bytes, offset: int, limits: Limits) -> object | None:
     if operation.opcode is OpCode.MULTI:
-        return decode_parts(data, offset)
+        return decode_parts(data, offset, limits.max_multi_operations)
     return decode(operation.request_type, data, offset) if operation.request_type is not None else None
 
 
@@ -205,7 +205,7 @@ class Processor:
             self._receive_read(client, header.xid, read, data, now_ms)
         elif (write := self._writes.get(opcode)) is not None and opcode not in _INTERNAL:
             try:
-                request = _decode_write(write, data, offset)
+                request = _decode_write(write, data, offset, self.limits)
             except MalformedRecordError as error:
                 logger.info("Refusing a request of type %d of %s: %s", opcode, client.address, error)
                 if opcode == OpCode.MULTI:
@@ -507,7 +507,7 @@ class Processor:
             elif opcode in _INTERNAL:
                 raise MalformedRecordError(f"{opcode} is not a client's write")
             else:
-                body = _decode_write(operation, request.body, 0)
+                body = _decode_write(operation, request.body, 0, self.limits)
         except MalformedRecordError as error:
             logger.info("Refusing a forwarded request of type %d: %s", opcode, error)
             operation = None
@@ -642,7 +642,7 @@ class Processor:
         reading = Reading(self.database.tree, self.watches, client, self.limits.max_reply_bytes)
         try:
             if operation.opcode is OpCode.MULTI_READ:
-                parts = operation.read(reading, decode_multi_request(data, 8))
+                parts = operation.read(reading, decode_multi_request(data, 8, self.limits.max_multi_operations))
                 frame = encode_multi_response(xid, zxid, 0, parts)  # type: ignore[arg-type]  # multiRead's reply
             else:
                 request = decode(operation.request_type, data, 8) if operation.request_type is not None else None

@@ -315,10 +315,13 @@ class CoordinationServer:
             max_session_timeout_ms=high,
             global_outstanding=settings["globalOutstandingLimit"],
             max_reply_bytes=4 * settings["jute.maxbuffer"],
+            max_multi_operations=settings["maxMultiOperations"] or None,
             ttl_nodes=settings["extendedTypesEnabled"],
             enforce_quota=settings["enforceQuota"],
             access=access_rules(settings, partial(_read_text, self._files), self._rng.randbytes),
-            auditor=AuditLog(audit_logger.info) if settings["audit.enable"] else None,
+            auditor=AuditLog(audit_logger.info, settings["maxMultiOperations"] or None)
+            if settings["audit.enable"]
+            else None,
         )
 
     def _make_member(self) -> QuorumPeer:

@@ -75,6 +75,11 @@ ZOO_CFG_DEFINITIONS = Definitions(
             "globalOutstandingLimit", Kind.INT, "1000",
             "Requests of all clients that may wait for the log; above it, each client may have one.", at_least(1),
         ),
+        Setting(
+            "maxMultiOperations", Kind.INT, "1000",
+            "Operations that a multi or multiRead may have, which is decided in one step; 0 for no limit. Not of ZooKeeper's.",
+            at_least(0),
+        ),
         Setting("extendedTypesEnabled", Kind.BOOLEAN, "false", "Whether there may be TTL nodes."),
         Setting("forceSync", Kind.STRING, "yes", "Whether the log is synced before an acknowledgement.", one_of("yes", "no")),
         Setting("initLimit", Kind.INT, "0", "Ticks that a follower has to connect to the leader and synchronise.", at_least(0)),

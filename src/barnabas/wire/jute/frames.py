@@ -165,7 +165,9 @@ def encode_multi_request(xid: int, parts: Iterable[MultiPart], opcode: int = OpC
     return _framed(out)
 
 
-def _decode_parts(types: dict[int, type | None], data: bytes, offset: int) -> list[MultiPart]:
+def _decode_parts(
+    types: dict[int, type | None], data: bytes, offset: int, max_parts: int | None = None
+) -> list[MultiPart]:
     parts: list[MultiPart] = []
     while True:
         try:
@@ -177,6 +179,8 @@ def _decode_parts(types: dict[int, type | None], data: bytes, offset: int) -> li
             return parts
         if part_type not in types:
             raise MalformedRecordError(f"a multi with an operation of type {part_type}")
+        if max_parts is not None and len(parts) >= max_parts:
+            raise MalformedRecordError(f"a multi with more than {max_parts} operations")
         record_type = types[part_type]
         record: object | None = None
         if record_type is not None:
@@ -184,9 +188,9 @@ def _decode_parts(types: dict[int, type | None], data: bytes, offset: int) -> li
         parts.append((part_type, record))
 
 
-def decode_multi_request(data: Buffer, offset: int = 0) -> list[MultiPart]:
-    """The operations of a multi or multiRead body. Raises `MalformedRecordError`."""
-    return _decode_parts(_MULTI_REQUESTS, bytes(data), offset)  # type: ignore[arg-type]  # no None among the values
+def decode_multi_request(data: Buffer, offset: int = 0, max_parts: int | None = None) -> list[MultiPart]:
+    """The operations of a multi or multiRead body. Raises `MalformedRecordError`, also for more than ``max_parts``."""
+    return _decode_parts(_MULTI_REQUESTS, bytes(data), offset, max_parts)  # type: ignore[arg-type]  # no None among the values
 
 
 def encode_multi_response(xid: int, zxid: int, err: int, parts: Iterable[MultiPart]) -> bytearray:

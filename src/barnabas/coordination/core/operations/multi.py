@@ -37,10 +37,10 @@ __all__ = ["APPLY", "OPERATIONS", "decode_parts"]
 _MODES = frozenset(mode for mode in CreateMode if not mode.has_ttl)
 
 
-def decode_parts(data: bytes, offset: int) -> list[MultiPart]:
-    """The parts of a multi. Raises `MalformedRecordError`, also for creations that no client library would send: of an
-    unknown mode, with a time to live that is not there, without an access control list."""
-    parts = decode_multi_request(data, offset)
+def decode_parts(data: bytes, offset: int, max_parts: int | None) -> list[MultiPart]:
+    """The parts of a multi. Raises `MalformedRecordError`, also for more than ``max_parts``, and for creations that no
+    client library would send: of an unknown mode, with a time to live that is not there, without an access control list."""
+    parts = decode_multi_request(data, offset, max_parts)
     for _, request in parts:
         if isinstance(request, CreateRequest) and (request.acl is None or request.flags not in _MODES):
             raise MalformedRecordError(f"a creation in a multi without a mode or an access control list: {request}")
