@@ -71,7 +71,7 @@ def expected(count: int) -> dict[tuple[str, str], tuple[int, int]]:
     """The figures that a dumb count gives."""
     result: dict[tuple[str, str], tuple[int, int]] = {}
     for number in range(count):
-        key = (f"2013-01-01 {number % 24:02d}:00:00", "AA" if number % 3 else "UA")
+        key = (f"2013-01-01T{number % 24:02d}:00:00.000000Z", "AA" if number % 3 else "UA")
         flights, delay = result.get(key, (0, 0))
         result[key] = (flights + 1, delay + number % 7)
     return result

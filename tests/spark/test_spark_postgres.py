@@ -20,8 +20,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.interop, needs("initdb", "pg_ctl")]
 pa = pytest.importorskip("pyarrow")
 psycopg = pytest.importorskip("psycopg")
 
-from barnabas.pipelines.database import DatabaseError, open_database  # noqa: E402
+from barnabas.pipelines.database import open_database  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
+from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 
 TYPES = {"at": "timestamp", "carrier": "string", "flights": "bigint", "tags": "array<string>", "share": "decimal(5,2)"}
 SCHEMA = pa.schema(

@@ -9,8 +9,9 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
-from barnabas.pipelines.database import DatabaseError, SinkDatabase, open_database  # noqa: E402
+from barnabas.pipelines.database import SinkDatabase, open_database  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
+from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 
 TYPES = {"window_start": "timestamp", "carrier": "string", "flights": "bigint"}
 DAY = datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)
@@ -44,7 +45,7 @@ def test_rows_of_an_equal_key_are_replaced(database: SinkDatabase, tmp_path: Pat
     """A window that grows has one row."""
     assert database.apply(rows(("AA", 1), ("UA", 5)), "flow", "query", 0)
     assert database.apply(rows(("AA", 2)), "flow", "query", 1)
-    assert contents(tmp_path) == [("2013-01-01 00:00:00", "AA", 2), ("2013-01-01 00:00:00", "UA", 5)]
+    assert contents(tmp_path) == [("2013-01-01T00:00:00.000000Z", "AA", 2), ("2013-01-01T00:00:00.000000Z", "UA", 5)]
 
 
 def test_a_replayed_epoch_changes_nothing(database: SinkDatabase, tmp_path: Path) -> None:

@@ -12,26 +12,27 @@ rows are deleted and inserted.
 """
 
 import contextlib
-import datetime
-import decimal
-import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.spec import DatabaseSink
+from barnabas.pipelines.sql import (
+    EPOCHS_TABLE,
+    DatabaseError,
+    check_columns,
+    quoted,
+    split_by_null,
+    tuples_of,
+    upsert_statement,
+)
+from barnabas.pipelines.texts import as_json, as_text_value
 
-__all__ = ["DatabaseError", "PostgresDatabase", "SinkDatabase", "SqliteDatabase", "open_database"]
+__all__ = ["PostgresDatabase", "SinkDatabase", "SqliteDatabase", "open_database"]
 
-_EPOCHS = "barnabas_epochs"
 _SQLITE_BUSY_S = 30
-
-
-class DatabaseError(BarnabasError):
-    """The database refused, or its table does not fit the flow."""
 
 
 class SinkDatabase(Protocol):
@@ -53,52 +54,25 @@ def open_database(sink: DatabaseSink, types: Mapping[str, str]) -> SinkDatabase:
         raise DatabaseError(
             f"the key of table {sink.table} names {', '.join(missing)}, but the rows have {', '.join(types)}"
         )
-    kind = SqliteDatabase if sink.type == "sqlite" else PostgresDatabase
-    return kind(sink, types)
+    if sink.type == "duckdb":
+        from barnabas.pipelines.outputs.duckdb_table import DuckDatabase
 
-
-def _quoted(name: str) -> str:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
-
-
-def _upsert(table: str, source: str, columns: Sequence[str], key: Sequence[str]) -> str:
-    names = ", ".join(map(_quoted, columns))
-    rest = ", ".join(f"{_quoted(name)} = excluded.{_quoted(name)}" for name in columns if name not in key)
-    action = f"UPDATE SET {rest}" if rest else "NOTHING"
-    on = ", ".join(map(_quoted, key))
-    return f"INSERT INTO {_quoted(table)} ({names}) {source} ON CONFLICT ({on}) DO {action}"  # names are quoted
-
-
-def _split(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Rows with a whole key, and those with a null in it."""
-    import pyarrow.compute as pc
-
-    has_null = pa.array([False] * rows.num_rows, pa.bool_())
-    for name in key:
-        has_null = pc.or_(has_null, pc.is_null(rows[name]))
-    return rows.filter(pc.invert(has_null)), rows.filter(has_null)
-
-
-def _tuples(rows: pa.Table, convert: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, ...]]:
-    for batch in rows.to_batches(max_chunksize=10_000):
-        columns = [column.to_pylist() for column in batch.columns]
-        if convert:
-            columns = [
-                column if _is_plain(field.type) else [convert(value) for value in column]
-                for column, field in zip(columns, batch.schema, strict=True)
-            ]
-        yield from zip(*columns, strict=True)
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind))
+        return DuckDatabase(sink, types)
+    return SqliteDatabase(sink, types) if sink.type == "sqlite" else PostgresDatabase(sink, types)
 
 
 class SqliteDatabase:
-    """A SQLite file. Times are ISO texts in UTC, decimals are texts, arrays and structs are JSON."""
+    """A SQLite file. Times are ISO texts in UTC, decimals are texts, arrays and structs are JSON.
 
-    def __init__(self, sink: DatabaseSink, types: Mapping[str, str]) -> None:
+    ``id_column`` is the name of a column of whole numbers that identify rows; ``also`` are further statements that prepare
+    the database, in the same transaction as the table.
+    """
+
+    def __init__(
+        self, sink: DatabaseSink, types: Mapping[str, str], *, id_column: str | None = None, also: Sequence[str] = ()
+    ) -> None:
         self._sink = sink
+        self._id_column = id_column
         self._columns = list(types)
         try:
             # A micro-batch's thread is Spark's, and another each time; only one runs at once.
@@ -110,19 +84,23 @@ class SqliteDatabase:
             self._connection.execute("PRAGMA synchronous = FULL")
             with self._transaction():
                 self._prepare(types)
+                for statement in also:
+                    self._connection.execute(statement)
         except sqlite3.Error as error:
             raise DatabaseError(f"SQLite at {sink.url}: {error}") from error
 
     def _prepare(self, types: Mapping[str, str]) -> None:
-        columns = ", ".join(f"{_quoted(name)} {_sqlite_type(type_name)}" for name, type_name in types.items())
-        key = ", ".join(map(_quoted, self._sink.key))
-        self._connection.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(self._sink.table)} ({columns}, UNIQUE ({key}))")
+        columns = ", ".join(f"{quoted(name)} {_sqlite_type(type_name)}" for name, type_name in types.items())
+        if self._id_column:
+            columns = f"{quoted(self._id_column)} INTEGER PRIMARY KEY, {columns}"
+        key = ", ".join(map(quoted, self._sink.key))
+        self._connection.execute(f"CREATE TABLE IF NOT EXISTS {quoted(self._sink.table)} ({columns}, UNIQUE ({key}))")
         self._connection.execute(
-            f"CREATE TABLE IF NOT EXISTS {_EPOCHS} (flow TEXT NOT NULL, sink TEXT NOT NULL, query TEXT NOT NULL, "
+            f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} (flow TEXT NOT NULL, sink TEXT NOT NULL, query TEXT NOT NULL, "
             "epoch INTEGER NOT NULL, PRIMARY KEY (flow, sink))"
         )
-        found = {row[1] for row in self._connection.execute(f"PRAGMA table_info({_quoted(self._sink.table)})")}
-        _check_columns(self._sink, types, found)
+        found = {row[1] for row in self._connection.execute(f"PRAGMA table_info({quoted(self._sink.table)})")}
+        check_columns(self._sink.table, types, found)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -138,14 +116,14 @@ class SqliteDatabase:
         try:
             with self._transaction():
                 noted = self._connection.execute(
-                    f"SELECT query, epoch FROM {_EPOCHS} WHERE flow = ? AND sink = ?",  # noqa: S608  # a constant
+                    f"SELECT query, epoch FROM {EPOCHS_TABLE} WHERE flow = ? AND sink = ?",  # noqa: S608  # a constant
                     (flow, self._sink.table),
                 ).fetchone()
                 if noted and noted[0] == query and epoch <= noted[1]:
                     return False
                 self._upsert(rows.select(self._columns))
                 self._connection.execute(
-                    f"INSERT OR REPLACE INTO {_EPOCHS} VALUES (?, ?, ?, ?)",  # noqa: S608  # a constant
+                    f"INSERT OR REPLACE INTO {EPOCHS_TABLE} VALUES (?, ?, ?, ?)",  # noqa: S608  # a constant
                     (flow, self._sink.table, query, epoch),
                 )
         except sqlite3.Error as error:
@@ -154,19 +132,19 @@ class SqliteDatabase:
 
     def _upsert(self, rows: pa.Table) -> None:
         places = f"VALUES ({', '.join('?' * len(self._columns))})"
-        whole, with_null = _split(rows, self._sink.key)
-        statement = _upsert(self._sink.table, places, self._columns, self._sink.key)
-        self._connection.executemany(statement, _tuples(whole, _sqlite_value))
+        whole, with_null = split_by_null(rows, self._sink.key)
+        statement = upsert_statement(self._sink.table, places, self._columns, self._sink.key)
+        self._connection.executemany(statement, tuples_of(whole, as_text_value))
         if with_null.num_rows:
-            same = " AND ".join(f"{_quoted(name)} IS ?" for name in self._sink.key)
+            same = " AND ".join(f"{quoted(name)} IS ?" for name in self._sink.key)
             self._connection.executemany(
-                f"DELETE FROM {_quoted(self._sink.table)} WHERE {same}",  # noqa: S608  # names are quoted
-                _tuples(with_null.select(list(self._sink.key)), _sqlite_value),
+                f"DELETE FROM {quoted(self._sink.table)} WHERE {same}",  # noqa: S608  # names are quoted
+                tuples_of(with_null.select(list(self._sink.key)), as_text_value),
             )
-            names = ", ".join(map(_quoted, self._columns))
+            names = ", ".join(map(quoted, self._columns))
             self._connection.executemany(
-                f"INSERT INTO {_quoted(self._sink.table)} ({names}) {places}",  # names are quoted
-                _tuples(with_null, _sqlite_value),
+                f"INSERT INTO {quoted(self._sink.table)} ({names}) {places}",  # names are quoted
+                tuples_of(with_null, as_text_value),
             )
 
     def close(self) -> None:
@@ -194,15 +172,15 @@ class PostgresDatabase:
     def _prepare(self, types: Mapping[str, str]) -> None:
         # Two flows that start at once must not both make the tables.
         self._execute("SELECT pg_advisory_xact_lock(hashtext('barnabas'))")
-        columns = ", ".join(f"{_quoted(name)} {_postgres_type(type_name)}" for name, type_name in types.items())
-        key = ", ".join(map(_quoted, self._sink.key))
-        self._execute(f"CREATE TABLE IF NOT EXISTS {_quoted(self._sink.table)} ({columns}, UNIQUE ({key}))")
+        columns = ", ".join(f"{quoted(name)} {_postgres_type(type_name)}" for name, type_name in types.items())
+        key = ", ".join(map(quoted, self._sink.key))
+        self._execute(f"CREATE TABLE IF NOT EXISTS {quoted(self._sink.table)} ({columns}, UNIQUE ({key}))")
         self._execute(
-            f"CREATE TABLE IF NOT EXISTS {_EPOCHS} (flow text NOT NULL, sink text NOT NULL, query text NOT NULL, "
+            f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} (flow text NOT NULL, sink text NOT NULL, query text NOT NULL, "
             "epoch bigint NOT NULL, PRIMARY KEY (flow, sink))"
         )
-        found = self._execute(f"SELECT * FROM {_quoted(self._sink.table)} LIMIT 0").description  # noqa: S608  # quoted
-        _check_columns(self._sink, types, {column.name for column in found or ()})
+        found = self._execute(f"SELECT * FROM {quoted(self._sink.table)} LIMIT 0").description  # noqa: S608  # quoted
+        check_columns(self._sink.table, types, {column.name for column in found or ()})
 
     def _execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         return self._connection.execute(statement.encode(), values)
@@ -211,14 +189,14 @@ class PostgresDatabase:
         try:
             with self._connection.transaction():
                 noted = self._execute(
-                    f"SELECT query, epoch FROM {_EPOCHS} WHERE flow = %s AND sink = %s FOR UPDATE",  # noqa: S608
+                    f"SELECT query, epoch FROM {EPOCHS_TABLE} WHERE flow = %s AND sink = %s FOR UPDATE",  # noqa: S608
                     (flow, self._sink.table),
                 ).fetchone()
                 if noted and noted[0] == query and epoch <= noted[1]:
                     return False
                 self._upsert(rows.select(self._columns))
                 self._execute(
-                    f"INSERT INTO {_EPOCHS} VALUES (%s, %s, %s, %s) ON CONFLICT (flow, sink) "  # noqa: S608
+                    f"INSERT INTO {EPOCHS_TABLE} VALUES (%s, %s, %s, %s) ON CONFLICT (flow, sink) "  # noqa: S608
                     "DO UPDATE SET query = excluded.query, epoch = excluded.epoch",
                     (flow, self._sink.table, query, epoch),
                 )
@@ -227,29 +205,20 @@ class PostgresDatabase:
         return True
 
     def _upsert(self, rows: pa.Table) -> None:
-        table, names = _quoted(self._sink.table), ", ".join(map(_quoted, self._columns))
+        table, names = quoted(self._sink.table), ", ".join(map(quoted, self._columns))
         self._execute(f"CREATE TEMPORARY TABLE barnabas_batch (LIKE {table}) ON COMMIT DROP")
         with self._connection.cursor().copy(f"COPY barnabas_batch ({names}) FROM STDIN".encode()) as copy:
-            for row in _tuples(rows, _postgres_value):
+            for row in tuples_of(rows, _postgres_value):
                 copy.write_row(row)
-        key = list(map(_quoted, self._sink.key))
+        key = list(map(quoted, self._sink.key))
         same = " AND ".join(f"{table}.{name} IS NOT DISTINCT FROM barnabas_batch.{name}" for name in key)
         incomplete = " OR ".join(f"barnabas_batch.{name} IS NULL" for name in key)
         self._execute(f"DELETE FROM {table} USING barnabas_batch WHERE ({incomplete}) AND {same}")  # noqa: S608
         source = f"SELECT {names} FROM barnabas_batch"  # noqa: S608  # names are quoted
-        self._execute(_upsert(self._sink.table, source, self._columns, self._sink.key))
+        self._execute(upsert_statement(self._sink.table, source, self._columns, self._sink.key))
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _check_columns(sink: DatabaseSink, types: Mapping[str, str], found: set[str]) -> None:
-    missing = [name for name in types if name not in found]
-    if missing:
-        raise DatabaseError(
-            f"table {sink.table} is there already and has no column {', '.join(missing)}; "
-            "add it, drop the table, or give the sink another table"
-        )
 
 
 def _sqlite_type(type_name: str) -> str:
@@ -278,17 +247,5 @@ def _postgres_type(type_name: str) -> str:
     return known.get(type_name, "jsonb")
 
 
-def _sqlite_value(value: Any) -> Any:
-    if isinstance(value, datetime.datetime):
-        return value.replace(tzinfo=None).isoformat(sep=" ")
-    if isinstance(value, datetime.date | decimal.Decimal):
-        return str(value)
-    return _json(value) if isinstance(value, list | dict) else value
-
-
 def _postgres_value(value: Any) -> Any:
-    return _json(value) if isinstance(value, list | dict) else value
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, default=str, separators=(",", ":"))
+    return as_json(value) if isinstance(value, list | dict) else value

@@ -9,9 +9,11 @@ result once; transactions will do this for other readers when brokers have them.
 from typing import Protocol
 
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from barnabas.pipelines.database import SinkDatabase, open_database
-from barnabas.pipelines.spec import POSITION, DatabaseSink, Flow, TopicSink
+from barnabas.pipelines.database import SinkDatabase
+from barnabas.pipelines.outputs.opening import TableSink, open_output
+from barnabas.pipelines.spec import POSITION, Flow, TopicSink
 from barnabas.pipelines.transforms import as_messages, field_types, latest_per_key
 
 __all__ = ["BatchSink", "open_sinks"]
@@ -29,19 +31,21 @@ class BatchSink(Protocol):
         ...
 
 
-class _DatabaseWriter:
-    def __init__(self, sink: DatabaseSink, flow: Flow, results: DataFrame) -> None:
+class _TableWriter:
+    def __init__(self, sink: TableSink, flow: Flow, results: DataFrame) -> None:
         self._flow = flow
         self._key = sink.key
-        columns = _for_key(results, flow, sink.key)
-        self._database: SinkDatabase = open_database(sink, field_types(columns.schema))
+        schema = _for_key(results, flow, sink.key).schema
+        rows_change = flow.aggregate is not None or sink.key != POSITION
+        arrow_schema = to_arrow_schema(schema, timezone="UTC")
+        self._output: SinkDatabase = open_output(sink, field_types(schema), arrow_schema, rows_change=rows_change)
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:
         rows = _for_key(batch, self._flow, self._key).toArrow()
-        self._database.apply(rows, self._flow.name, query, epoch)
+        self._output.apply(rows, self._flow.name, query, epoch)
 
     def close(self) -> None:
-        self._database.close()
+        self._output.close()
 
 
 class _TopicWriter:
@@ -75,10 +79,10 @@ def open_sinks(flow: Flow, results: DataFrame) -> list[BatchSink]:
     opened: list[BatchSink] = []
     try:
         for sink in flow.sinks:
-            if isinstance(sink, DatabaseSink):
-                opened.append(_DatabaseWriter(sink, flow, _static(results)))
-            else:
+            if isinstance(sink, TopicSink):
                 opened.append(_TopicWriter(sink, flow))
+            else:
+                opened.append(_TableWriter(sink, flow, _static(results)))
     except BaseException:
         for each in opened:
             each.close()

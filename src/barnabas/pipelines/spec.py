@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import ConfigError
+from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
 from barnabas.pipelines.spec_fields import NAME, Places, SpecError, SpecTable, check_name, resolve_path
 from barnabas.pipelines.toml_lines import locate_keys
 
@@ -108,7 +109,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSink:
-    """A table that takes results as upserts on ``key``; ``url`` is a path for SQLite."""
+    """A table that takes results as upserts on ``key``; ``url`` is a path for SQLite and DuckDB."""
 
     type: str
     url: str
@@ -126,7 +127,7 @@ class TopicSink:
     kafka: dict[str, str] = field(default_factory=dict)
 
 
-Sink = DatabaseSink | TopicSink
+Sink = DatabaseSink | TopicSink | LakeSink | SearchSink | OpenSearchSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,13 +356,15 @@ def _aggregate(table: SpecTable | None) -> Aggregate | None:
 
 
 def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder: Path) -> Sink:
-    kind = table.choice("type", ("sqlite", "postgresql", "topic"))
+    kind = table.choice("type", ("sqlite", "duckdb", "postgresql", *OUTPUT_TYPES, "topic"))
     key = table.texts("key")
     if aggregate:
         if key:
             raise table.fail("key", f"is given by the aggregate: {', '.join(aggregate.keys)}")
         key = aggregate.keys
     key = key or POSITION
+    if kind in OUTPUT_TYPES:
+        return declare_output(kind, table, key, folder, rows_change=aggregate is not None or key != POSITION)
     if kind == "topic":
         kafka = table.texts_by_name("kafka")
         servers = table.text("bootstrap_servers")
@@ -371,7 +374,7 @@ def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder:
     name = table.needed("table")
     if not re.fullmatch(rf"{NAME.pattern}(\.{NAME.pattern})?", name):
         raise table.fail("table", f"is {name!r}, which is no name of a table")
-    if kind == "sqlite":
+    if kind in ("sqlite", "duckdb"):
         return DatabaseSink(kind, resolve_path(table.needed("path", "the database's file"), folder), name, key)
     return DatabaseSink(kind, table.needed("url", 'like "postgresql://user@host/database"'), name, key)
 

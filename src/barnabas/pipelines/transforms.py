@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark 
 from pyspark.sql.types import StructType
 
 from barnabas.pipelines.spec import POSITION, Aggregate, Format, Transform
+from barnabas.pipelines.texts import JSON_OPTIONS
 
 __all__ = [
     "RECORD_SCHEMA",
@@ -146,11 +147,10 @@ def as_messages(batch: DataFrame, key: Sequence[str], flow_name: str, epoch: int
 
     The headers name the flow and the micro-batch: of two records with an equal key and epoch, one is a repetition.
     """
-    options = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX", "ignoreNullFields": "false"}
     headers = [("barnabas.flow", F.lit(flow_name)), ("barnabas.epoch", F.lit(str(epoch)))]
     return batch.select(
-        F.to_json(F.struct(*key), options).alias("key"),
-        F.to_json(F.struct(*batch.columns), options).alias("value"),
+        F.to_json(F.struct(*key), JSON_OPTIONS).alias("key"),
+        F.to_json(F.struct(*batch.columns), JSON_OPTIONS).alias("value"),
         _headers(headers),
     )
 

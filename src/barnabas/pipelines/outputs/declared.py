@@ -1,0 +1,102 @@
+"""How lake tables and search indexes are declared in a flow's file. Needs neither Spark nor their packages."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from barnabas.base.errors import BarnabasError
+from barnabas.pipelines.spec_fields import NAME, SpecTable, resolve_path
+
+__all__ = ["OUTPUT_TYPES", "LakeSink", "OpenSearchSink", "OutputError", "SearchSink", "declare_output"]
+
+OUTPUT_TYPES = ("parquet", "delta", "search", "opensearch")
+_INDEX = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+class OutputError(BarnabasError):
+    """An output refused a batch, or what is there does not fit the flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSink:
+    """A folder of Parquet files (``parquet``), or a Delta table (``delta``)."""
+
+    type: str
+    path: str
+    key: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
+    compact_every: int = 100
+    """Delta only: after so many versions small files become large ones."""
+
+    @property
+    def table(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSink:
+    """A table of a SQLite file with a full-text index over the columns ``text``."""
+
+    path: str
+    table: str
+    text: tuple[str, ...]
+    key: tuple[str, ...]
+    type: str = "search"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSearchSink:
+    """An index of OpenSearch, or of another server with its bulk protocol."""
+
+    url: str
+    table: str
+    text: tuple[str, ...]
+    key: tuple[str, ...]
+    timeout_ms: int = 30_000
+    type: str = "opensearch"
+
+
+def declare_output(
+    kind: str, table: SpecTable, key: tuple[str, ...], folder: Path, *, rows_change: bool
+) -> LakeSink | SearchSink | OpenSearchSink:
+    """The output of one of `OUTPUT_TYPES`. ``rows_change``: results come again with other figures, as aggregates do."""
+    if kind == "parquet" and rows_change:
+        raise table.fail(
+            "type", 'is "parquet", whose rows cannot be replaced; for these results take "delta" or a database'
+        )
+    if kind == "parquet":
+        return LakeSink(
+            kind, resolve_path(table.needed("path", "the folder of the files"), folder), key, _columns(table)
+        )
+    if kind == "delta":
+        path = resolve_path(table.needed("path", "the folder of the table"), folder)
+        return LakeSink(kind, path, key, _columns(table), table.number("compact_every", 100))
+    text = table.texts("text")
+    if kind == "search":
+        if not text:
+            raise table.fail("text", 'is missing: the columns to search in, like ["message"]')
+        name = table.needed("table")
+        if not NAME.fullmatch(name):
+            raise table.fail("table", f"is {name!r}, which is no name of a table")
+        return SearchSink(resolve_path(table.needed("path", "the index's file"), folder), name, text, key)
+    url = table.needed("url", 'like "http://localhost:9200"')
+    if not url.startswith(("http://", "https://")):
+        raise table.fail("url", f"is {url!r}, but must begin with http:// or https://")
+    index = table.needed("index", "the index's name")
+    if not _INDEX.fullmatch(index):
+        raise table.fail(
+            "index", f"is {index!r}, but may hold lower-case letters, digits, dot, dash and underscore only"
+        )
+    return OpenSearchSink(url.rstrip("/"), index, text, key, table.number("timeout_ms", 30_000))
+
+
+def _columns(table: SpecTable) -> tuple[str, ...]:
+    return _known(table, "partition_by", table.texts("partition_by"))
+
+
+def _known(table: SpecTable, field: str, names: Sequence[str]) -> tuple[str, ...]:
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise table.fail(field, f"{name!r} is no name of a column")
+    return tuple(names)

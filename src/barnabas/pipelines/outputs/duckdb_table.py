@@ -1,0 +1,152 @@
+"""A table of a DuckDB file as a sink: a batch's rows and its epoch are one transaction, as in `barnabas.pipelines.database`.
+
+DuckDB lets one process write, or several read. So the file is opened for each batch and closed again: between batches
+dashboards and notebooks can read it. A batch waits while they do.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from barnabas.pipelines.spec import DatabaseSink
+from barnabas.pipelines.sql import (
+    EPOCHS_TABLE,
+    DatabaseError,
+    check_columns,
+    quoted,
+    split_by_null,
+    upsert_statement,
+)
+from barnabas.pipelines.texts import as_json
+
+__all__ = ["DuckDatabase"]
+
+_BUSY_S = 30.0
+_PAUSE_S = 0.05
+_TYPES = {
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "int": "INTEGER",
+    "bigint": "BIGINT",
+    "boolean": "BOOLEAN",
+    "float": "REAL",
+    "double": "DOUBLE",
+    "binary": "BLOB",
+    "string": "VARCHAR",
+    "date": "DATE",
+    "timestamp": "TIMESTAMPTZ",
+    "timestamp_ntz": "TIMESTAMP",
+}
+
+
+class DuckDatabase:
+    """A DuckDB file. Types are DuckDB's own; arrays and structs are JSON."""
+
+    def __init__(
+        self, sink: DatabaseSink, types: Mapping[str, str], *, wait: Callable[[float], None] = time.sleep
+    ) -> None:
+        try:
+            import duckdb
+        except ImportError as error:
+            raise DatabaseError("DuckDB needs duckdb: pip install 'barnabas[outputs]'") from error
+        self._duckdb: Any = duckdb
+        self._sink = sink
+        self._types = dict(types)
+        self._wait = wait
+        with self._transaction() as connection:
+            self._prepare(connection)
+
+    def _prepare(self, connection: Any) -> None:
+        columns = ", ".join(f"{quoted(name)} {_duckdb_type(type_name)}" for name, type_name in self._types.items())
+        key = ", ".join(map(quoted, self._sink.key))
+        schema, dot, _ = self._sink.table.rpartition(".")
+        if dot:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {quoted(self._sink.table)} ({columns}, UNIQUE ({key}))")
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} (flow VARCHAR, sink VARCHAR, query VARCHAR NOT NULL, "
+            "epoch BIGINT NOT NULL, PRIMARY KEY (flow, sink))"
+        )
+        found = connection.execute(f"SELECT * FROM {quoted(self._sink.table)} LIMIT 0").description  # noqa: S608  # quoted
+        check_columns(self._sink.table, self._types, {column[0] for column in found})
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        try:
+            connection = self._connect()
+            try:
+                connection.execute("SET TimeZone = 'UTC'")
+                connection.execute("BEGIN")
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                connection.close()  # rolls back what is not committed
+        except self._duckdb.Error as error:
+            raise DatabaseError(f"DuckDB at {self._sink.url}, table {self._sink.table}: {error}") from error
+
+    def _connect(self) -> Any:
+        waited_s = 0.0
+        while True:
+            try:
+                return self._duckdb.connect(self._sink.url)
+            except self._duckdb.IOException as error:
+                # Another process has the file open.
+                if "lock" not in str(error).lower() or waited_s >= _BUSY_S:
+                    raise
+                self._wait(_PAUSE_S)
+                waited_s += _PAUSE_S
+
+    def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
+        table = self._sink.table
+        with self._transaction() as connection:
+            noted = connection.execute(
+                f"SELECT query, epoch FROM {EPOCHS_TABLE} WHERE flow = ? AND sink = ?",  # noqa: S608  # a constant
+                (flow, table),
+            ).fetchall()
+            if any(name == query and epoch <= last for name, last in noted):
+                return False
+            self._upsert(connection, _without_nesting(rows.select(list(self._types))))
+            connection.execute(
+                f"INSERT INTO {EPOCHS_TABLE} VALUES (?, ?, ?, ?) ON CONFLICT (flow, sink) "  # noqa: S608  # a constant
+                "DO UPDATE SET query = excluded.query, epoch = excluded.epoch",
+                (flow, table, query, epoch),
+            )
+        return True
+
+    def _upsert(self, connection: Any, rows: pa.Table) -> None:
+        key = self._sink.key
+        names = ", ".join(map(quoted, self._types))
+        source = f"SELECT {names} FROM barnabas_batch"  # noqa: S608  # names are quoted
+        whole, with_null = split_by_null(rows, key)
+        connection.register("barnabas_batch", whole)
+        connection.execute(upsert_statement(self._sink.table, source, list(self._types), key))
+        if with_null.num_rows:
+            table = quoted(self._sink.table)
+            same = " AND ".join(
+                f"{table}.{quoted(name)} IS NOT DISTINCT FROM barnabas_batch.{quoted(name)}" for name in key
+            )
+            connection.register("barnabas_batch", with_null)
+            connection.execute(f"DELETE FROM {table} USING barnabas_batch WHERE {same}")  # noqa: S608  # names are quoted
+            connection.execute(f"INSERT INTO {table} ({names}) {source}")
+        connection.unregister("barnabas_batch")
+
+    def close(self) -> None:
+        """The file is open during a batch only."""
+
+
+def _duckdb_type(type_name: str) -> str:
+    if type_name.startswith("decimal"):
+        return type_name.upper()
+    return _TYPES.get(type_name, "JSON")
+
+
+def _without_nesting(rows: pa.Table) -> pa.Table:
+    """Arrays, structs and maps as JSON texts."""
+    for number, field in enumerate(rows.schema):
+        if pa.types.is_nested(field.type):
+            values = [None if value is None else as_json(value) for value in rows.column(number).to_pylist()]
+            rows = rows.set_column(number, field.name, pa.array(values, pa.string()))
+    return rows

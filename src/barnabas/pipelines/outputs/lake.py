@@ -1,0 +1,193 @@
+"""Lake tables as sinks: a folder of Parquet files, and a Delta table through delta-rs, which needs no jars.
+
+Parquet: a batch is one file, or one for each value of ``partition_by``, whose name holds the query and the epoch. A file
+appears whole or not at all, and a batch that runs again replaces its files with equal ones. So plain readers of the folder
+see each row once. A new query (another checkpoint) would read the topics again and write all rows a second time: the
+folder remembers its query, and refuses another.
+
+Delta: a batch is one commit, which carries the query and the epoch as a transaction of an application; that is how Delta
+itself recognises repetitions. Rows that are keyed by where they came from are appended. Others, and those of a new query
+into a table that has rows, are merged on their key.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from barnabas.base.files import OsFiles
+from barnabas.pipelines.outputs.declared import LakeSink, OutputError
+
+__all__ = ["DeltaTableSink", "ParquetFolder", "open_lake"]
+
+_NOTES = "_barnabas"
+"""Readers of Parquet leave out names that begin with an underscore."""
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_APPEND, _MERGE = "append", "merge"
+
+
+def open_lake(sink: LakeSink, schema: pa.Schema, *, rows_change: bool) -> "ParquetFolder | DeltaTableSink":
+    """The lake table, made if it is not there. ``rows_change``: rows of an equal key come again, with other values."""
+    missing = [name for name in sink.partition_by if name not in schema.names]
+    if missing:
+        raise OutputError(
+            f"partition_by of {sink.path} names {', '.join(missing)}, but the rows have {', '.join(schema.names)}"
+        )
+    if sink.type == "parquet":
+        return ParquetFolder(sink, schema)
+    return DeltaTableSink(sink, schema, rows_change=rows_change)
+
+
+class ParquetFolder:
+    """A folder of Parquet files."""
+
+    def __init__(self, sink: LakeSink, schema: pa.Schema) -> None:
+        self._sink = sink
+        self._folder = Path(sink.path)
+        self._files = OsFiles()
+        self._check_columns(schema)
+
+    def _check_columns(self, schema: pa.Schema) -> None:
+        first = next(self._folder.glob("**/*.parquet"), None)
+        if first is None:
+            return
+        stored = [name for name in schema.names if name not in self._sink.partition_by]
+        found = pq.read_schema(first)
+        wrong = [
+            name for name in stored if name not in found.names or found.field(name).type != schema.field(name).type
+        ]
+        if wrong:
+            raise OutputError(
+                f"the files in {self._folder} have other columns or types than the flow: {', '.join(wrong)}. "
+                "Give the sink another folder."
+            )
+
+    def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
+        """Write the batch's files; True, for a batch that runs again writes them again."""
+        try:
+            self._claim(flow, query)
+            if rows.num_rows:
+                for folder, part in self._parts(rows):
+                    self._write(folder, f"{query}-{epoch:09d}.parquet", part)
+        except OSError as error:
+            raise OutputError(f"cannot write to {self._folder}: {error.strerror or error}") from error
+        return True
+
+    def _claim(self, flow: str, query: str) -> None:
+        """The folder belongs to the first query of a flow that writes to it."""
+        note = self._folder / _NOTES / flow
+        if note.exists():
+            owner = note.read_text().strip()
+            if owner != query:
+                raise OutputError(
+                    f"{self._folder} has rows of the flow {flow} from another checkpoint, which this one would add again. "
+                    "Move the folder away, or give the sink another path."
+                )
+            return
+        note.parent.mkdir(parents=True, exist_ok=True)
+        self._files.write_atomically(str(note), query.encode())
+
+    def _parts(self, rows: pa.Table) -> list[tuple[Path, pa.Table]]:
+        names = list(self._sink.partition_by)
+        if not names:
+            return [(self._folder, rows)]
+        parts = []
+        for values in rows.select(names).group_by(names).aggregate([]).to_pylist():
+            mask = None
+            folder = self._folder
+            for name in names:
+                value = values[name]
+                same = pc.is_null(rows[name]) if value is None else pc.fill_null(pc.equal(rows[name], value), False)
+                mask = same if mask is None else pc.and_(mask, same)
+                folder /= f"{name}={_NULL_PARTITION if value is None else _escaped(str(value))}"
+            parts.append((folder, rows.filter(mask).drop_columns(names)))
+        return parts
+
+    def _write(self, folder: Path, name: str, rows: pa.Table) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        buffer = pa.BufferOutputStream()
+        pq.write_table(rows, buffer, compression="zstd")
+        self._files.write_atomically(str(folder / name), memoryview(buffer.getvalue()))
+
+    def close(self) -> None:
+        """Files are open during a batch only."""
+
+
+class DeltaTableSink:
+    """A Delta table."""
+
+    def __init__(self, sink: LakeSink, schema: pa.Schema, *, rows_change: bool) -> None:
+        try:
+            import deltalake
+            from deltalake.exceptions import DeltaError
+        except ImportError as error:
+            raise OutputError("Delta tables need deltalake: pip install 'barnabas[outputs]'") from error
+        self._delta: Any = deltalake
+        self._error: Any = DeltaError
+        self._sink = sink
+        self._rows_change = rows_change
+        try:
+            self._table = deltalake.DeltaTable.create(
+                sink.path, schema, mode="ignore", partition_by=list(sink.partition_by) or None
+            )
+        except (DeltaError, OSError) as error:
+            raise OutputError(f"the Delta table at {sink.path}: {error}") from error
+        stored = {field.name for field in self._table.schema().fields}
+        if missing := [name for name in schema.names if name not in stored]:
+            raise OutputError(
+                f"the Delta table at {sink.path} has no column {', '.join(missing)}; add it, or give the sink another path"
+            )
+
+    def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
+        """One commit; False when the table has the epoch's commit already."""
+        try:
+            self._table.update_incremental()
+            way, last = self._way(flow, query)
+            if last is not None and epoch <= last:
+                return False
+            transaction = self._delta.Transaction(f"barnabas/{flow}/{query}/{way}", epoch)
+            properties = self._delta.CommitProperties(app_transactions=[transaction])
+            if way == _MERGE and rows.num_rows:  # a merge of nothing would leave no commit
+                self._merge(rows, properties)
+            else:
+                self._delta.write_deltalake(self._table, rows, mode="append", commit_properties=properties)
+            self._compact()
+        except (self._error, OSError) as error:
+            raise OutputError(f"the Delta table at {self._sink.path}: {error}") from error
+        return True
+
+    def _way(self, flow: str, query: str) -> tuple[str, int | None]:
+        """Append or merge, as the query's first batch did, and its last epoch."""
+        for way in (_APPEND, _MERGE):
+            last = self._table.transaction_version(f"barnabas/{flow}/{query}/{way}")
+            if last is not None:
+                return way, int(last)
+        is_empty = not self._table.file_uris()
+        return (_APPEND if is_empty and not self._rows_change else _MERGE), None
+
+    def _merge(self, rows: pa.Table, properties: Any) -> None:
+        # "=" lets the engine join by hash; nulls in a key are rare, and one group.
+        conditions = [
+            f'target."{name}" {"IS NOT DISTINCT FROM" if rows[name].null_count else "="} source."{name}"'
+            for name in self._sink.key
+        ]
+        merger = self._table.merge(
+            rows, " AND ".join(conditions), source_alias="source", target_alias="target", commit_properties=properties
+        )
+        merger.when_matched_update_all().when_not_matched_insert_all().execute()
+
+    def _compact(self) -> None:
+        version = self._table.version()
+        if version and version % self._sink.compact_every == 0:
+            self._table.optimize.compact()
+            self._table.vacuum(dry_run=False)
+
+    def close(self) -> None:
+        """Files are open during a batch only."""
+
+
+def _escaped(value: str) -> str:
+    """A value in the name of a folder, as Hive and Spark write it."""
+    return "".join(f"%{ord(each):02X}" if each in "\"#%'*/:=?\\{[]^\x7f" or each < " " else each for each in value)

@@ -1,0 +1,66 @@
+"""What the SQL databases among the sinks share: quoting, upserts, and batches as rows."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from barnabas.base.errors import BarnabasError
+
+__all__ = ["EPOCHS_TABLE", "DatabaseError", "check_columns", "quoted", "split_by_null", "tuples_of", "upsert_statement"]
+
+EPOCHS_TABLE = "barnabas_epochs"
+
+
+class DatabaseError(BarnabasError):
+    """The database refused, or its table does not fit the flow."""
+
+
+def quoted(name: str) -> str:
+    """A name, or names with dots, for a statement."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+def upsert_statement(table: str, source: str, columns: Sequence[str], key: Sequence[str]) -> str:
+    """Rows of ``source`` into the table; rows of an equal key are replaced."""
+    names = ", ".join(map(quoted, columns))
+    rest = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in columns if name not in key)
+    action = f"UPDATE SET {rest}" if rest else "NOTHING"
+    on = ", ".join(map(quoted, key))
+    return f"INSERT INTO {quoted(table)} ({names}) {source} ON CONFLICT ({on}) DO {action}"  # names are quoted
+
+
+def split_by_null(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Rows with a whole key, and those with a null in it."""
+    import pyarrow.compute as pc
+
+    has_null = pa.array([False] * rows.num_rows, pa.bool_())
+    for name in key:
+        has_null = pc.or_(has_null, pc.is_null(rows[name]))
+    return rows.filter(pc.invert(has_null)), rows.filter(has_null)
+
+
+def tuples_of(rows: pa.Table, convert: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, ...]]:
+    """The rows; ``convert`` is called with each value that is no number and no text."""
+    for batch in rows.to_batches(max_chunksize=10_000):
+        columns = [column.to_pylist() for column in batch.columns]
+        if convert:
+            columns = [
+                column if _is_plain(field.type) else [convert(value) for value in column]
+                for column, field in zip(columns, batch.schema, strict=True)
+            ]
+        yield from zip(*columns, strict=True)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_string(kind))
+
+
+def check_columns(table: str, types: Mapping[str, str], found: set[str]) -> None:
+    """Raise `DatabaseError` if the table that was found lacks columns of the flow."""
+    missing = [name for name in types if name not in found]
+    if missing:
+        raise DatabaseError(
+            f"table {table} is there already and has no column {', '.join(missing)}; "
+            "add it, drop the table, or give the sink another table"
+        )

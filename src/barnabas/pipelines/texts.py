@@ -1,0 +1,48 @@
+"""One form as text for times and other values, in every output that has no type of its own for them.
+
+A time is ``2013-01-01T05:00:00.000000Z``: ISO 8601 in UTC, always with microseconds, so texts sort as times do. A time
+without a zone lacks the Z. Topics get the same form from Spark, by `JSON_OPTIONS`.
+"""
+
+import datetime
+import decimal
+import json
+from typing import Any
+
+__all__ = ["JSON_OPTIONS", "as_json", "as_text_value", "time_text"]
+
+JSON_OPTIONS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "ignoreNullFields": "false",
+}
+"""Options of Spark's ``to_json`` that give the same texts."""
+
+
+def time_text(value: datetime.datetime) -> str:
+    """The time as text; one with a zone is brought to UTC first."""
+    if value.tzinfo is None:
+        return value.isoformat(timespec="microseconds")
+    return value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def as_text_value(value: Any) -> Any:
+    """Times, dates and decimals as texts, arrays and structs as JSON; other values as they are."""
+    if isinstance(value, datetime.datetime):
+        return time_text(value)
+    if isinstance(value, datetime.date | decimal.Decimal):
+        return str(value)
+    return as_json(value) if isinstance(value, list | dict) else value
+
+
+def as_json(value: Any) -> str:
+    """An array or a struct as JSON, its values as `as_text_value` gives them."""
+    return json.dumps(value, default=_inner, separators=(",", ":"), ensure_ascii=False)
+
+
+def _inner(value: Any) -> Any:
+    if isinstance(value, bytes):
+        import base64
+
+        return base64.b64encode(value).decode()  # as Spark's to_json does
+    return as_text_value(value)

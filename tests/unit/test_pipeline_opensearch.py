@@ -1,0 +1,132 @@
+"""OpenSearch's bulk protocol when the server is overloaded, away, or wants a password; a small server plays these parts.
+
+The real server is in tests/interop/test_opensearch.py.
+"""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError  # noqa: E402
+from barnabas.pipelines.outputs.opensearch import OpenSearchIndex  # noqa: E402
+
+
+class Server(ThreadingHTTPServer):
+    """Keeps documents by id, and gives the answers of ``troubles`` first."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.documents: dict[str, Any] = {}
+        self.troubles: list[int] = []
+        self.refused_once: set[str] = set()
+        self.authorizations: set[str | None] = set()
+
+    @property
+    def url(self) -> str:
+        return f"http://user:p%40ss@127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_HEAD(self) -> None:
+        self._answer(404, {})
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(200, {})
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.authorizations.add(self.headers["Authorization"])
+        if self.server.troubles:
+            self._answer(self.server.troubles.pop(0), {"error": {"reason": "not now"}})
+            return
+        lines = [json.loads(line) for line in body.splitlines()]
+        items = []
+        for action, document in zip(lines[::2], lines[1::2], strict=True):
+            name = action["index"]["_id"]
+            if name in self.server.refused_once:
+                self.server.refused_once.discard(name)
+                items.append({"index": {"status": 429, "error": {"reason": "queue is full"}}})
+            else:
+                self.server.documents[name] = document
+                items.append({"index": {"status": 200}})
+        self._answer(200, {"errors": any(item["index"]["status"] > 299 for item in items), "items": items})
+
+    def _answer(self, status: int, value: Any) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Silence."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    yield running
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+def open_index(url: str, pauses: list[float]) -> OpenSearchIndex:
+    return OpenSearchIndex(OpenSearchSink(url, "i", (), ("id",)), {"id": "bigint"}, wait=pauses.append)
+
+
+def test_an_overloaded_server_gets_only_what_it_did_not_take(server: Server) -> None:
+    """First it refuses the request, then one document of it."""
+    pauses: list[float] = []
+    server.troubles = [429, 503]
+    server.refused_once = {"[2]"}
+    open_index(server.url, pauses).apply(pa.table({"id": [1, 2, 3]}), "flow", "query", 0)
+    assert server.documents == {"[1]": {"id": 1}, "[2]": {"id": 2}, "[3]": {"id": 3}}
+    assert len(pauses) == 3
+
+
+def test_a_server_that_stays_overloaded_is_an_error(server: Server) -> None:
+    """The flow ends, and goes on from this batch when it is started again."""
+    server.troubles = [429] * 100
+    with pytest.raises(OutputError, match="1 documents were not taken: the server is overloaded"):
+        open_index(server.url, []).apply(pa.table({"id": [1]}), "flow", "query", 0)
+
+
+def test_a_refusal_is_final_and_gives_the_reason(server: Server) -> None:
+    """No second attempt changes a 403."""
+    pauses: list[float] = []
+    server.troubles = [403]
+    with pytest.raises(OutputError, match="HTTP 403: not now"):
+        open_index(server.url, pauses).apply(pa.table({"id": [1]}), "flow", "query", 0)
+    assert pauses == []
+
+
+def test_user_and_password_of_the_url_go_into_a_header_and_not_into_messages(server: Server) -> None:
+    """Basic authentication, with characters that the URL escapes."""
+    open_index(server.url, []).apply(pa.table({"id": [1]}), "flow", "query", 0)
+    assert server.authorizations == {"Basic " + base64.b64encode(b"user:p@ss").decode()}
+    server.troubles = [400]
+    with pytest.raises(OutputError) as raised:
+        open_index(server.url, []).apply(pa.table({"id": [1]}), "flow", "query", 0)
+    assert "p%40ss" not in str(raised.value)
+
+
+def test_a_server_that_is_away_is_an_error_that_names_it() -> None:
+    """After some attempts."""
+    pauses: list[float] = []
+    with pytest.raises(OutputError, match="cannot reach OpenSearch at http://127.0.0.1:1: .*refused"):
+        open_index("http://127.0.0.1:1", pauses)
+    assert len(pauses) == 5

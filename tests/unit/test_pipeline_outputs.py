@@ -1,0 +1,281 @@
+"""Outputs of flows: each takes a batch again without harm, and all give the same times and figures."""
+
+import datetime
+import json
+import sqlite3
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+duckdb = pytest.importorskip("duckdb")
+deltalake = pytest.importorskip("deltalake")
+import pyarrow.dataset as ds  # noqa: E402
+
+from barnabas.pipelines.database import SinkDatabase, open_database  # noqa: E402
+from barnabas.pipelines.outputs.declared import LakeSink, OutputError, SearchSink  # noqa: E402
+from barnabas.pipelines.outputs.opening import open_output  # noqa: E402
+from barnabas.pipelines.outputs.search import search_index  # noqa: E402
+from barnabas.pipelines.spec import POSITION, DatabaseSink  # noqa: E402
+from barnabas.pipelines.sql import DatabaseError  # noqa: E402
+
+TYPES = {"at": "timestamp", "carrier": "string", "flights": "bigint", "tags": "array<string>", "share": "decimal(5,2)"}
+SCHEMA = pa.schema(
+    [
+        ("at", pa.timestamp("us", "UTC")),
+        ("carrier", pa.string()),
+        ("flights", pa.int64()),
+        ("tags", pa.list_(pa.string())),
+        ("share", pa.decimal128(5, 2)),
+    ]
+)
+DAY = datetime.datetime(2013, 1, 1, 5, tzinfo=datetime.UTC)
+TEXT = "2013-01-01T05:00:00.000000Z"
+KEY = ("at", "carrier")
+
+
+def rows(*figures: tuple[str | None, int]) -> Any:
+    values = [
+        {"at": DAY, "carrier": name, "flights": n, "tags": ["x"], "share": Decimal("1.50")} for name, n in figures
+    ]
+    return pa.Table.from_pylist(values, schema=SCHEMA)
+
+
+class Keyed:
+    """An output whose rows are replaced by key, and how its rows are read back."""
+
+    def __init__(self, sink: Any, read: Callable[[], list[tuple[Any, ...]]]) -> None:
+        self.sink = sink
+        self.read = read
+
+    def open(self) -> SinkDatabase:
+        return open_output(self.sink, TYPES, SCHEMA, rows_change=True)
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "delta", "search"])
+def output(request: pytest.FixtureRequest, tmp_path: Path) -> Keyed:
+    """Every output of this machine that replaces rows by key."""
+    path = str(tmp_path / "out")
+    sql = "SELECT carrier, flights FROM t ORDER BY carrier, flights"
+
+    def from_sqlite() -> list[tuple[Any, ...]]:
+        with sqlite3.connect(path) as connection:
+            found = connection.execute(sql).fetchall()
+        connection.close()
+        return found
+
+    def from_duckdb() -> list[tuple[Any, ...]]:
+        with duckdb.connect(path, read_only=True) as connection:
+            return list(connection.execute(sql).fetchall())
+
+    def from_delta() -> list[tuple[Any, ...]]:
+        found = deltalake.DeltaTable(path).to_pyarrow_table().to_pylist()
+        return [(each["carrier"], each["flights"]) for each in found]
+
+    return {
+        "sqlite": Keyed(DatabaseSink("sqlite", path, "t", KEY), from_sqlite),
+        "duckdb": Keyed(DatabaseSink("duckdb", path, "t", KEY), from_duckdb),
+        "delta": Keyed(LakeSink("delta", path, KEY), from_delta),
+        "search": Keyed(SearchSink(path, "t", ("carrier",), KEY), from_sqlite),
+    }[request.param]
+
+
+def test_rows_of_an_equal_key_are_replaced_and_replays_change_nothing(output: Keyed) -> None:
+    """Also after the output was opened again, as after a crash."""
+    opened = output.open()
+    assert opened.apply(rows(("AA", 1), ("UA", 5)), "flow", "query", 0)
+    assert opened.apply(rows(("AA", 2)), "flow", "query", 1)
+    assert not opened.apply(rows(("AA", 9)), "flow", "query", 1)
+    opened.close()
+    opened = output.open()
+    assert not opened.apply(rows(("AA", 9)), "flow", "query", 1)
+    assert opened.apply(rows(("DL", 3)), "flow", "query", 2)
+    opened.close()
+    assert sorted(output.read()) == [("AA", 2), ("DL", 3), ("UA", 5)]
+
+
+def test_epochs_begin_again_with_a_new_query(output: Keyed) -> None:
+    """A new checkpoint counts its batches from 0, and its rows replace those of equal key."""
+    opened = output.open()
+    opened.apply(rows(("AA", 1), ("UA", 5)), "flow", "query", 7)
+    assert opened.apply(rows(("AA", 3)), "flow", "another", 0)
+    opened.close()
+    assert sorted(output.read()) == [("AA", 3), ("UA", 5)]
+
+
+def test_a_group_whose_key_is_null_has_one_row(output: Keyed) -> None:
+    """SQL takes each NULL for different; a group by null is one group."""
+    opened = output.open()
+    opened.apply(rows((None, 1), ("AA", 1)), "flow", "query", 0)
+    opened.apply(rows((None, 2)), "flow", "query", 1)
+    opened.close()
+    assert sorted(output.read(), key=str) == [("AA", 1), (None, 2)]
+
+
+def test_an_empty_batch_is_taken(output: Keyed) -> None:
+    """Spark runs batches without rows, too."""
+    opened = output.open()
+    assert opened.apply(rows(), "flow", "query", 0)
+    assert not opened.apply(rows(("AA", 1)), "flow", "query", 0)
+    opened.close()
+    assert output.read() == []
+
+
+def test_the_same_time_is_read_from_every_output(tmp_path: Path) -> None:
+    """As an instant where the output has a type for it, and in one form of text where not."""
+    kept = {}
+    for kind in ("sqlite", "duckdb"):
+        path = str(tmp_path / kind)
+        database = open_database(DatabaseSink(kind, path, "t", KEY), TYPES)
+        database.apply(rows(("AA", 1)), "flow", "query", 0)
+        database.close()
+        connection = sqlite3.connect(path) if kind == "sqlite" else duckdb.connect(path)
+        kept[kind] = connection.execute('SELECT "at", tags, share FROM t').fetchone()
+        connection.close()
+    assert kept["sqlite"] == (TEXT, '["x"]', "1.50")
+    assert kept["duckdb"] == (DAY, '["x"]', Decimal("1.50"))
+    for kind in ("parquet", "delta"):
+        path = str(tmp_path / kind)
+        lake = open_output(
+            LakeSink(kind, path, POSITION), {**TYPES, **dict.fromkeys(POSITION, "x")}, SCHEMA, rows_change=False
+        )
+        lake.apply(rows(("AA", 1)), "flow", "query", 0)
+        stored = ds.dataset(path) if kind == "parquet" else deltalake.DeltaTable(path)
+        table = stored.to_table() if kind == "parquet" else stored.to_pyarrow_table()
+        assert table["at"].to_pylist() == [DAY]
+
+
+def test_a_table_of_duckdb_of_another_shape_is_refused(tmp_path: Path) -> None:
+    """Better before the first batch than in its midst."""
+    path = str(tmp_path / "out")
+    with duckdb.connect(path) as connection:
+        connection.execute('CREATE TABLE t ("at" TIMESTAMPTZ, carrier VARCHAR)')
+    with pytest.raises(DatabaseError, match="no column flights"):
+        open_database(DatabaseSink("duckdb", path, "t", KEY), TYPES)
+
+
+# Parquet
+
+
+def parquet(path: Path, *partition_by: str) -> SinkDatabase:
+    sink = LakeSink("parquet", str(path), POSITION, partition_by)
+    return open_output(sink, {**TYPES, **dict.fromkeys(POSITION, "bigint")}, SCHEMA, rows_change=False)
+
+
+def read_parquet(path: Path) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        query = f"SELECT carrier, flights FROM read_parquet('{path}/**/*.parquet', hive_partitioning = true)"
+        return sorted(connection.execute(query).fetchall(), key=str)
+
+
+def test_a_parquet_batch_that_runs_again_replaces_its_files(tmp_path: Path) -> None:
+    """DuckDB reads each row once, from the plain folder."""
+    folder = parquet(tmp_path / "lake")
+    folder.apply(rows(("AA", 1), ("UA", 5)), "flow", "query", 0)
+    folder.apply(rows(("DL", 2)), "flow", "query", 1)
+    folder = parquet(tmp_path / "lake")
+    folder.apply(rows(("DL", 2)), "flow", "query", 1)
+    assert read_parquet(tmp_path / "lake") == [("AA", 1), ("DL", 2), ("UA", 5)]
+
+
+def test_parquet_is_partitioned_as_hive_does(tmp_path: Path) -> None:
+    """Null has a folder, too, and odd characters are escaped."""
+    folder = parquet(tmp_path / "lake", "carrier")
+    folder.apply(rows(("AA", 1), (None, 3), ("a/b", 5), ("AA", 2)), "flow", "query", 0)
+    assert sorted(each.name for each in (tmp_path / "lake").iterdir()) == [
+        "_barnabas",
+        "carrier=AA",
+        "carrier=__HIVE_DEFAULT_PARTITION__",
+        "carrier=a%2Fb",
+    ]
+    assert read_parquet(tmp_path / "lake") == [("AA", 1), ("AA", 2), ("a/b", 5), (None, 3)]
+
+
+def test_parquet_refuses_a_second_query_of_a_flow(tmp_path: Path) -> None:
+    """It would add all rows again; another flow may share the folder."""
+    folder = parquet(tmp_path / "lake")
+    folder.apply(rows(("AA", 1)), "flow", "query", 0)
+    with pytest.raises(OutputError, match="from another checkpoint"):
+        folder.apply(rows(("AA", 1)), "flow", "another", 0)
+    folder.apply(rows(("UA", 1)), "another flow", "another", 0)
+    assert read_parquet(tmp_path / "lake") == [("AA", 1), ("UA", 1)]
+
+
+def test_parquet_of_other_types_is_refused(tmp_path: Path) -> None:
+    """Readers could not read such a folder."""
+    parquet(tmp_path / "lake").apply(rows(("AA", 1)), "flow", "query", 0)
+    changed = SCHEMA.set(2, pa.field("flights", pa.string()))
+    with pytest.raises(OutputError, match="other columns or types than the flow: flights"):
+        open_output(
+            LakeSink("parquet", str(tmp_path / "lake"), POSITION),
+            {**TYPES, **dict.fromkeys(POSITION, "bigint")},
+            changed,
+            rows_change=False,
+        )
+
+
+# Delta
+
+
+def test_rows_keyed_by_their_position_are_appended_until_a_new_query_comes(tmp_path: Path) -> None:
+    """A new checkpoint reads the topics again: from then on rows are merged on their key."""
+    schema = SCHEMA.append(pa.field("source_offset", pa.int64()))
+    sink = LakeSink("delta", str(tmp_path / "t"), ("source_offset",), compact_every=2)
+
+    def batch(*offsets: int) -> Any:
+        return rows(*(("AA", each) for each in offsets)).append_column("source_offset", pa.array(offsets, pa.int64()))
+
+    types = {**TYPES, "source_offset": "bigint"}
+    table = open_output(sink, types, schema, rows_change=False)
+    for epoch in range(5):
+        table.apply(batch(2 * epoch, 2 * epoch + 1), "flow", "query", epoch)
+    operations = {each["operation"] for each in deltalake.DeltaTable(sink.path).history()}
+    assert "MERGE" not in operations
+    assert "OPTIMIZE" in operations
+    table = open_output(sink, types, schema, rows_change=False)
+    table.apply(batch(*range(12)), "flow", "another", 0)
+    stored = deltalake.DeltaTable(sink.path).to_pyarrow_table()
+    assert sorted(stored["source_offset"].to_pylist()) == list(range(12))
+
+
+# Search
+
+
+def test_an_index_finds_rows_at_once_and_forgets_what_they_were(tmp_path: Path) -> None:
+    """Prefixes, phrases, words without accents, and what is no query of FTS5."""
+    sink = SearchSink(str(tmp_path / "out"), "t", ("carrier",), ("flights",))
+    index = open_output(sink, TYPES, SCHEMA, rows_change=True)
+    index.apply(rows(("disk failure on /dev/sda", 1), ("Café closed, disk fine", 2)), "flow", "query", 0)
+    assert [hit.row["flights"] for hit in search_index(sink, "disk")] == [2, 1]
+    assert search_index(sink, "fail*")[0].snippet == "disk [failure] on /dev/sda"
+    assert [hit.row["flights"] for hit in search_index(sink, "cafe")] == [2]
+    assert [hit.row["flights"] for hit in search_index(sink, "/dev/sda")] == [1]
+    index.apply(rows(("all is well", 1)), "flow", "query", 1)
+    assert [hit.row["flights"] for hit in search_index(sink, "disk")] == [2]
+    assert search_index(sink, '"all is well"')[0].row["at"] == TEXT
+    index.close()
+
+
+def test_the_index_survives_a_vacuum(tmp_path: Path) -> None:
+    """SQLite may number rows differently afterwards; the index does not refer to those numbers."""
+    sink = SearchSink(str(tmp_path / "out"), "t", ("carrier",), ("flights",))
+    index = open_output(sink, TYPES, SCHEMA, rows_change=True)
+    index.apply(rows(("one", 1), ("two", 2), ("three", 3)), "flow", "query", 0)
+    with sqlite3.connect(sink.path) as connection:
+        connection.execute("DELETE FROM t WHERE flights = 1")
+        connection.commit()
+        connection.execute("VACUUM")
+    connection.close()
+    assert [hit.row["flights"] for hit in search_index(sink, "three")] == [3]
+    assert search_index(sink, "one") == []
+    index.close()
+
+
+def test_json_of_nested_values_has_the_same_times() -> None:
+    """As Spark's to_json gives them with our options."""
+    from barnabas.pipelines.texts import as_json
+
+    assert json.loads(as_json([{"at": DAY}, {"at": DAY.replace(tzinfo=None)}])) == [{"at": TEXT}, {"at": TEXT[:-1]}]
