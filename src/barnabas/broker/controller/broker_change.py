@@ -26,7 +26,7 @@ from barnabas.broker.controller import reassignment, topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import CONTROLLED_SHUTDOWN
 from barnabas.broker.controller.partition_state_machine import elect, move_partitions, trigger_online
-from barnabas.broker.controller.parts import in_parts
+from barnabas.broker.controller.partition_batches import in_batches
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -88,11 +88,11 @@ def _on_broker_startup(context: ControllerContext, batch: RequestBatch, brokers:
     batch.add_update_metadata([], [broker for broker in context.brokers if broker not in brokers])
     yield Send(batch.take())
     led = [p for p, known in context.leadership.items() if known.leader_and_isr.leader != NO_LEADER]
-    for partitions in in_parts(led) if led else [led]:  # the live brokers, where there is no partition
+    for partitions in in_batches(led) if led else [led]:  # the live brokers, where there is no partition
         batch.add_update_metadata(partitions, brokers)
         yield Send(batch.take())
     theirs = context.replicas_on(brokers)
-    for replicas in in_parts(theirs):
+    for replicas in in_batches(theirs):
         yield from move_replicas(context, batch, replicas, ReplicaState.ONLINE)
         yield Send(batch.take())
     yield from trigger_online(context, batch)
@@ -118,7 +118,7 @@ def _on_replicas_became_offline(
     move_partitions(context, context.led_by_dead(), PartitionState.OFFLINE)
     elected = yield from trigger_online(context, batch)
     kept = [replica for replica in replicas if not context.is_deleting(replica.topic_partition.topic)]
-    for some in in_parts(kept):
+    for some in in_batches(kept):
         yield from move_replicas(context, batch, some, ReplicaState.OFFLINE)
         yield Send(batch.take())
     if not kept and not elected:
@@ -174,14 +174,14 @@ def process_controlled_shutdown(
             and not context.is_deleting(topic_partition.topic)
         ):
             (led if known.leader_and_isr.leader == broker else followed).append(topic_partition)
-    for partitions in in_parts(led):
+    for partitions in in_batches(led):
         yield from elect(context, batch, partitions, CONTROLLED_SHUTDOWN)
         yield Send(batch.take())
-    for partitions in in_parts(followed):
+    for partitions in in_batches(followed):
         for topic_partition in partitions:
             batch.add_stop_replica([broker], topic_partition, delete=False)
         yield Send(batch.take())
-    for partitions in in_parts(followed):
+    for partitions in in_batches(followed):
         leaving = [PartitionAndReplica(topic_partition, broker) for topic_partition in partitions]
         yield from move_replicas(context, batch, leaving, ReplicaState.OFFLINE)
         yield Send(batch.take())
@@ -201,7 +201,7 @@ def process_log_dir_event_notification(context: ControllerContext, batch: Reques
             except ZnodeFormatError as error:
                 logger.error("%s", error)
     live = [replica for replica in context.replicas_on(brokers) if context.is_live(replica.broker)]
-    for replicas in in_parts(live):
+    for replicas in in_batches(live):
         yield from move_replicas(context, batch, replicas, ReplicaState.ONLINE)
         yield Send(batch.take())
     yield Write([Delete(path) for path in paths])

@@ -14,7 +14,7 @@ from barnabas.broker.controller.broker_change import read_brokers
 from barnabas.broker.controller.context import ControllerContext, PartitionState, ReplicaState
 from barnabas.broker.controller.leadership import read_leadership
 from barnabas.broker.controller.partition_state_machine import trigger_online
-from barnabas.broker.controller.parts import in_parts
+from barnabas.broker.controller.partition_batches import in_batches
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.broker.controller.topic_change import NewTopicId, learn_topics, process_topic_deletion
@@ -33,7 +33,7 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
     context.brokers = yield from read_brokers()
     topics: list[str] = yield Children(BROKER_TOPICS)
     yield from learn_topics(context, topics, new_topic_id)
-    for partitions in in_parts(list(context.partitions())):
+    for partitions in in_batches(list(context.partitions())):
         yield from read_leadership(context, partitions)
     requested: list[str] = yield Children(ADMIN_DELETE_TOPICS)
     if context.delete_topic_enabled:
@@ -47,10 +47,10 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
     offline = [
         r for r in context.replicas_of(context.partitions()) if not context.is_online(r.broker, r.topic_partition)
     ]
-    for some in in_parts(online):
+    for some in in_batches(online):
         yield from move_replicas(context, batch, some, ReplicaState.ONLINE)
         yield Send(batch.take())
-    for some in in_parts(offline):
+    for some in in_batches(offline):
         yield from move_replicas(context, batch, some, ReplicaState.OFFLINE)
         yield Send(batch.take())
     yield from trigger_online(context, batch)

@@ -26,7 +26,7 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller.context import PARTITION_STATE_SOURCES, ControllerContext, PartitionState
 from barnabas.broker.controller.election_strategies import OFFLINE, ElectionStrategy
 from barnabas.broker.controller.leadership import MAX_ROUNDS, read_states, update_leadership
-from barnabas.broker.controller.parts import in_parts
+from barnabas.broker.controller.partition_batches import in_batches
 from barnabas.broker.controller.request_batch import RequestBatch
 
 __all__ = ["bring_online", "elect", "move_partitions", "trigger_online"]
@@ -80,7 +80,7 @@ def trigger_online(context: ControllerContext, batch: RequestBatch) -> Steps[set
         p for p in context.in_states(PartitionState.OFFLINE, PartitionState.NEW) if not context.is_deleting(p.topic)
     ]
     online: set[TopicPartition] = set()
-    for partitions in in_parts(waiting):
+    for partitions in in_batches(waiting):
         online |= yield from bring_online(context, batch, partitions, OFFLINE)
         yield Send(batch.take())
     return online

@@ -12,7 +12,7 @@ from barnabas.broker.cluster.znodes import PREFERRED_ELECTION, ZnodeFormatError,
 from barnabas.broker.controller.context import ControllerContext
 from barnabas.broker.controller.election_strategies import PREFERRED, UNCLEAN, ElectionStrategy
 from barnabas.broker.controller.partition_state_machine import bring_online, trigger_online
-from barnabas.broker.controller.parts import in_parts
+from barnabas.broker.controller.partition_batches import in_batches
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
@@ -72,7 +72,7 @@ def _elect(
     context: ControllerContext, batch: RequestBatch, partitions: list[TopicPartition], election: ElectionStrategy
 ) -> Steps[set[TopicPartition]]:
     elected: set[TopicPartition] = set()
-    for some in in_parts(partitions):
+    for some in in_batches(partitions):
         elected |= yield from bring_online(context, batch, some, election)
         yield Send(batch.take())
     return elected

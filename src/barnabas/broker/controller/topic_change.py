@@ -25,7 +25,7 @@ from barnabas.broker.controller import topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import OFFLINE
 from barnabas.broker.controller.partition_state_machine import bring_online, move_partitions
-from barnabas.broker.controller.parts import in_parts
+from barnabas.broker.controller.partition_batches import in_batches
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode
@@ -135,7 +135,7 @@ def process_partition_modifications(context: ControllerContext, batch: RequestBa
 def _on_new_partition_creation(
     context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Steps[None]:
-    for some in in_parts(partitions):
+    for some in in_batches(partitions):
         move_partitions(context, some, PartitionState.NEW)
         yield from move_replicas(context, batch, context.replicas_of(some), ReplicaState.NEW)
         yield from bring_online(context, batch, some, OFFLINE)

@@ -23,7 +23,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.partition_state_machine import move_partitions
-from barnabas.broker.controller.parts import in_parts
+from barnabas.broker.controller.partition_batches import in_batches
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 
@@ -54,7 +54,7 @@ def fail_replicas(
     failed = [replica for replica in replicas if context.is_deleting(replica.topic_partition.topic)]
     if not failed:
         return
-    for some in in_parts(failed):
+    for some in in_batches(failed):
         yield from move_replicas(context, batch, some, ReplicaState.INELIGIBLE)
         yield Send(batch.take())
     context.ineligible_for_deletion |= {replica.topic_partition.topic for replica in failed}
@@ -93,7 +93,7 @@ def _resume(context: ControllerContext, batch: RequestBatch, topics: Iterable[st
         logger.info("Deleted: %s", ", ".join(finished[:_REPORTED]) + (" ..." if len(finished) > _REPORTED else ""))
         for topic in finished:
             context.remove_topic(topic)
-    for some in in_parts(retried):
+    for some in in_batches(retried):
         yield from move_replicas(context, batch, some, ReplicaState.OFFLINE)
         yield Send(batch.take())
     if started:
@@ -108,12 +108,12 @@ def _start(context: ControllerContext, batch: RequestBatch, topics: list[str]) -
     move_partitions(context, unseen, PartitionState.OFFLINE)
     move_partitions(context, unseen, PartitionState.ABSENT)
     context.deletion_started.update(topics)
-    for some in in_parts(partitions):
+    for some in in_batches(partitions):
         batch.add_update_metadata(some)  # brokers stop serving the topics at once
         yield Send(batch.take())
     waiting: set[str] = set()
     todo: list[PartitionAndReplica] = []
-    for some in in_parts(partitions):
+    for some in in_batches(partitions):
         replicas = context.replicas_of(some)
         alive = [replica for replica in replicas if context.is_online(replica.broker, replica.topic_partition)]
         dead = sorted(set(replicas) - set(alive))
@@ -126,7 +126,7 @@ def _start(context: ControllerContext, batch: RequestBatch, topics: list[str]) -
         yield from move_replicas(context, batch, left, ReplicaState.OFFLINE)
         yield Send(batch.take())
         todo += left
-    for some_replicas in in_parts(todo):
+    for some_replicas in in_batches(todo):
         yield from move_replicas(context, batch, some_replicas, ReplicaState.DELETING)
         yield Send(batch.take())
     if waiting:
@@ -147,7 +147,7 @@ def _remove_znodes(context: ControllerContext, topics: list[str]) -> Steps[None]
         known = set(context.topics.get(topic, ()))
         children: list[str] = yield Children(partitions_path(topic))
         known |= {int(name) for name in children if name.isdecimal()}
-        for indexes in in_parts(sorted(known)):
+        for indexes in in_batches(sorted(known)):
             for index in indexes:
                 topic_partition = TopicPartition(topic, index)
                 ops += [Delete(partition_state_path(topic_partition)), Delete(partition_path(topic_partition))]

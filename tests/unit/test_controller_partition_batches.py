@@ -1,4 +1,4 @@
-"""Decisions about many partitions: in parts of bounded size, and at a price for each partition that does not grow."""
+"""Decisions about many partitions: in batches of bounded size, and at a price for each partition that does not grow."""
 
 import sys
 from collections import Counter
@@ -21,7 +21,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.controller import broker_change, failover, topic_change
 from barnabas.broker.controller.context import ControllerContext
-from barnabas.broker.controller.parts import in_parts
+from barnabas.broker.controller.partition_batches import in_batches
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.messages.leader_and_isr import LeaderAndIsrRequest
 from barnabas.wire.kafka.messages.stop_replica import StopReplicaRequest
@@ -29,7 +29,7 @@ from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
 from support.znode_steps import Znodes
 
 TOPIC_ID = Uuid(bytes(range(16)))
-PART = 256
+BATCH = 256
 FEW, MANY = 256, 1024
 
 
@@ -109,25 +109,25 @@ def lines_run(work: Callable[[], object]) -> int:
 
 
 def test_a_part_is_bounded_and_nothing_is_left_out() -> None:
-    """The parts are the whole, in its order."""
+    """The batches are the whole, in its order."""
     items = list(range(1000))
-    parts = list(in_parts(items))
-    assert [item for part in parts for item in part] == items
-    assert max(map(len, parts)) == PART
-    assert list(in_parts([])) == []
+    batches = list(in_batches(items))
+    assert [item for batch in batches for item in batch] == items
+    assert max(map(len, batches)) == BATCH
+    assert list(in_batches([])) == []
 
 
-def test_no_request_names_more_partitions_than_a_part() -> None:
+def test_no_request_names_more_partitions_than_a_batch() -> None:
     """What a broker decodes and applies in one piece is bounded, whatever the size of the topic."""
     cluster = Cluster()
     sent = [*cluster.create(MANY), *cluster.kill(), *cluster.restart(), *cluster.delete()]
     for kind in (LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest):
         sizes = [len(partitions_of(request)) for _, request in sent if isinstance(request, kind)]
-        assert 0 < max(sizes) <= PART
+        assert 0 < max(sizes) <= BATCH
 
 
 def test_each_broker_learns_of_all_its_replicas_and_of_all_partitions() -> None:
-    """In parts, LeaderAndIsr still goes to the replicas and UpdateMetadata to all brokers, each partition once."""
+    """In batches, LeaderAndIsr still goes to the replicas and UpdateMetadata to all brokers, each partition once."""
     sent = Cluster().create(MANY)
     for broker in range(3):
         mine = [request for receiver, request in sent if receiver == broker]
@@ -151,8 +151,8 @@ def test_the_work_of_a_creation_does_not_grow_for_a_partition_with_their_number(
 
 
 def test_a_controller_that_dies_between_two_parts_leaves_a_topic_that_its_successor_completes() -> None:
-    """At many steps of the creation of a topic of three parts."""
-    partitions = 3 * PART
+    """At many steps of the creation of a topic of three batches."""
+    partitions = 3 * BATCH
     paths = [partition_state_path(TopicPartition("t", index)) for index in range(partitions)]
     unfinished = 0
     for stop_after in range(2, 9):

@@ -1,0 +1,26 @@
+"""How many partitions a decision takes at once.
+
+Work in proportion to partitions is done in batches: some partitions are read, decided, written and sent, then the next.
+Between two steps the event loop serves everything else, so neither clients nor the session wait for a topic of 10,000
+partitions, and brokers begin with the first batch while the next is decided. A batch is also what one request carries, and
+what its receiver decodes in one piece. A controller that dies between two batches leaves the same as one that dies between
+two writes: its successor finds in the znodes what is done.
+
+Kafka has no counterpart: its requests name all partitions of a decision.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+__all__ = ["in_batches"]
+
+T = TypeVar("T")
+
+_PARTITIONS_A_BATCH = 256
+"""Some 5 ms of the controller's time."""
+
+
+def in_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The items in their order, some at a time; nothing for no items."""
+    for first in range(0, len(items), _PARTITIONS_A_BATCH):
+        yield items[first : first + _PARTITIONS_A_BATCH]
