@@ -28,7 +28,9 @@ def cluster() -> Iterator[Cluster]:
 
 def replicas(cluster: Cluster, topic: str, partition: int = 0) -> dict[int, object]:
     """Each running broker's replica of a partition."""
-    found = {number: server.parts.replicas.get(Name(topic, partition)) for number, server in cluster._brokers.items()}
+    found = {
+        number: server.components.replicas.get(Name(topic, partition)) for number, server in cluster._brokers.items()
+    }
     return {number: replica for number, replica in found.items() if replica is not None}
 
 
@@ -144,7 +146,7 @@ def test_a_group_goes_on_when_its_coordinators_broker_stops(cluster: Cluster) ->
         for number, server in cluster._brokers.items()
         if any(
             replica.is_leader and replica.topic_partition.topic == "__consumer_offsets" and replica.log.log_end_offset
-            for replica in server.parts.replicas
+            for replica in server.components.replicas
         )
     )
     cluster.stop_broker(coordinator)

@@ -36,7 +36,7 @@ def fill(cluster: Cluster, topic: str) -> None:
         producer.produce(topic, b"%d" % n + b"x" * VALUE_BYTES)
         producer.poll(0)
     assert producer.flush(30) == 0
-    nodes = [server.parts for server in cluster._brokers.values()]
+    nodes = [server.components for server in cluster._brokers.values()]
     eventually(
         lambda: all(node.replicas.partition(Name(topic, 0)).log.high_watermark == COUNT for node in nodes),
         what="all replicas know what is committed",
@@ -47,7 +47,7 @@ def leader_and_follower(cluster: Cluster, topic: str) -> tuple[int, int]:
     leader = next(
         number
         for number, server in cluster._brokers.items()
-        if server.parts.replicas.partition(Name(topic, 0)).is_leader
+        if server.components.replicas.partition(Name(topic, 0)).is_leader
     )
     return leader, (leader + 1) % 3
 

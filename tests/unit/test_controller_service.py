@@ -38,7 +38,7 @@ from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.membership.registration import BrokerIdTakenError
 from barnabas.broker.membership.service import (
     BrokerLifecycle,
-    LifecycleParts,
+    LifecycleDependencies,
     ensure_cluster_id,
     ensure_top_level_paths,
 )
@@ -118,7 +118,7 @@ class Member:
         self.client = CoordinationClient(SocketNetwork(), address, rng=RNG, session_timeout_ms=4000)
         info = BrokerInfo(broker, (Endpoint("h", port or 9000 + broker, "PLAINTEXT", "PLAINTEXT"),))
         self.lifecycle = BrokerLifecycle(
-            LifecycleParts(
+            LifecycleDependencies(
                 broker_id=broker,
                 info=lambda: info,
                 client=self.client,

@@ -45,7 +45,7 @@ def run(cluster: Cluster, work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def controller_and_other(cluster: Cluster) -> tuple[Any, Any]:
-    nodes = [server.parts for server in cluster._brokers.values()]
+    nodes = [server.components for server in cluster._brokers.values()]
     nodes.sort(key=lambda node: not node.controller.is_active)
     return nodes[0], nodes[1]
 
@@ -74,7 +74,7 @@ def test_a_broker_whose_port_refuses_is_removed_before_its_session_expires(clust
         server._closing = True  # a dead process does not register again
         for _, listener in server._open:
             await listener.close()
-        for connection in tuple(server.parts.dispatcher.connections):
+        for connection in tuple(server.components.dispatcher.connections):
             connection.close()
 
     run(cluster, vanish())

@@ -1,9 +1,9 @@
-"""What the parts of a broker are made of, and which part is informed of what.
+"""What a broker is made of, and which of its components is informed of what.
 
 In Kafka: `KafkaServer.startup`. ZooKeeper's `setupRequestProcessors` is the model.
 
-`Parts` makes everything without I/O, so an API handler never meets a part that is not there yet. `Parts.subscribe`
-contains all subscriptions. `barnabas.broker.server` starts and stops the parts in order.
+`BrokerComponents` makes everything without I/O, so an API handler never meets a component that is not there yet.
+`BrokerComponents.subscribe` contains all subscriptions. `barnabas.broker.server` starts and stops the components in order.
 """
 
 import logging
@@ -35,7 +35,7 @@ from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.service import ConfigManager
 from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.groups.service import GroupService
-from barnabas.broker.membership.service import BrokerLifecycle, DeathWatch, LifecycleParts
+from barnabas.broker.membership.service import BrokerLifecycle, DeathWatch, LifecycleDependencies
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_fetch import Fetches
 from barnabas.broker.replication.fetch_sessions import FetchSessions
@@ -43,7 +43,7 @@ from barnabas.broker.replication.log_dir_failures import LogDirFailures
 from barnabas.broker.replication.quotas import ReplicationQuotas
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.replication.selection import PreferredReadReplica, replica_selector
-from barnabas.broker.replication.service import AlterPartitionSender, FetcherParts, ReplicaFetcherManager
+from barnabas.broker.replication.service import AlterPartitionSender, FetcherDependencies, ReplicaFetcherManager
 from barnabas.broker.requests.connection_quotas import ConnectionLimits, ConnectionQuotas, canonical_address
 from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.broker.requests.purgatory import Purgatory
@@ -57,14 +57,14 @@ from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 
-__all__ = ["Environment", "Parts", "connection_limits"]
+__all__ = ["BrokerComponents", "Environment", "connection_limits"]
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the server gives to the parts: who this broker is, and its connections to the outside."""
+    """What the server gives to the components: who this broker is, and its connections to the outside."""
 
     broker_id: int
     cluster_id: str
@@ -93,8 +93,8 @@ class Environment:
     in_thread: InThread
 
 
-class Parts:
-    """All parts of a broker, each made from what it needs. Nothing starts, and none informs another, before `subscribe`."""
+class BrokerComponents:
+    """All components of a broker, each made from what it needs. Nothing starts, and none informs another, before `subscribe`."""
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -180,7 +180,7 @@ class Parts:
             else PreferredReadReplica(environment.broker_id, config["broker.rack"], selector, metadata.alive_broker),
         )
         self.fetchers = ReplicaFetcherManager(
-            FetcherParts(
+            FetcherDependencies(
                 broker_id=environment.broker_id,
                 broker_epoch=lambda: self.broker_epoch,
                 config=config,
@@ -200,7 +200,7 @@ class Parts:
         """The controller, and this broker's membership in the cluster."""
         environment, config = self.environment, self.environment.config
         self.lifecycle = BrokerLifecycle(
-            LifecycleParts(
+            LifecycleDependencies(
                 broker_id=environment.broker_id,
                 info=environment.broker_info,
                 client=environment.coordination,
@@ -344,7 +344,7 @@ class Parts:
         return self.lifecycle.broker_epoch
 
     def subscribe(self) -> None:
-        """Which part is informed of what, in this order."""
+        """Which component is informed of what, in this order."""
         coordination = self.environment.coordination
         coordination.on_session(self.config_manager.session_changed)
         coordination.on_session(self.controller.session_changed)

@@ -3,7 +3,7 @@
 Start: a session with the coordination service, the cluster id, the log dirs (checked against it and recovered), the
 listeners, then the registration and the first election. The broker is ready when the controller's first UpdateMetadata
 has arrived. Stop: leave the cluster so that no partition is left without a leader (controlled shutdown), close the
-listeners, sync the log dirs and mark them clean, end the session. `barnabas.broker.assembly` makes the parts.
+listeners, sync the log dirs and mark them clean, end the session. `barnabas.broker.assembly` makes the components.
 
 `BrokerServer` runs on the loop that starts it, several of them on one loop if need be.
 """
@@ -21,7 +21,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
-from barnabas.broker.assembly import Environment, Parts, connection_limits
+from barnabas.broker.assembly import BrokerComponents, Environment, connection_limits
 from barnabas.broker.cluster.znodes import BrokerInfo, Endpoint
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
@@ -91,7 +91,7 @@ class BrokerServer:
         self._fetch_network = network or SocketNetwork()
         self._coordination: CoordinationClient | None = None
         self._log_dirs: LogDirs | None = None
-        self._parts: Parts | None = None
+        self._components: BrokerComponents | None = None
         self._open: list[tuple[ListenerAddress, Listener]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._blocking: set[asyncio.Future[None]] = set()
@@ -102,16 +102,16 @@ class BrokerServer:
         """Set when the broker cannot go on: no log dir is left."""
 
     @property
-    def has_parts(self) -> bool:
-        """Whether the start has come to the parts."""
-        return self._parts is not None
+    def has_components(self) -> bool:
+        """Whether the start has come to the components."""
+        return self._components is not None
 
     @property
-    def parts(self) -> Parts:
-        """The parts of a broker that is started. Raises RuntimeError before they are made."""
-        if self._parts is None:
+    def components(self) -> BrokerComponents:
+        """The components of a broker that is started. Raises RuntimeError before they are made."""
+        if self._components is None:
             raise RuntimeError("the broker is not started")
-        return self._parts
+        return self._components
 
     @property
     def port(self) -> int:
@@ -139,17 +139,17 @@ class BrokerServer:
         cluster_id = await self._join_cluster_id(coordination)
         if self.broker_id < 0:
             self.broker_id = await self._find_broker_id(coordination)
-        parts = self._make_parts(coordination, cluster_id)
-        parts.subscribe()
-        await parts.config_manager.load()
-        parts.configure_throttles()
-        parts.log_dirs.load(self._clock.wall_ms(), parts.configs.log_config)
-        await self._listen(parts)
-        parts.groups.start(await parts.interpreter.perform(count_offsets_partitions()))
-        await parts.controller.start()
-        await parts.lifecycle.await_metadata(self._inter_broker_listener)
-        parts.storage.start()
-        parts.alter_partition_sender.start()
+        components = self._make_components(coordination, cluster_id)
+        components.subscribe()
+        await components.config_manager.load()
+        components.configure_throttles()
+        components.log_dirs.load(self._clock.wall_ms(), components.configs.log_config)
+        await self._listen(components)
+        components.groups.start(await components.interpreter.perform(count_offsets_partitions()))
+        await components.controller.start()
+        await components.lifecycle.await_metadata(self._inter_broker_listener)
+        components.storage.start()
+        components.alter_partition_sender.start()
         self._is_started = True
         logger.info("[KafkaServer id=%d] started", self.broker_id)
 
@@ -204,7 +204,7 @@ class BrokerServer:
             return stored
         return await generate_broker_id(coordination, self._config["reserved.broker.max.id"])
 
-    def _make_parts(self, coordination: CoordinationClient, cluster_id: str) -> Parts:
+    def _make_components(self, coordination: CoordinationClient, cluster_id: str) -> BrokerComponents:
         """Take the log dirs, and make all that works with them."""
         loop = asyncio.get_running_loop()
         settings = self._config.values
@@ -218,7 +218,7 @@ class BrokerServer:
             producer_expiration_ms=settings["producer.id.expiration.ms"],
             max_open_files=kept_log_files(descriptor_limit()),
         )
-        parts = self._parts = Parts(
+        components = self._components = BrokerComponents(
             Environment(
                 broker_id=self.broker_id,
                 cluster_id=cluster_id,
@@ -240,7 +240,7 @@ class BrokerServer:
                 in_thread=self._in_thread,
             )
         )
-        return parts
+        return components
 
     def _broker_info(self) -> BrokerInfo:
         """What this broker registers, once its listeners are open."""
@@ -249,12 +249,12 @@ class BrokerServer:
         endpoints = tuple(Endpoint(end.host, end.port, end.name, end.protocol) for end in advertised)
         return BrokerInfo(self.broker_id, endpoints, settings["broker.rack"])
 
-    async def _listen(self, parts: Parts) -> None:
+    async def _listen(self, components: BrokerComponents) -> None:
         max_frame_bytes = self._config["socket.request.max.bytes"]
         for address in self._addresses:
             try:
                 listener = await self._network.listen(
-                    address.host, address.port, _accept(parts, address.name), max_frame_bytes=max_frame_bytes
+                    address.host, address.port, _accept(components, address.name), max_frame_bytes=max_frame_bytes
                 )
             except OSError as error:
                 raise BarnabasError(
@@ -300,24 +300,24 @@ class BrokerServer:
 
     async def _stop(self, *, clean: bool) -> None:
         self._closing = True
-        parts = self._parts
+        components = self._components
         if clean:
             logger.info("[KafkaServer id=%d] shutting down", self.broker_id)
-            await self.parts.lifecycle.leave()
+            await self.components.lifecycle.leave()
         self._takes_work = False
         for _, listener in self._open:
             await listener.close()
-        if parts is not None:
-            for connection in tuple(parts.dispatcher.connections):
+        if components is not None:
+            for connection in tuple(components.dispatcher.connections):
                 connection.close()
-            parts.storage.stop()
-            parts.slices.stop()
-            parts.alter_partition_sender.stop()
-            await parts.death_watch.close()
-            await parts.fetchers.close()
-            parts.groups.stop()
-            await parts.controller.close()
-            parts.channels.close()
+            components.storage.stop()
+            components.slices.stop()
+            components.alter_partition_sender.stop()
+            await components.death_watch.close()
+            await components.fetchers.close()
+            components.groups.stop()
+            await components.controller.close()
+            components.channels.close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._blocking, return_exceptions=True)
@@ -337,11 +337,11 @@ class BrokerServer:
             loop = asyncio.get_running_loop()
             works = log_dirs.prepare_close()
             errors = await asyncio.gather(*(loop.run_in_executor(None, work) for work in works), return_exceptions=True)
-        log_dirs.close(clean, -1 if self._parts is None else self._parts.broker_epoch, errors=errors)
+        log_dirs.close(clean, -1 if self._components is None else self._components.broker_epoch, errors=errors)
 
 
-def _accept(parts: Parts, name: str) -> Callable[[Connection], ClientConnection]:
-    return lambda connection: parts.dispatcher.accept(name, connection)
+def _accept(components: BrokerComponents, name: str) -> Callable[[Connection], ClientConnection]:
+    return lambda connection: components.dispatcher.accept(name, connection)
 
 
 def _timer(loop: asyncio.AbstractEventLoop, delay_ms: int, callback: Callable[[], object]) -> Timer:

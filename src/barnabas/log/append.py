@@ -15,8 +15,8 @@ from barnabas.log.append_checks import (
     check_replicated,
     unpack_header,
 )
+from barnabas.log.components import LogComponents, roll
 from barnabas.log.conversion import check_plain, convert_batch, must_look_inside
-from barnabas.log.parts import LogParts, roll
 from barnabas.log.producer_state import Origin
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import AbortedTransaction
@@ -71,14 +71,14 @@ def _end_marker(batch: Buffer) -> EndMarker | None:
 class Appender:
     """Appends to one log. Every method raises `OSError` when the disk fails."""
 
-    __slots__ = ("_bounds", "_epochs", "_parts", "_producers", "_segments", "_topic_partition")
+    __slots__ = ("_bounds", "_components", "_epochs", "_producers", "_segments", "_topic_partition")
 
-    def __init__(self, parts: LogParts, topic_partition: TopicPartition) -> None:
-        self._parts = parts
-        self._bounds = parts.bounds
-        self._epochs = parts.epochs
-        self._producers = parts.producers
-        self._segments = parts.segments
+    def __init__(self, components: LogComponents, topic_partition: TopicPartition) -> None:
+        self._components = components
+        self._bounds = components.bounds
+        self._epochs = components.epochs
+        self._producers = components.producers
+        self._segments = components.segments
         self._topic_partition = topic_partition
 
     # ---- leaders
@@ -201,7 +201,7 @@ class Appender:
                 f"{self._topic_partition}: batch with offsets {header.base_offset} to {header.last_offset} "
                 f"does not continue a log that ends at {end_offset}"
             )
-        truncate_fully(self._parts, header.base_offset)
+        truncate_fully(self._components, header.base_offset)
 
     # ---- both
 
@@ -231,7 +231,7 @@ class Appender:
             config.segment_ms,
             config.max_index_bytes,
         ):
-            segment = roll(self._parts, config, first_offset, now_ms)
+            segment = roll(self._components, config, first_offset, now_ms)
         if attributes & CONTROL:
             segment.transactions.load()  # what can fail comes before the batch is written
         segment.append(batch, size, first_offset, last_offset, max_timestamp_ms, config.index_interval_bytes)
@@ -275,4 +275,4 @@ class Appender:
                 bool(attributes & TRANSACTIONAL),
             )
         if attributes & TRANSACTIONAL:
-            self._parts.update_stable()
+            self._components.update_stable()

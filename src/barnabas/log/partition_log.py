@@ -1,6 +1,6 @@
 """One replica of a partition on disk. Kafka: UnifiedLog.
 
-The log is put together from parts, each with invariants of its own. Callers use them directly:
+The log is put together from components, each with invariants of its own. Callers use them directly:
 
     log.segments        the segments, oldest first
     log.bounds          log start offset, last stable offset, high watermark, log end offset
@@ -11,7 +11,7 @@ The log is put together from parts, each with invariants of its own. Callers use
     log.availability    whether the log can be used, and what a failure of the disk does
     log.folder          the folder and its file system
 
-What works on several parts is a method of the log, and has a module: `append`, `read`, `truncation`, `retention`,
+What works on several components is a method of the log, and has a module: `append`, `read`, `truncation`, `retention`,
 `recovery`, `timestamps`. The methods turn failures of the disk into errors of the protocol.
 
 Appends and reads are plain calls on one thread. An `OSError` of the disk takes the log, and through ``on_failure`` its
@@ -31,11 +31,11 @@ from barnabas.log import timestamps
 from barnabas.log.append import Appender, AppendInfo, UnexpectedOffsetError
 from barnabas.log.availability import Availability
 from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
+from barnabas.log.components import raise_start, roll
 from barnabas.log.flush_task import FlushTask
 from barnabas.log.flushing import Flusher
 from barnabas.log.leader_epochs import EpochEndOffset
 from barnabas.log.lost_data import LostData, remove_lost_data, write_lost_data
-from barnabas.log.parts import raise_start, roll
 from barnabas.log.producer_state import Origin
 from barnabas.log.read import FetchSlice, aborted_transactions, read_segments
 from barnabas.log.recovery import LoadedLog, LogOptions
@@ -69,7 +69,7 @@ class PartitionLog:
 
     __slots__ = (
         "_appender",
-        "_parts",
+        "_components",
         "availability",
         "bounds",
         "config",
@@ -87,24 +87,26 @@ class PartitionLog:
 
     def __init__(self, options: LogOptions, loaded: LoadedLog) -> None:
         """A log that `barnabas.log.recovery` has created or loaded."""
-        parts = self._parts = loaded.parts
+        components = self._components = loaded.components
         self.topic_partition = options.topic_partition
         self.topic_id = loaded.topic_id
         self.config = options.config
         """The topic's configuration."""
         self.lost_data = loaded.lost_data
-        self.folder = parts.folder
-        self.segments = parts.segments
-        self.bounds = parts.bounds
-        self.durability = parts.durability
-        self.leader_epochs = parts.epochs
-        self.producers = parts.producers
-        self.deletions = parts.deletions
-        self.availability = Availability(parts.folder, options.topic_partition, options.on_failure)
-        self.flusher = Flusher(parts.segments, parts.bounds, parts.durability, parts.epochs, self.availability)
-        self._appender = Appender(parts, options.topic_partition)
-        parts.segments.set_jitter(min(options.config.segment_jitter_ms, options.config.segment_ms))
-        parts.update_stable()
+        self.folder = components.folder
+        self.segments = components.segments
+        self.bounds = components.bounds
+        self.durability = components.durability
+        self.leader_epochs = components.epochs
+        self.producers = components.producers
+        self.deletions = components.deletions
+        self.availability = Availability(components.folder, options.topic_partition, options.on_failure)
+        self.flusher = Flusher(
+            components.segments, components.bounds, components.durability, components.epochs, self.availability
+        )
+        self._appender = Appender(components, options.topic_partition)
+        components.segments.set_jitter(min(options.config.segment_jitter_ms, options.config.segment_ms))
+        components.update_stable()
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.folder.directory!r}, [{self.log_start_offset}, {self.log_end_offset}))"
@@ -208,13 +210,13 @@ class PartitionLog:
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         with self.availability.guard("rolling"):
-            roll(self._parts, self.config, offset, now_ms)
+            roll(self._components, self.config, offset, now_ms)
             self.bounds.extend(offset)
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment now, unless the active one is empty. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         with self.availability.guard("rolling"):
-            roll(self._parts, self.config, self.log_end_offset, now_ms)
+            roll(self._components, self.config, self.log_end_offset, now_ms)
 
     # ---- reads
 
@@ -262,13 +264,13 @@ class PartitionLog:
         offset = bounds.move_high_watermark(offset)
         if bounds.first_unstable_offset is not None:
             self.producers.high_watermark_moved(offset)
-            self._parts.update_stable()
+            self._components.update_stable()
         return offset
 
     def raise_start(self, offset: int) -> None:
         """Records below an offset are gone. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
         with self.availability.guard("writing the leader epochs of"):
-            raise_start(self._parts, offset)
+            raise_start(self._components, offset)
 
     def delete_records_before(self, offset: int) -> int:
         """Raise the log start offset (DeleteRecords; -1 for the high watermark). Returns where it is.
@@ -313,12 +315,12 @@ class PartitionLog:
         A recovery point that was checkpointed may lie past the new end: `LogDirs.truncate` lowers it first.
         """
         with self.availability.guard("truncating"):
-            return truncate_to(self._parts, offset)
+            return truncate_to(self._components, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records; the next one gets ``offset``."""
         with self.availability.guard("truncating"):
-            truncate_fully(self._parts, offset)
+            truncate_fully(self._components, offset)
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete the segments that retention by start offset, size or time gives up. Returns how many.
@@ -326,7 +328,7 @@ class PartitionLog:
         Their files are renamed to ``.deleted`` and removed by `purge_deleted` after file.delete.delay.ms.
         """
         with self.availability.guard("deleting segments of"):
-            return apply_retention(self._parts, self.config, now_ms)
+            return apply_retention(self._components, self.config, now_ms)
 
     def replace_segments(self, group: list[Segment], replacement: Replacement, now_ms: int) -> None:
         """Compaction wrote one segment in place of a group of closed ones, under the first one's name.
@@ -367,7 +369,7 @@ class PartitionLog:
         task = None
         if self.offline is None:
             with self.availability.guard("closing"):
-                self._parts.snapshots.take(self.producers, self.log_end_offset)
+                self._components.snapshots.take(self.producers, self.log_end_offset)
                 self.segments.active.finish_indexes()
             task = self.flusher.prepare_flush()
         self.segments.forget()

@@ -27,6 +27,7 @@ from barnabas.log.checkpoints import (
     write_epochs,
     write_topic_id,
 )
+from barnabas.log.components import LogComponents
 from barnabas.log.deletions import Deletions
 from barnabas.log.durability import Durability
 from barnabas.log.leader_epochs import LeaderEpochCache, LeaderEpochs
@@ -44,7 +45,6 @@ from barnabas.log.names import (
     base_offset_of,
     file_name,
 )
-from barnabas.log.parts import LogParts
 from barnabas.log.producer_replay import load_producers, rebuild_transaction_indexes
 from barnabas.log.producer_snapshots import ProducerSnapshots
 from barnabas.log.producer_state import ProducerState
@@ -89,7 +89,7 @@ class Checkpointed(NamedTuple):
 class LoadedLog(NamedTuple):
     """What a partition's folder holds."""
 
-    parts: LogParts
+    components: LogComponents
     topic_id: Uuid
     lost_data: LostData | None
 
@@ -113,7 +113,7 @@ def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
     durability = Durability(folder, 0, options.now_ms)
     durability.file_written(PARTITION_METADATA)  # and with it the new folder itself
     snapshots = ProducerSnapshots(folder, durability)
-    parts = LogParts(
+    components = LogComponents(
         folder,
         Segments(folder, options.open_files, [segment], options.rng),
         Bounds(0, 0, 0),
@@ -123,7 +123,7 @@ def create_log(options: LogOptions, topic_id: Uuid) -> LoadedLog:
         snapshots,
         Deletions(folder, snapshots),
     )
-    return LoadedLog(parts, topic_id, None)
+    return LoadedLog(components, topic_id, None)
 
 
 def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
@@ -165,7 +165,7 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
     _remove_stray_snapshots(snapshots, segments)
     if has_replayed:
         snapshots.take(producers, end_offset)
-    parts = LogParts(
+    components = LogComponents(
         folder,
         segments,
         Bounds(start_offset, end_offset, checkpointed.high_watermark),
@@ -175,7 +175,7 @@ def load_log(options: LogOptions, checkpointed: Checkpointed) -> LoadedLog:
         snapshots,
         Deletions(folder, snapshots),
     )
-    return LoadedLog(parts, _load_topic_id(folder), lost_data)
+    return LoadedLog(components, _load_topic_id(folder), lost_data)
 
 
 def _offsets_of(names: Iterable[str], suffix: str) -> list[int]:

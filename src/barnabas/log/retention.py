@@ -5,32 +5,32 @@ Whole segments go from the start, one after another, while each is given up by t
 first; never one with records at or past the high watermark. When all go, a new empty segment is begun first.
 """
 
-from barnabas.log.parts import LogParts, raise_start, roll
+from barnabas.log.components import LogComponents, raise_start, roll
 from barnabas.log.settings import LogConfig
 
 __all__ = ["apply_retention"]
 
 
-def apply_retention(parts: LogParts, config: LogConfig, now_ms: int) -> int:
+def apply_retention(components: LogComponents, config: LogConfig, now_ms: int) -> int:
     """Delete what retention gives up; returns the number of segments. Raises `OSError`."""
-    segments = parts.segments
-    count = _count_deletable(parts, config, now_ms)
+    segments = components.segments
+    count = _count_deletable(components, config, now_ms)
     if not count:
         return 0
     if count == len(segments):
         if segments.active.size:
-            roll(parts, config, parts.bounds.log_end_offset, now_ms)
+            roll(components, config, components.bounds.log_end_offset, now_ms)
         else:
             count -= 1
             if not count:
                 return 0
-    raise_start(parts, segments[count].base_offset)
-    parts.deletions.rename(segments.drop_first(count), now_ms + config.file_delete_delay_ms)
+    raise_start(components, segments[count].base_offset)
+    components.deletions.rename(segments.drop_first(count), now_ms + config.file_delete_delay_ms)
     return count
 
 
-def _count_deletable(parts: LogParts, config: LogConfig, now_ms: int) -> int:
-    segments, bounds = parts.segments, parts.bounds
+def _count_deletable(components: LogComponents, config: LogConfig, now_ms: int) -> int:
+    segments, bounds = components.segments, components.bounds
     by_size = config.cleanup_delete and config.retention_bytes >= 0
     by_time = config.cleanup_delete and config.retention_ms >= 0
     surplus = segments.size_bytes - config.retention_bytes if by_size else -1

@@ -1,6 +1,6 @@
 """Cutting a log at its end, when a leader has other records. Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt."""
 
-from barnabas.log.parts import LogParts
+from barnabas.log.components import LogComponents
 from barnabas.log.producer_replay import load_producers
 from barnabas.log.segment.segments import Segments
 
@@ -17,21 +17,21 @@ def end_after_truncation(segments: Segments, log_end_offset: int, offset: int) -
     return offset if located is None else min(offset, located.base_offset)
 
 
-def truncate_to(parts: LogParts, offset: int) -> bool:
+def truncate_to(components: LogComponents, offset: int) -> bool:
     """Drop the records from ``offset`` on. Returns whether there were any. Raises `OSError`."""
-    segments, bounds = parts.segments, parts.bounds
+    segments, bounds = components.segments, components.bounds
     if offset >= bounds.log_end_offset:
-        _cut(parts, bounds.log_end_offset)
-        if parts.snapshots.is_outdated:
-            _load_producers(parts)  # an earlier truncation found no file descriptor for it
+        _cut(components, bounds.log_end_offset)
+        if components.snapshots.is_outdated:
+            _load_producers(components)  # an earlier truncation found no file descriptor for it
         return False
     if offset < segments.start_offset:
-        truncate_fully(parts, offset)
+        truncate_fully(components, offset)
         return True
     at = segments.index_of(offset)
     # Newest first: a crash in between leaves a log without gaps.
     while len(segments) > at + 1:
-        parts.deletions.remove_now(segments.active)
+        components.deletions.remove_now(segments.active)
         segments.drop_last()
     located = segments.active.locate(offset)
     end = offset
@@ -39,39 +39,39 @@ def truncate_to(parts: LogParts, offset: int) -> bool:
         # A batch is cut off as a whole; what is asked for lies at its start, or inside a batch of the leader's too.
         end = min(offset, located.base_offset)
         segments.active.truncate(located.position, located.base_offset)
-    parts.snapshots.outdate()
-    _cut(parts, end)
-    _load_producers(parts)
+    components.snapshots.outdate()
+    _cut(components, end)
+    _load_producers(components)
     return True
 
 
-def _load_producers(parts: LogParts) -> None:
-    bounds = parts.bounds
+def _load_producers(components: LogComponents) -> None:
+    bounds = components.bounds
     log_range = (bounds.log_start_offset, bounds.log_end_offset)
-    load_producers(parts.folder, parts.producers, parts.snapshots, parts.segments, log_range)
-    parts.snapshots.up_to_date()
-    parts.producers.high_watermark_moved(bounds.high_watermark)
-    parts.update_stable()
+    load_producers(components.folder, components.producers, components.snapshots, components.segments, log_range)
+    components.snapshots.up_to_date()
+    components.producers.high_watermark_moved(bounds.high_watermark)
+    components.update_stable()
 
 
-def truncate_fully(parts: LogParts, offset: int) -> None:
+def truncate_fully(components: LogComponents, offset: int) -> None:
     """Drop all records; the log begins and ends at ``offset``. Raises `OSError`."""
-    for segment in reversed(parts.segments[:]):
-        parts.deletions.remove_now(segment)
-    for snapshot in parts.snapshots.offsets():
-        parts.snapshots.remove(snapshot)
-    parts.segments.restart(offset)
-    parts.bounds.restart(offset)
-    parts.durability.cut(offset)
-    parts.epochs.clear()
-    parts.producers.reset()
-    parts.snapshots.loaded(offset)
-    parts.snapshots.up_to_date()
-    parts.update_stable()
+    for segment in reversed(components.segments[:]):
+        components.deletions.remove_now(segment)
+    for snapshot in components.snapshots.offsets():
+        components.snapshots.remove(snapshot)
+    components.segments.restart(offset)
+    components.bounds.restart(offset)
+    components.durability.cut(offset)
+    components.epochs.clear()
+    components.producers.reset()
+    components.snapshots.loaded(offset)
+    components.snapshots.up_to_date()
+    components.update_stable()
 
 
-def _cut(parts: LogParts, offset: int) -> None:
-    parts.bounds.cut(offset)
-    parts.durability.cut(offset)
-    parts.epochs.truncate_from_end(offset)
-    parts.update_stable()
+def _cut(components: LogComponents, offset: int) -> None:
+    components.bounds.cut(offset)
+    components.durability.cut(offset)
+    components.epochs.truncate_from_end(offset)
+    components.update_stable()

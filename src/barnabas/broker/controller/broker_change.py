@@ -25,8 +25,8 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller import reassignment, topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import CONTROLLED_SHUTDOWN
-from barnabas.broker.controller.partition_state_machine import elect, move_partitions, trigger_online
 from barnabas.broker.controller.partition_batches import in_batches
+from barnabas.broker.controller.partition_state_machine import elect, move_partitions, trigger_online
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

@@ -11,8 +11,8 @@ from barnabas.broker.cluster.steps import Delete, Read, Send, Steps, Write, Znod
 from barnabas.broker.cluster.znodes import PREFERRED_ELECTION, ZnodeFormatError, decode_partitions
 from barnabas.broker.controller.context import ControllerContext
 from barnabas.broker.controller.election_strategies import PREFERRED, UNCLEAN, ElectionStrategy
-from barnabas.broker.controller.partition_state_machine import bring_online, trigger_online
 from barnabas.broker.controller.partition_batches import in_batches
+from barnabas.broker.controller.partition_state_machine import bring_online, trigger_online
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 

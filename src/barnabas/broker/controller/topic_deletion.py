@@ -22,8 +22,8 @@ from barnabas.broker.cluster.znodes import (
     topic_path,
 )
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
-from barnabas.broker.controller.partition_state_machine import move_partitions
 from barnabas.broker.controller.partition_batches import in_batches
+from barnabas.broker.controller.partition_state_machine import move_partitions
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 

@@ -59,7 +59,7 @@ from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownR
 __all__ = [
     "BrokerLifecycle",
     "DeathWatch",
-    "LifecycleParts",
+    "LifecycleDependencies",
     "ensure_cluster_id",
     "ensure_top_level_paths",
     "generate_broker_id",
@@ -196,7 +196,7 @@ async def _write_states(
 
 
 @dataclass(frozen=True, slots=True)
-class LifecycleParts:
+class LifecycleDependencies:
     """What `BrokerLifecycle` works with."""
 
     broker_id: int
@@ -227,23 +227,23 @@ class LifecycleParts:
 class BrokerLifecycle:
     """One broker's way into its cluster and out of it. Made on the loop."""
 
-    def __init__(self, parts: LifecycleParts) -> None:
-        self._broker_id = parts.broker_id
-        self._info = parts.info
-        self._client = parts.client
-        self._channels = parts.channels
-        self._metadata = parts.metadata
-        self._config = parts.config
-        self._files = parts.files
-        self._clock = parts.clock
-        self._log_dirs = parts.log_dirs
-        self._lost_data = parts.lost_data
-        self._has_new_dir = parts.has_new_dir
-        self._note_gone = parts.note_gone
-        self._note_dirs_checked = parts.note_dirs_checked
-        self._controller = parts.controller
-        self._is_closing = parts.is_closing
-        self._spawn = parts.spawn
+    def __init__(self, dependencies: LifecycleDependencies) -> None:
+        self._broker_id = dependencies.broker_id
+        self._info = dependencies.info
+        self._client = dependencies.client
+        self._channels = dependencies.channels
+        self._metadata = dependencies.metadata
+        self._config = dependencies.config
+        self._files = dependencies.files
+        self._clock = dependencies.clock
+        self._log_dirs = dependencies.log_dirs
+        self._lost_data = dependencies.lost_data
+        self._has_new_dir = dependencies.has_new_dir
+        self._note_gone = dependencies.note_gone
+        self._note_dirs_checked = dependencies.note_dirs_checked
+        self._controller = dependencies.controller
+        self._is_closing = dependencies.is_closing
+        self._spawn = dependencies.spawn
         self._has_kept_its_pages: bool | None = None
         self._has_registered = False
         self._is_known = asyncio.Event()

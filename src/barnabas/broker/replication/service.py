@@ -36,7 +36,7 @@ from barnabas.log.group_sync import WhenDurable
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["AlterPartitionSender", "FetcherParts", "ReplicaFetcherManager"]
+__all__ = ["AlterPartitionSender", "FetcherDependencies", "ReplicaFetcherManager"]
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ _LAG_MESSAGES_CHECK_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class FetcherParts:
+class FetcherDependencies:
     """What the loops that copy from leaders use."""
 
     broker_id: int
@@ -76,9 +76,9 @@ class FetcherParts:
 class ReplicaFetcherManager:
     """All that this broker copies."""
 
-    def __init__(self, parts: FetcherParts) -> None:
-        self._parts = parts
-        config = parts.config
+    def __init__(self, dependencies: FetcherDependencies) -> None:
+        self._dependencies = dependencies
+        config = dependencies.config
         self._limits = FetchLimits(
             partition_bytes=config["replica.fetch.max.bytes"],
             response_bytes=config["replica.fetch.response.max.bytes"],
@@ -88,7 +88,7 @@ class ReplicaFetcherManager:
         )
         timeout_ms = max(config["replica.socket.timeout.ms"], self._limits.wait_ms + 1000)
         self._channels = {
-            for_in_sync: Channels(parts.broker_id, parts.network, request_timeout_ms=timeout_ms)
+            for_in_sync: Channels(dependencies.broker_id, dependencies.network, request_timeout_ms=timeout_ms)
             for for_in_sync in (True, False)
         }
         self._sources = FetchSources(self._make_fetcher)
@@ -108,7 +108,7 @@ class ReplicaFetcherManager:
             lanes = self._sources.lanes[source]
             channels = self._channels[wakeup.fetcher is lanes.in_sync]
             between = partial(self._between_fetches, source, lanes)
-            loop = _ReplicaFetcherLoop(self._parts, source, channels, wakeup.fetcher, between)
+            loop = _ReplicaFetcherLoop(self._dependencies, source, channels, wakeup.fetcher, between)
             self._loops[wakeup.fetcher] = loop
         loop.add_work(interrupt=wakeup.at_once)
 
@@ -118,10 +118,17 @@ class ReplicaFetcherManager:
             self._wake(source, wakeup)
 
     def _make_fetcher(self, for_in_sync: bool) -> Fetcher:
-        parts, limits = self._parts, self._limits
+        dependencies, limits = self._dependencies, self._limits
         if not for_in_sync:
             limits = replace(limits, response_bytes=min(limits.response_bytes, _CATCH_UP_BYTES))
-        return Fetcher(parts.broker_id, limits, parts.truncate, parts.changed, parts.quota, for_in_sync=for_in_sync)
+        return Fetcher(
+            dependencies.broker_id,
+            limits,
+            dependencies.truncate,
+            dependencies.changed,
+            dependencies.quota,
+            for_in_sync=for_in_sync,
+        )
 
     def brokers_changed(self, *_: object) -> None:
         """Connect to brokers where they are now."""
@@ -129,8 +136,8 @@ class ReplicaFetcherManager:
             return
         brokers = {
             broker.broker_id: (endpoint.host, endpoint.port)
-            for broker in self._parts.metadata.alive_brokers()
-            if (endpoint := broker.endpoint(self._parts.listener)) is not None
+            for broker in self._dependencies.metadata.alive_brokers()
+            if (endpoint := broker.endpoint(self._dependencies.listener)) is not None
         }
         for channels in self._channels.values():
             channels.set_brokers(brokers)
@@ -151,7 +158,7 @@ class _ReplicaFetcherLoop:
 
     def __init__(
         self,
-        parts: FetcherParts,
+        dependencies: FetcherDependencies,
         source: int,
         channels: Channels,
         fetcher: Fetcher,
@@ -160,12 +167,12 @@ class _ReplicaFetcherLoop:
         """``between_fetches`` is called with the fetcher before each fetch."""
         self._between_fetches = between_fetches
         self._fetcher = fetcher
-        self._parts = parts
+        self._dependencies = dependencies
         self._source = source
         self._channels = channels
         self._loop = asyncio.get_running_loop()
         self._has_work = asyncio.Event()
-        self._status = SourceStatus(parts.config["replica.fetch.backoff.ms"])
+        self._status = SourceStatus(dependencies.config["replica.fetch.backoff.ms"])
         self._is_fetching = False
         self._was_interrupted = False
         self._last_interrupt_s = 0.0
@@ -207,7 +214,7 @@ class _ReplicaFetcherLoop:
             await self._task
 
     async def _run(self) -> None:
-        fetcher, clock = self._fetcher, self._parts.clock
+        fetcher, clock = self._fetcher, self._dependencies.clock
         while True:
             self._has_work.clear()
             self._between_fetches(fetcher)
@@ -234,8 +241,8 @@ class _ReplicaFetcherLoop:
         status = self._status
         if isinstance(error, BrokenConnectionError) and status.connection_broke():
             # Not for long, in case only our connection failed.
-            self._parts.metadata.mark_unreachable(self._source)
-            self._parts.call_later(_UNREACHABLE_MS, self._mark_reachable)
+            self._dependencies.metadata.mark_unreachable(self._source)
+            self._dependencies.call_later(_UNREACHABLE_MS, self._mark_reachable)
         logger.log(
             logging.DEBUG if status.backoff_ms else logging.INFO,
             "Cannot copy from broker %d: %s",
@@ -246,7 +253,7 @@ class _ReplicaFetcherLoop:
         await self._wait(status.backoff_ms / 1000)
 
     def _mark_reachable(self) -> None:
-        self._parts.metadata.mark_reachable(self._source)
+        self._dependencies.metadata.mark_reachable(self._source)
 
     async def _wait(self, timeout_s: float | None) -> None:
         with contextlib.suppress(TimeoutError):
@@ -254,7 +261,7 @@ class _ReplicaFetcherLoop:
                 await self._has_work.wait()
 
     async def _fetch(self, due_ms: int | None) -> None:
-        parts, fetcher = self._parts, self._fetcher
+        dependencies, fetcher = self._dependencies, self._fetcher
         version = await self._channels.version(self._source, ApiKey.FETCH)
         if self._status.connected():
             self._mark_reachable()
@@ -268,14 +275,14 @@ class _ReplicaFetcherLoop:
         if not fetcher.wants_fetch:
             return
         wait_ms = 1 << 30 if due_ms is None else max(due_ms, _LEAST_WAIT_MS)
-        request = fetcher.request(version, parts.broker_epoch(), wait_ms)
+        request = fetcher.request(version, dependencies.broker_epoch(), wait_ms)
         self._is_fetching = True
         self._was_interrupted = False
         try:
             response = await self._channels.send(self._source, request, version=version)
         finally:
             self._is_fetching = False
-        clock = parts.clock
+        clock = dependencies.clock
         if not fetcher.answered(response, version, clock.monotonic_ms(), clock.wall_ms()):
             logger.debug("Broker %d does not know our fetch session any more", self._source)
 
@@ -285,14 +292,14 @@ class _ReplicaFetcherLoop:
             waits = []
             for log in logs:
                 synced = self._loop.create_future()
-                self._parts.when_durable(log, log.log_end_offset, partial(_set, synced))
+                self._dependencies.when_durable(log, log.log_end_offset, partial(_set, synced))
                 waits.append(synced)
             for wait in waits:
                 await wait
 
     async def _align(self) -> None:
         """Have logs agree with those of a source whose fetch responses have no diverging epoch."""
-        fetcher, clock = self._fetcher, self._parts.clock
+        fetcher, clock = self._fetcher, self._dependencies.clock
         version = min(await self._channels.version(self._source, ApiKey.OFFSET_FOR_LEADER_EPOCH), _EPOCHS_VERSION)
         try:
             while fetcher.epochs.is_wanted:
@@ -303,7 +310,7 @@ class _ReplicaFetcherLoop:
             raise
 
     async def _locate(self) -> None:
-        fetcher, clock = self._fetcher, self._parts.clock
+        fetcher, clock = self._fetcher, self._dependencies.clock
         version = min(await self._channels.version(self._source, ApiKey.LIST_OFFSETS), _LIST_OFFSETS_VERSION)
         try:
             for timestamp in (EARLIEST, LATEST):

@@ -100,7 +100,7 @@ class ClusterClient:
     def led_epoch(self, broker_id: int, topic_partition: TopicPartition) -> int | None:
         """The leader epoch in which a broker leads a partition by its own account; None if it does not."""
         machine = self.simulation.machine(broker_name(broker_id))
-        partition = machine.server.parts.replicas.get(topic_partition) if machine.is_serving else None
+        partition = machine.server.components.replicas.get(topic_partition) if machine.is_serving else None
         if partition is None or not partition.is_leader:
             return None
         epoch: int = partition.leader_epoch
@@ -227,7 +227,7 @@ class PartitionReader:
         epoch = client.led_epoch(broker_id, topic_partition)
         if epoch is None or epoch < partition.leader_epoch:
             return
-        log = machine.server.parts.replicas.get(topic_partition).log
+        log = machine.server.components.replicas.get(topic_partition).log
         if self.positions[topic_partition] < log.log_start_offset:
             partition.start_offset = max(partition.start_offset, log.log_start_offset)
             self.positions[topic_partition] = log.log_start_offset

@@ -97,5 +97,7 @@ class ClusterView:
         """Whether a broker runs and leads a partition by its own account, even during its start."""
         if not machine.is_running or machine.starting is None:
             return False
-        partition = machine.starting.parts.replicas.get(topic_partition) if machine.starting.has_parts else None
+        partition = (
+            machine.starting.components.replicas.get(topic_partition) if machine.starting.has_components else None
+        )
         return partition is not None and partition.is_leader and not partition.offline

@@ -76,8 +76,8 @@ class _Storyteller:
         for machine in self._simulation.brokers:
             role = offsets = ""
             partition = None
-            if machine.is_running and machine.starting is not None and machine.starting.has_parts:
-                partition = machine.starting.parts.replicas.get(ORDERS)
+            if machine.is_running and machine.starting is not None and machine.starting.has_components:
+                partition = machine.starting.components.replicas.get(ORDERS)
             if partition is not None:
                 what = "leads" if partition.is_leader else "follows"
                 role = f"{what} {ORDERS} in leader epoch {partition.leader_epoch}"

@@ -102,7 +102,7 @@ def _split(faults: FaultInjector) -> bool:
 def _controller(faults: FaultInjector) -> bool:
     """The controller is killed, paused past its session, or cut off from the coordination service."""
     simulation, rng = faults.simulation, faults.rng
-    active = [m for m in simulation.brokers if m.is_serving and m.server.parts.controller.is_active]
+    active = [m for m in simulation.brokers if m.is_serving and m.server.components.controller.is_active]
     if not active:
         return False
     _hit(faults, rng.choice(active))
@@ -114,7 +114,7 @@ def _leader(faults: FaultInjector) -> bool:
     led = [
         machine
         for machine in faults.simulation.brokers
-        if machine.is_serving and any(partition.is_leader for partition in machine.server.parts.replicas)
+        if machine.is_serving and any(partition.is_leader for partition in machine.server.components.replicas)
     ]
     if not led:
         return False
@@ -345,7 +345,7 @@ def _stale_orders(faults: FaultInjector) -> bool:
         machine = faults.simulation.machine(broker_name(broker))
         if not machine.is_serving:
             return
-        life, node = machine.lives, machine.server.parts
+        life, node = machine.lives, machine.server.components
         await _ask_in_earlier_epochs(faults, zombie, machine)
         late = [partition for partition in node.replicas if partition.leader_epoch > 0]
         for is_early_life in (True, False):
@@ -381,7 +381,7 @@ def _stale_orders(faults: FaultInjector) -> bool:
 
 async def _ask_in_earlier_epochs(faults: FaultInjector, client: ClusterClient, machine: Machine) -> None:
     """A leader rejects requests with another leader epoch (KIP-320)."""
-    node = machine.server.parts
+    node = machine.server.components
     for partition in list(node.replicas):
         if not partition.is_leader or partition.leader_epoch < 1:
             continue

@@ -257,7 +257,7 @@ class SimulatedMember:
         machine = self._client.simulation.machine(broker_name(self._coordinator))
         if not machine.is_serving:
             return []
-        number = machine.server.parts.groups.coordinator.partition_for(self._group)
+        number = machine.server.components.groups.coordinator.partition_for(self._group)
         return [
             topic_partition
             for topic_partition in self._client.history.groups_partitions

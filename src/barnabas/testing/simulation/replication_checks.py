@@ -58,7 +58,7 @@ class ReplicationObserver:
             self._look_at(machine)
         states = self._look_at_states()
         for machine in machines:
-            for partition in machine.server.parts.replicas:
+            for partition in machine.server.components.replicas:
                 if partition.is_leader and not partition.offline and partition.topic_partition in states:
                     self._check_in_sync(machine, partition, states[partition.topic_partition])
 
@@ -70,7 +70,7 @@ class ReplicationObserver:
         state = found.leader_and_isr
         self._count_changes(topic_partition, state)
         for machine in self._simulation.brokers:
-            partition = machine.server.parts.replicas.get(topic_partition) if machine.is_serving else None
+            partition = machine.server.components.replicas.get(topic_partition) if machine.is_serving else None
             if partition is not None and partition.is_leader and not partition.offline:
                 self._check_in_sync(machine, partition, state)
 
@@ -83,7 +83,7 @@ class ReplicationObserver:
     # Brokers
 
     def _look_at(self, machine: Machine) -> None:
-        node, history = machine.server.parts, self._history
+        node, history = machine.server.components, self._history
         self._count_truncations(machine)
         self._never_back((machine.name, "broker epoch"), node.broker_epoch)
         self._never_back((machine.name, machine.lives, "controller epoch"), node.replicas.controller_epoch)
@@ -120,7 +120,7 @@ class ReplicationObserver:
         position = self._scanned.get(key, 0)
         if position >= log.high_watermark:
             return
-        if self._losses.is_short(topic_partition, machine.server.parts.broker_id):
+        if self._losses.is_short(topic_partition, machine.server.components.broker_id):
             return
         self._compare(machine, topic_partition, log, position, log.high_watermark)
         self._scanned[key] = log.high_watermark
@@ -183,7 +183,7 @@ class ReplicationObserver:
             machine = self._view.broker(member)
             if machine is leader or not machine.is_serving or self._losses.is_short(topic_partition, member):
                 continue
-            log = machine.server.parts.log_dirs.logs().get(topic_partition)
+            log = machine.server.components.log_dirs.logs().get(topic_partition)
             if log is None or log.offline is not None or log.topic_id != partition.topic_id:
                 continue
             if log.log_end_offset < high:
@@ -233,8 +233,8 @@ class ReplicationObserver:
         found = []
         wanted = self._view.replicas(topic_partition)
         for machine in self._simulation.brokers:
-            if machine.is_serving and machine.server.parts.broker_id in wanted:
-                node = machine.server.parts
+            if machine.is_serving and machine.server.components.broker_id in wanted:
+                node = machine.server.components
                 partition = node.replicas.get(topic_partition)
                 if partition is not None:
                     found.append((node.broker_id, partition.log))

@@ -1,4 +1,4 @@
-"""The parts of a log keep their own invariants: no code outside of a class writes its attributes."""
+"""The components of a log keep their own invariants: no code outside of a class writes its attributes."""
 
 import ast
 from pathlib import Path
@@ -35,7 +35,7 @@ def foreign_writes(tree: ast.Module) -> list[str]:
 
 @pytest.mark.parametrize("path", sorted(LOG.rglob("*.py")), ids=lambda path: path.relative_to(LOG).as_posix())
 def test_no_code_writes_the_attributes_of_another_modules_part(path: Path) -> None:
-    """A change goes through a method of the part, which keeps what holds between its attributes."""
+    """A change goes through a method of the component, which keeps what holds between its attributes."""
     assert foreign_writes(ast.parse(path.read_text())) == []
 
 

@@ -1,6 +1,6 @@
-"""What a log is made of. Each part keeps its own invariants; only its own methods write its attributes.
+"""What a log is made of. Each component keeps its own invariants; only its own methods write its attributes.
 
-The modules `append`, `truncation`, `retention` and `recovery` work on these parts, `partition_log` puts them together.
+The modules `append`, `truncation`, `retention` and `recovery` work on these components; `partition_log` puts them together.
 
 In Kafka: the fields of `UnifiedLog` and `LocalLog`.
 """
@@ -18,11 +18,11 @@ from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.segments import Segments
 from barnabas.log.settings import LogConfig
 
-__all__ = ["LogParts", "raise_start", "roll"]
+__all__ = ["LogComponents", "raise_start", "roll"]
 
 
-class LogParts(NamedTuple):
-    """The parts of one log."""
+class LogComponents(NamedTuple):
+    """The components of one log."""
 
     folder: Folder
     segments: Segments
@@ -38,27 +38,27 @@ class LogParts(NamedTuple):
         self.bounds.set_first_unstable(self.producers.first_unstable_offset)
 
 
-def roll(parts: LogParts, config: LogConfig, base_offset: int, now_ms: int) -> Segment:
+def roll(components: LogComponents, config: LogConfig, base_offset: int, now_ms: int) -> Segment:
     """Begin a new segment, unless the active one is empty and begins there. Raises `OSError`.
 
     Everything that can fail comes before the new segment takes its place.
     """
-    segments = parts.segments
+    segments = components.segments
     old = segments.active
     if base_offset == old.base_offset:
         return old  # it is empty: another would have the same name
     old.finish_indexes()
-    parts.snapshots.take(parts.producers, base_offset)
+    components.snapshots.take(components.producers, base_offset)
     segment = segments.roll(base_offset, now_ms)
     segments.set_jitter(min(config.segment_jitter_ms, config.segment_ms))
-    parts.durability.names_changed()
+    components.durability.names_changed()
     return segment
 
 
-def raise_start(parts: LogParts, offset: int) -> None:
+def raise_start(components: LogComponents, offset: int) -> None:
     """Records below an offset are gone. Raises `OSError`, and nothing has changed then."""
-    if offset > parts.bounds.log_start_offset:
-        parts.epochs.truncate_from_start(offset)
-        parts.bounds.raise_start(offset)
-        parts.producers.high_watermark_moved(offset)
-        parts.update_stable()
+    if offset > components.bounds.log_start_offset:
+        components.epochs.truncate_from_start(offset)
+        components.bounds.raise_start(offset)
+        components.producers.high_watermark_moved(offset)
+        components.update_stable()
