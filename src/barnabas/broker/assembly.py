@@ -356,7 +356,7 @@ class BrokerComponents:
         configs.on_topic(self.replicas.configure)
         configs.on_topic(self._configure_throttle)
         configs.on_topic(self.topics.topic_configured)
-        configs.on_unknown_topic(self.config_manager.learn_topic)
+        configs.on_unknown_topic(self.config_manager.load_topic_config)
 
         metadata = self.metadata
         metadata.on_update(self.fetchers.brokers_changed)

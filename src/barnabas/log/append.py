@@ -11,12 +11,12 @@ from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.base.ids import TopicPartition
 from barnabas.log.append_checks import (
-    check_produced,
     check_replicated,
     unpack_header,
+    validate_batch,
 )
 from barnabas.log.components import LogComponents, roll
-from barnabas.log.conversion import check_plain, convert_batch, must_look_inside
+from barnabas.log.conversion import needs_record_validation, validate_and_convert, validate_plain_records
 from barnabas.log.producer_state import Origin
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import AbortedTransaction
@@ -88,11 +88,11 @@ class Appender:
     ) -> AppendInfo:
         """See `PartitionLog.append_as_leader`."""
         header = unpack_header(records)
-        check_produced(records, header, config, origin, now_ms)
-        if must_look_inside(header, config, origin, now_ms):
+        validate_batch(records, header, config, origin, now_ms)
+        if needs_record_validation(header, config, origin, now_ms):
             records, header = self._convert(records, header, config, now_ms)
         elif origin == Origin.CLIENT and not header[5] & COMPRESSION_MASK:
-            check_plain(records, header)
+            validate_plain_records(records, header)
         _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = header
         if producer_id >= 0 and origin == Origin.CLIENT:
             duplicate = self._duplicate(header, config, leader_epoch)
@@ -127,10 +127,10 @@ class Appender:
     def _convert(
         self, records: Buffer, header: HeaderFields, config: LogConfig, now_ms: int
     ) -> tuple[Buffer, HeaderFields]:
-        converted = convert_batch(records, header, config, now_ms)
+        converted = validate_and_convert(records, header, config, now_ms)
         if converted is not records:
             header = unpack_header(converted)
-        check_produced(converted, header, config, Origin.COORDINATOR, now_ms)
+        validate_batch(converted, header, config, Origin.COORDINATOR, now_ms)
         return converted, header
 
     def _duplicate(self, header: HeaderFields, config: LogConfig, leader_epoch: int) -> AppendInfo | None:

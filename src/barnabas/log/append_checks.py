@@ -1,6 +1,7 @@
 """What a leader checks of a produced batch before it is appended, and a follower of a replicated one. Kafka: LogValidator.
 
-The header and the CRC are enough. Records are read only where the topic's configuration asks for it: see `conversion`.
+Here are the checks of the header and the CRC, which every batch passes. `conversion` checks the records: of an uncompressed
+batch always, of a compressed one if the topic has another codec, is compacted, or limits timestamps.
 """
 
 from crc32c import crc32c
@@ -23,11 +24,11 @@ from barnabas.wire.kafka.records.batch_header import (
 from barnabas.wire.kafka.records.records import SMALLEST_RECORD_BYTES
 
 __all__ = [
-    "check_produced",
     "check_replicated",
     "timestamp_error",
     "unpack_header",
     "unpacked_limit_bytes",
+    "validate_batch",
 ]
 
 _LEAST_LIMIT_BYTES = 16 << 20
@@ -49,8 +50,8 @@ def unpack_header(records: Buffer) -> HeaderFields:
     return fields
 
 
-def check_produced(records: Buffer, header: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> None:
-    """Check the one batch in ``records``, whose header this is; bytes after the batch are the caller's to leave out.
+def validate_batch(records: Buffer, header: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> None:
+    """Check the one batch in ``records``, whose header this is. The caller ignores trailing bytes.
 
     Raises `KafkaError` with the code that Kafka answers: CORRUPT_MESSAGE (CRC, lengths), INVALID_RECORD (no batch or
     several, old formats, offsets and counts that disagree, what clients must not write), MESSAGE_TOO_LARGE,
@@ -98,13 +99,13 @@ def _check_header(header: HeaderFields, config: LogConfig, origin: int, now_ms: 
     if codec == 0 and count * SMALLEST_RECORD_BYTES > body_bytes:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records do not fit into the batch's {body_bytes} bytes")
     if codec and count * SMALLEST_RECORD_BYTES > unpacked_limit_bytes(config):
-        # Offsets are given by this count alone: a lie here would leave a hole of up to 2^31 of them.
+        # Offsets are given by this count alone: a wrong count would leave a hole of up to 2^31 offsets.
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records are more than a compressed batch may hold")
     if config.log_append_time:
         if attributes & LOG_APPEND_TIME:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "Producers must not set the timestamp type LogAppendTime")
     elif origin != Origin.CLIENT and max_timestamp - now_ms > config.timestamp_after_max_ms:
-        # Of a client's batch the records are looked at first, so that it hears which of them it was.
+        # A client's records are checked one by one instead, so that the response names the rejected records.
         raise timestamp_error(max_timestamp, config, now_ms)
 
 

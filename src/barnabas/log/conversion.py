@@ -1,7 +1,7 @@
-"""Produced batches whose records a leader must read, and those that it compresses again. Kafka: LogValidator.
+"""Validates the records of produced batches, and compresses them again for topics with another codec. Kafka: LogValidator.
 
-A plain batch is always read, for a consumer could not go on behind damaged records. A compressed one is unpacked and read
-where the topic has another codec than the producer, where a compacted topic needs keys, and where timestamps are limited.
+The records of an uncompressed batch are always read, because a consumer cannot read past damaged records. A compressed batch
+is unpacked and read if the topic has another codec than the producer, is compacted (records need keys), or limits timestamps.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from barnabas.wire.kafka.records.compression import CompressionType, compress
 from barnabas.wire.kafka.records.contents import Contents, TooManyObjectsError, are_uniform, check_contents
 from barnabas.wire.kafka.records.records import Record, read_records, unpack_records
 
-__all__ = ["RejectedRecordsError", "check_plain", "convert_batch", "must_look_inside"]
+__all__ = ["RejectedRecordsError", "needs_record_validation", "validate_and_convert", "validate_plain_records"]
 
 _NO_LIMIT = (1 << 63) - 1
 _FEW_RECORDS = 4
@@ -58,8 +58,8 @@ def _summary(code: ErrorCode, record_errors: Sequence[tuple[int, str]]) -> str:
     )
 
 
-def must_look_inside(fields: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> bool:
-    """Whether a batch's header is not enough to take it. The broker's own batches are taken as they are."""
+def needs_record_validation(fields: HeaderFields, config: LogConfig, origin: int, now_ms: int) -> bool:
+    """Whether the topic requires that every record is checked. The broker's own batches are not checked."""
     if origin != Origin.CLIENT:
         return False
     codec = config.codec
@@ -71,8 +71,8 @@ def must_look_inside(fields: HeaderFields, config: LogConfig, origin: int, now_m
     )
 
 
-def convert_batch(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
-    """Check every record of a batch; returns it, or its records in a new batch with the topic's codec.
+def validate_and_convert(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
+    """Check every record of a batch. Return the batch, or a new batch that has its records in the topic's codec.
 
     Records are not taken apart for another codec: they are the same bytes in each.
     Raises `RejectedRecordsError` with INVALID_RECORD (no key on a compacted topic) or INVALID_TIMESTAMP; `KafkaError`
@@ -85,15 +85,15 @@ def convert_batch(batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms
     except CorruptDataError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     contents = _checked_contents(body, header.record_count)
-    if not _may_be_taken(header, contents, config, now_ms):
+    if not _is_valid(header, contents, config, now_ms):
         _reject_records(batch, config, now_ms)
     if config.codec is None or config.codec == header.compression:
         return batch
     return _recompressed(body, header, contents, config)
 
 
-def check_plain(batch: Buffer, fields: HeaderFields) -> None:
-    """Check the records of a batch without compression. Raises `KafkaError` INVALID_RECORD or MESSAGE_TOO_LARGE."""
+def validate_plain_records(batch: Buffer, fields: HeaderFields) -> None:
+    """Check the records of an uncompressed batch. Raises `KafkaError` INVALID_RECORD or MESSAGE_TOO_LARGE."""
     with memoryview(batch) as view:
         body = bytes(view[HEADER_BYTES : fields[1] + LOG_OVERHEAD_BYTES])
     if fields[12] < _FEW_RECORDS or not are_uniform(body, fields[12]):
@@ -110,8 +110,8 @@ def _checked_contents(body: Buffer, count: int) -> Contents:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def _may_be_taken(header: BatchHeader, contents: Contents, config: LogConfig, now_ms: int) -> bool:
-    """Whether every record has the key that it needs, and a timestamp within the range."""
+def _is_valid(header: BatchHeader, contents: Contents, config: LogConfig, now_ms: int) -> bool:
+    """Whether every record has a key if the topic needs one, and a timestamp within the range."""
     if config.cleanup_compact and contents.has_keyless:
         return False
     if config.log_append_time:

@@ -177,9 +177,9 @@ class PartitionLog:
     ) -> AppendInfo:
         """Append the one batch in ``records`` (writable, changed in place, not kept) at the end of the log.
 
-        What the topic's settings want synced before the answer, `awaits_sync` says: the caller has it done.
+        `awaits_sync` says whether to sync before responding; the caller does it.
 
-        Raises `KafkaError` with Kafka's code for what is wrong with the batch (see `append_checks.check_produced` and
+        Raises `KafkaError` with Kafka's code for what is wrong with the batch (see `append_checks.validate_batch` and
         `ProducerState.check`), RECORD_LIST_TOO_LARGE for more than a segment may hold, KAFKA_STORAGE_ERROR.
         """
         if self.availability.reason is not None:

@@ -29,7 +29,7 @@ from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.delayed_produce import acknowledgement, wait_for_acknowledgements
-from barnabas.broker.replication.produce_rules import check_produce
+from barnabas.broker.replication.produce_rules import validate_request
 from barnabas.broker.requests.request import Request
 from barnabas.log.conversion import RejectedRecordsError
 from barnabas.wire.kafka.api import ApiKey
@@ -85,7 +85,7 @@ def _append(services: Services, request: Request) -> Sliced[None]:
                 continue
             topic_partition = TopicPartition(name, data.index)
             try:
-                records = check_produce(name, data.records, acks, request.client_id, request.version)
+                records = validate_request(name, data.records, acks, request.client_id, request.version)
                 info = services.replicas.append(topic_partition, records, acks=acks, now_ms=now_ms)
             except KafkaError as error:
                 _refuse(answer, error)

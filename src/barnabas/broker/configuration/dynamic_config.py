@@ -4,8 +4,9 @@ A broker's property takes its value from the first of these that has it:
 
     dynamic for this broker  >  dynamic for all brokers  >  its properties file  >  the default
 
-and a topic's from its own configuration, then the broker's property that gives its default (`log.settings`). Kafka's
-`DynamicBrokerConfig` and the configurations in its `LogManager`.
+and a topic's from its own configuration, then the broker's property that gives its default (`log.settings`).
+
+In Kafka: `DynamicBrokerConfig`, and the configurations that `LogManager` keeps.
 """
 
 import logging
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class DynamicConfig:
-    """The texts that were read, and what they come to."""
+    """The configuration as read from the znodes, and the resulting values."""
 
     def __init__(self, config: BrokerConfig, replicated_topics: Callable[[], Iterable[str]]) -> None:
         """``config`` holds the properties file's values; it is replaced when dynamic ones change them.
@@ -45,7 +46,7 @@ class DynamicConfig:
         self._settings_listeners: list[Callable[[Values], None]] = []
         self._unknown_listeners: list[Callable[[str], None]] = []
 
-    # Looking
+    # Queries
 
     @property
     def values(self) -> Values:
@@ -54,7 +55,7 @@ class DynamicConfig:
 
     @property
     def topic_defaults(self) -> Mapping[str, str]:
-        """What this broker's properties make of topics without a configuration of their own, as texts."""
+        """The defaults of topics that follow from this broker's properties, as texts."""
         return self._defaults
 
     def topic_texts(self, topic: str) -> Mapping[str, str]:
@@ -72,8 +73,8 @@ class DynamicConfig:
     def log_config(self, topic: str) -> LogConfig:
         """A topic's configuration, for its log.
 
-        Where it is not known yet, those who subscribed with `on_unknown_topic` are to learn it; until then the defaults
-        hold.
+        If it is not known yet, the listeners of `on_unknown_topic` are called, so that it is read. Until then the defaults
+        are in effect.
         """
         if topic not in self._topics and topic not in self._unknown:
             self._unknown.add(topic)
@@ -95,7 +96,7 @@ class DynamicConfig:
         return kept
 
     def config_of(self, texts: Mapping[str, str]) -> LogConfig:
-        """What a topic's own texts come to on this broker; raises `ConfigError`. Most topics have none, and share one."""
+        """The configuration of a topic with these texts of its own. Raises `ConfigError`. Topics without any share one object."""
         if texts:
             return LogConfig(texts, self._defaults)
         if self._plain is None:
@@ -116,15 +117,15 @@ class DynamicConfig:
         """Have ``listener`` called once for a topic whose configuration is needed and not known."""
         self._unknown_listeners.append(listener)
 
-    # Learning
+    # Updates
 
-    def learn_topic(self, topic: str, texts: Mapping[str, str]) -> None:
-        """What the topic's znode says now, or what this broker itself just wrote for a new topic."""
+    def update_topic_config(self, topic: str, texts: Mapping[str, str]) -> None:
+        """Take over the topic's configuration, as read from its znode or as this broker wrote it for a new topic."""
         self._topics[topic] = dict(texts)
         self._unknown.discard(topic)
 
     def forget_topic(self, topic: str) -> None:
-        """The topic is deleted."""
+        """Remove the configuration of a deleted topic."""
         self._topics.pop(topic, None)
         self._built.pop(topic, None)
 
@@ -134,8 +135,8 @@ class DynamicConfig:
         for listener in self._topic_listeners:
             listener(topic, config)
 
-    def learn_broker(self, cluster_texts: dict[str, str], broker_texts: dict[str, str]) -> None:
-        """What the znodes of all brokers and of this broker say now. A value that is not valid is left out."""
+    def update_broker_config(self, cluster_texts: dict[str, str], broker_texts: dict[str, str]) -> None:
+        """Apply the configuration of all brokers and of this broker, as read from the znodes. Invalid values are left out."""
         self.cluster_texts, self.broker_texts = cluster_texts, broker_texts
         accepted = self.static
         for texts, per_broker in ((cluster_texts, False), (broker_texts, True)):

@@ -71,16 +71,16 @@ class ConfigRepository:
         cluster_texts, broker_texts = yield from self._read_broker()
         check_protection("<default>", cluster_texts)
         check_protection(str(self._broker_id), broker_texts)
-        self._configs.learn_broker(cluster_texts, broker_texts)
+        self._configs.update_broker_config(cluster_texts, broker_texts)
 
     def load_topics(self, topics: Sequence[str]) -> Steps[None]:
         """Read the configurations of topics; a topic without a znode has none."""
         paths = [config_path("topics", topic) for topic in topics]
         znodes: list[Znode | None] = yield Read(paths)
         for topic, path, znode in zip(topics, paths, znodes, strict=True):
-            self._configs.learn_topic(topic, _texts(path, znode))
+            self._configs.update_topic_config(topic, _texts(path, znode))
 
-    def learn_unknown_topic(self, topic: str) -> Steps[None]:
+    def load_topic_config(self, topic: str) -> Steps[None]:
         """Read a topic's configuration for the first time, and apply it if there is one."""
         yield from self.load_topics([topic])
         if self._configs.topic_texts(topic):
@@ -130,7 +130,7 @@ class ConfigRepository:
             if kind == "topics":
                 topics.append(name)
             elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
-                configs.learn_broker(*(yield from self._read_broker()))
+                configs.update_broker_config(*(yield from self._read_broker()))
         before = {topic: configs.known_texts(topic) for topic in topics}
         yield from self.load_topics(topics)
         for topic in topics:

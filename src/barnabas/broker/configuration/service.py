@@ -45,16 +45,16 @@ class ConfigManager:
         if event is SessionEvent.CREATED:
             self._changes_noted(None)
 
-    def learn_topic(self, topic: str) -> None:
+    def load_topic_config(self, topic: str) -> None:
         """Read the configuration of a topic that is not known yet."""
-        self._spawn(self._learn_topic(topic))
+        self._spawn(self._load_topic_config(topic))
 
-    async def _learn_topic(self, topic: str) -> None:
+    async def _load_topic_config(self, topic: str) -> None:
         try:
-            await self._interpreter.perform(self._repository.learn_unknown_topic(topic))
+            await self._interpreter.perform(self._repository.load_topic_config(topic))
         except KeeperError as error:
             logger.warning("The configuration of %s could not be read; trying again: %s", topic, error)
-            self._call_later(_RETRY_MS, lambda: self.learn_topic(topic))
+            self._call_later(_RETRY_MS, lambda: self.load_topic_config(topic))
 
     def _watch_for(self, path: str) -> WatchCallback | None:
         return self._changes_noted if path == CONFIG_CHANGES else None

@@ -11,14 +11,14 @@ from barnabas.wire.kafka.records.batch_header import ATTRIBUTES_BYTE, COMPRESSIO
 from barnabas.wire.kafka.records.compression import CompressionType
 from barnabas.wire.kafka.schema import Records
 
-__all__ = ["check_produce"]
+__all__ = ["validate_request"]
 
 _ZSTD_VERSION = 7
 _ADMIN_CLIENT = "__admin_client"
 
 
-def check_produce(topic: str, records: Records, acks: int, client_id: str | None, version: int) -> Buffer:
-    """The batch that a client wants appended, in a request of some version.
+def validate_request(topic: str, records: Records, acks: int, client_id: str | None, version: int) -> Buffer:
+    """Check what a Produce request asks for one partition; return the batch to append.
 
     Raises `KafkaError`: INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION for an internal topic,
     UNSUPPORTED_COMPRESSION_TYPE, and TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a transactional batch, which no

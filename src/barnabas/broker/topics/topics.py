@@ -130,7 +130,7 @@ class Topics:
                 failed[plan.name] = _creation_error(plan.name, final.error)
             else:
                 created[plan.name] = assigned[plan.name]
-                self._configs.learn_topic(plan.name, plan.configs)
+                self._configs.update_topic_config(plan.name, plan.configs)
         if created:
             yield from self._controller.commands.create_topics(created)
         return failed
