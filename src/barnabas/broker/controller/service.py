@@ -226,6 +226,7 @@ class Controller:
                 else:
                     logger.exception("The controller failed at %r and resigns", event)
                 await self._abdicate()
+            await asyncio.sleep(0)  # thousands of responses may wait, and most need no step
 
     async def _process(self, event: ControllerEvent) -> None:
         match event:

@@ -234,7 +234,10 @@ class Partition:
     # Changes of role
 
     def lead(self, change: StateChange, now_ms: int) -> bool:
-        """Become or remain the leader. True when this broker did not lead before."""
+        """Become or remain the leader. True when this broker did not lead before.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
         if change.partition_epoch < self.partition_epoch:
             return False
         before = self.role
@@ -248,7 +251,7 @@ class Partition:
             role = before
         else:
             start_offset = self.log.log_end_offset
-            self.log.leader_epochs.begin_unwritten(change.leader_epoch, start_offset)
+            self.log.assign_epoch(change.leader_epoch, start_offset)
             role = Leader(start_offset, isr)
         known = before.followers if isinstance(before, Leader) else {}
         for broker_id in change.replicas:
