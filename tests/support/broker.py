@@ -15,7 +15,7 @@ from barnabas.broker.apis.services import Services
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.replication.delayed_fetch import Fetches
+from barnabas.broker.replication.delayed_fetch import FetchHandler
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.partition import Partition, StateChange
 from barnabas.broker.replication.quotas import ReplicationQuotas
@@ -201,7 +201,7 @@ class DataPath:
         )
         self.replication_quotas = ReplicationQuotas(-1)
         self.fetch_sessions = FetchSessions(10, self.rng, self.purgatory)
-        self.fetches = Fetches(
+        self.fetch_handler = FetchHandler(
             self.replicas,
             self.purgatory,
             self.clock,
@@ -228,7 +228,7 @@ class DataPath:
             "replicas": self.replicas,
             "log_dirs": self.log_dirs,
             "fetch_sessions": self.fetch_sessions,
-            "fetches": self.fetches,
+            "fetch_handler": self.fetch_handler,
             **parts,
         }
         slices = Slices(self.clock, self.timers, at_once)

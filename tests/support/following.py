@@ -78,10 +78,10 @@ class Pair:
         fetcher = self.fetcher
         fetcher.speak(self.version)
         while fetcher.epochs.is_wanted:
-            fetcher.epochs.answered(self.wire.ask(fetcher.epochs.request(), 4), self.now_ms)
+            fetcher.epochs.handle_response(self.wire.ask(fetcher.epochs.request(), 4), self.now_ms)
         if fetcher.wants_fetch:
             response = self.wire.ask(fetcher.request(self.version, -1, 0), self.version)
-            fetcher.answered(response, self.version, self.now_ms, START_MS)
+            fetcher.handle_response(response, self.version, self.now_ms, START_MS)
 
     def append(self, name: TopicPartition, *values: bytes) -> None:
         """The leader takes records, as from a producer."""
@@ -90,6 +90,6 @@ class Pair:
     def locate(self) -> None:
         """The two questions after OFFSET_OUT_OF_RANGE."""
         for timestamp in (EARLIEST, LATEST):
-            self.fetcher.offsets.answered(
+            self.fetcher.offsets.handle_response(
                 timestamp, self.wire.ask(self.fetcher.offsets.request(timestamp), 7), self.now_ms
             )

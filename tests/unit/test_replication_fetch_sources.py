@@ -99,7 +99,7 @@ def test_the_pause_after_failures_doubles_up_to_the_limit_and_ends_with_an_answe
         status.failed()
         pauses.append(status.backoff_ms)
     assert pauses == [20, 40, 80, 100, 100]
-    status.answered()
+    status.succeeded()
     assert status.backoff_ms == 0
 
 

@@ -88,7 +88,7 @@ def test_an_answer_to_what_was_asked_before_a_change_of_role_is_not_applied(pair
     response = pair.wire.ask(pair.fetcher.request(VERSION, -1, 0), VERSION)
     pair.lead(1)
     pair.follow(1)
-    pair.fetcher.answered(response, VERSION, 0, START_MS)
+    pair.fetcher.handle_response(response, VERSION, 0, START_MS)
     assert pair.follower_log().log_end_offset == 0
     pair.turn()
     assert bytes_of(pair.follower_log()) == bytes_of(leader)
@@ -102,7 +102,7 @@ def test_the_contents_of_an_answer_that_was_not_applied_are_sent_again(pair: Pai
     response = pair.wire.ask(pair.fetcher.request(VERSION, -1, 0), VERSION)
     pair.lead(1)
     pair.follow(1)
-    pair.fetcher.answered(response, VERSION, 0, START_MS)
+    pair.fetcher.handle_response(response, VERSION, 0, START_MS)
     assert pair.follower_log().high_watermark == 0
     pair.turn()
     assert pair.follower_log().high_watermark == 1
@@ -190,7 +190,7 @@ def test_a_corrupt_batch_is_not_appended_and_asked_for_again(pair: Pair) -> None
     broken[-1] ^= 1
     data = PartitionData(partition_index=0, high_watermark=0, records=memoryview(broken))
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
-    pair.fetcher.answered(response, VERSION, 0, START_MS)
+    pair.fetcher.handle_response(response, VERSION, 0, START_MS)
     assert pair.follower_log().log_end_offset == 0
     assert pair.fetcher.state_of(T0) is FetchState.DELAYED
 
@@ -248,7 +248,7 @@ def test_an_answer_full_of_records_of_others_does_not_show_that_the_leader_has_n
     for others, is_known in (([full], True), ([], False)):
         pair.fetcher.request(VERSION, -1, 0)
         response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[empty, *others])])
-        pair.fetcher.answered(response, 12, 0, START_MS)
+        pair.fetcher.handle_response(response, 12, 0, START_MS)
         assert (follower.lost_data is not None) is is_known
 
 
@@ -308,7 +308,7 @@ def test_an_answer_to_the_fetcher_that_had_a_partition_before_is_not_applied(tmp
     first, second = pair.fetcher, pair.another_fetcher(for_in_sync=False)
     response = pair.wire.ask(first.request(VERSION, -1, 0), VERSION)
     second.take_over(first, T0)
-    first.answered(response, VERSION, 0, START_MS)
+    first.handle_response(response, VERSION, 0, START_MS)
     assert pair.follower_log().log_end_offset == 0
 
 
@@ -354,7 +354,7 @@ def test_an_old_source_is_asked_where_our_last_epoch_ended_before_any_fetch(pair
     assert not pair.fetcher.wants_fetch
     request = pair.fetcher.epochs.request()
     assert [(p.current_leader_epoch, p.leader_epoch) for p in request.topics[0].partitions] == [(3, 2)]
-    pair.fetcher.epochs.answered(pair.wire.ask(request, 4), 0)
+    pair.fetcher.epochs.handle_response(pair.wire.ask(request, 4), 0)
     assert pair.follower_log().log_end_offset == 1
     pair.turn()
     assert pair.fetcher.state_of(T0) is FetchState.FETCHING
@@ -366,7 +366,7 @@ def test_a_source_that_leaves_a_partition_out_is_asked_again_after_a_pause(
 ) -> None:
     """Not at once: it would never stop."""
     aligning(pair)
-    pair.fetcher.epochs.answered(OffsetForLeaderEpochResponse(topics=topics), 0)
+    pair.fetcher.epochs.handle_response(OffsetForLeaderEpochResponse(topics=topics), 0)
     assert pair.fetcher.state_of(T0) is FetchState.DELAYED
     pair.fetcher.wake(20)
     pair.fetcher.speak(11)
@@ -471,11 +471,11 @@ def test_a_session_is_whole_first_then_incremental_then_whole_after_a_lost_answe
     """A lost answer leaves it open what the other side knows."""
     session = session_of(A, B)
     assert session.next() == (0, 0, [A, B], [])
-    assert session.answered(7, ErrorCode.NONE)
+    assert session.handle_response(7, ErrorCode.NONE)
     session.remove(B)
     session.add(C, ZERO_UUID)
     assert session.next() == (7, 1, [C], [(B, ZERO_UUID)])
-    assert session.answered(7, ErrorCode.NONE)
+    assert session.handle_response(7, ErrorCode.NONE)
     assert session.next() == (7, 2, [], [])
     session.lost()
     assert session.next() == (7, 0, [A, C], [])
@@ -486,18 +486,18 @@ def test_an_incremental_request_names_what_changed_and_costs_no_look_at_the_rest
     wanted = [TopicPartition("t", index) for index in range(5000)]
     session = session_of(*wanted)
     session.next()
-    session.answered(7, ErrorCode.NONE)
+    session.handle_response(7, ErrorCode.NONE)
     session.change(wanted[4321])
-    assert session.changed() == [wanted[4321]]
+    assert session.changed_partitions() == [wanted[4321]]
     assert session.next() == (7, 1, [wanted[4321]], [])
-    assert session.changed() == []
+    assert session.changed_partitions() == []
 
 
 def test_a_topic_with_another_id_under_the_same_name_ends_the_session() -> None:
     """The other side knows the partition by the id of the deleted topic, and cannot forget it by the new one."""
     session = session_of(A, B)
     session.next()
-    session.answered(7, ErrorCode.NONE)
+    session.handle_response(7, ErrorCode.NONE)
     session.remove(A)
     session.add(A, Uuid(bytes(15) + b"\5"))
     assert session.next() == (7, 0, [B, A], [])
@@ -511,7 +511,7 @@ def test_after_a_refused_session_the_next_request_is_whole(error: ErrorCode, ses
     """A session that the other side forgot is not named; one out of step is, so that it is dropped there."""
     session = session_of(A)
     session.next()
-    session.answered(7, ErrorCode.NONE)
+    session.handle_response(7, ErrorCode.NONE)
     session.next()
-    assert not session.answered(0, error)
+    assert not session.handle_response(0, error)
     assert session.next() == (session_id, 0, [A], [])

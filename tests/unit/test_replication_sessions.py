@@ -12,7 +12,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.znodes import Endpoint
 from barnabas.broker.metadata.cache import AliveBroker
-from barnabas.broker.replication.partition import FollowerProgress, Leader, Presence
+from barnabas.broker.replication.partition import FetchSessionActivity, FollowerProgress, Leader
 from barnabas.broker.replication.selection import PreferredReadReplica, ReplicaView, rack_aware, replica_selector
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.fetch import (
@@ -255,15 +255,15 @@ def test_a_fetch_in_the_name_of_no_replica_moves_no_watermark(tmp_path: Path) ->
 
 def test_presence_counts_from_a_fetch_that_had_everything() -> None:
     """A follower that was behind is caught up as of its own fetches, not of the session's."""
-    presence = Presence()
+    session_activity = FetchSessionActivity()
     progress = FollowerProgress()
-    progress.fetched(5, 0, 5, 1000, presence)
-    presence.last_fetch_ms = 2000
+    progress.fetched(5, 0, 5, 1000, session_activity)
+    session_activity.last_fetch_ms = 2000
     assert progress.caught_up_ms == 2000
-    progress.fetched(5, 0, 8, 3000, presence)
-    presence.last_fetch_ms = 3000
+    progress.fetched(5, 0, 8, 3000, session_activity)
+    session_activity.last_fetch_ms = 3000
     assert progress.caught_up_ms == 2000
-    progress.fetched(8, 0, 9, 4000, presence)
+    progress.fetched(8, 0, 9, 4000, session_activity)
     assert progress.caught_up_ms == 3000
 
 
@@ -321,7 +321,9 @@ def test_a_leader_sends_a_consumer_to_an_in_sync_follower_in_its_rack(
     """Broker 1 is in rack near; the answer names it at once and has no records."""
     broker = DataPath(tmp_path)
     node = broker
-    broker.fetches.preferred_read_replica = PreferredReadReplica(0, "here", rack_aware, node.metadata.alive_broker)
+    broker.fetch_handler.preferred_read_replica = PreferredReadReplica(
+        0, "here", rack_aware, node.metadata.alive_broker
+    )
     for broker_id, where in ((1, "near"), (2, "far")):
         endpoint = Endpoint("127.0.0.1", 9, "PLAINTEXT", "PLAINTEXT")
         node.metadata._brokers[broker_id] = AliveBroker(broker_id, where, {"PLAINTEXT": endpoint})

@@ -37,7 +37,7 @@ from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.membership.service import BrokerLifecycle, DeathWatch, LifecycleDependencies
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.replication.delayed_fetch import Fetches
+from barnabas.broker.replication.delayed_fetch import FetchHandler
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.log_dir_failures import LogDirFailures
 from barnabas.broker.replication.quotas import ReplicationQuotas
@@ -169,7 +169,7 @@ class BrokerComponents:
         """Serving the fetches of others, and fetching from leaders."""
         environment, config, metadata = self.environment, self.environment.config, self.metadata
         selector = replica_selector(config["replica.selector.class"])
-        self.fetches = Fetches(
+        self.fetch_handler = FetchHandler(
             self.replicas,
             self.purgatory,
             environment.clock,
@@ -192,7 +192,7 @@ class BrokerComponents:
                 when_durable=self.syncs.when_durable,
                 quota=self.replication_quotas.follower,
                 truncate=lambda topic_partition, offset: self.log_dirs.truncate({topic_partition: offset}),
-                changed=self.purgatory.check_and_complete,
+                on_change=self.purgatory.check_and_complete,
             )
         )
 
@@ -305,7 +305,7 @@ class BrokerComponents:
             log_dirs=self.log_dirs,
             storage=self.storage,
             fetch_sessions=self.fetch_sessions,
-            fetches=self.fetches,
+            fetch_handler=self.fetch_handler,
             groups=self.groups,
             producer_ids=self.producer_ids,
             configs=self.configs,

@@ -68,7 +68,9 @@ def handle(services: Services, request: Request) -> None:
         uses_topic_ids=request.version >= _TOPIC_IDS,
     )
     if isinstance(context, FetchContext):
-        request.waiter = services.fetches.fetch(params, context, partial(_reply, services, request, context.session_id))
+        request.waiter = services.fetch_handler.fetch(
+            params, context, partial(_reply, services, request, context.session_id)
+        )
     else:
         request.fail(context)
 

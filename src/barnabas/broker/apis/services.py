@@ -17,7 +17,7 @@ from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.groups.service import GroupService
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.broker.replication.delayed_fetch import Fetches
+from barnabas.broker.replication.delayed_fetch import FetchHandler
 from barnabas.broker.replication.fetch_sessions import FetchSessions
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.broker.requests.purgatory import Purgatory
@@ -55,7 +55,7 @@ class Services:
     log_dirs: LogDirs
     storage: StorageService
     fetch_sessions: FetchSessions
-    fetches: Fetches
+    fetch_handler: FetchHandler
     groups: GroupService
     producer_ids: ProducerIds
     configs: DynamicConfig

@@ -277,7 +277,7 @@ class GroupCoordinator:
         response = OffsetCommitResponse(topics=topics)
         group = self._groups.get(request.group_id)
         if group is not None and group.members and not error:
-            self._membership.alive(group, request.member_id)
+            self._membership.touch_session(group, request.member_id)
         if not records:
             out.reply(to, response)
         else:

@@ -310,7 +310,7 @@ class Membership:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def alive(self, group: Group, member_id: str) -> None:
+    def touch_session(self, group: Group, member_id: str) -> None:
         """A request other than a heartbeat came from a member (an offset commit)."""
         self._restart_session(group.members[member_id])
 

@@ -79,7 +79,7 @@ class AlterPartitionManager:
         return bool(self._asked)
 
     def request(self, version: int, broker_epoch: int) -> AlterPartitionRequest | None:
-        """The next request, None when nothing is to be asked. `answered` or `failed` follows."""
+        """The next request, None when nothing is to be asked. `handle_response` or `failed` follows."""
         asked, self._asked = self._asked, {}
         self._under_way = {name: change for name, change in asked.items() if change.is_current()}
         if not self._under_way:
@@ -113,7 +113,7 @@ class AlterPartitionManager:
         progress = partition.leading().followers.get(member)
         return -1 if progress is None else progress.broker_epoch
 
-    def answered(self, response: AlterPartitionResponse, version: int) -> list[Partition] | None:
+    def handle_response(self, response: AlterPartitionResponse, version: int) -> list[Partition] | None:
         """The partitions whose set is settled, changed or not; None when the whole request failed and is asked again."""
         if response.error_code:
             self.failed()

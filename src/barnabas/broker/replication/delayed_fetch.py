@@ -30,7 +30,7 @@ from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.records.compression import CompressionType
 
-__all__ = ["CONSUMER", "FetchParams", "Fetches"]
+__all__ = ["CONSUMER", "FetchHandler", "FetchParams"]
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class FetchParams:
 Respond = Callable[[list[FetchPartitionData]], None]
 
 
-class Fetches:
+class FetchHandler:
     """Serves Fetch from the replicas of one broker."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Fetches:
         self.preferred_read_replica = preferred_read_replica
 
     def fetch(self, params: FetchParams, context: FetchContext, respond: Respond) -> DelayedOperation | None:
-        """Call ``respond`` with what the answer names: now, or later, and then the wait is returned."""
+        """Call ``respond`` with the partitions of the response: now, or later. In that case return the delayed operation."""
         fetch = _DelayedFetch(self, params, context, respond)
         if fetch.read() or params.max_wait_ms <= 0 or not len(context):
             fetch.complete()
@@ -95,26 +95,26 @@ class Fetches:
 class _DelayedFetch:
     __slots__ = (
         "_context",
-        "_fetches",
         "_found",
+        "_handler",
         "_has_noted_progress",
         "_is_from_follower",
         "_isolation",
         "_offsets",
         "_params",
-        "_presence",
         "_respond",
+        "_session_activity",
     )
 
-    def __init__(self, fetches: Fetches, params: FetchParams, context: FetchContext, respond: Respond) -> None:
-        self._fetches = fetches
+    def __init__(self, handler: FetchHandler, params: FetchParams, context: FetchContext, respond: Respond) -> None:
+        self._handler = handler
         self._params = params
         self._context = context
         self._respond = respond
         self._isolation = params.isolation
         self._is_from_follower = params.is_from_follower
         owner = (params.replica_id, params.replica_epoch)
-        self._presence = context.belongs_to(owner) if self._is_from_follower else None
+        self._session_activity = context.belongs_to(owner) if self._is_from_follower else None
         for left in context.forgotten:
             self._is_absent_from(left)
         self._found: list[FetchPartitionData] = []
@@ -147,8 +147,8 @@ class _DelayedFetch:
         self._found = found
         if not self._has_noted_progress:
             self._has_noted_progress = True
-            if self._presence is not None:
-                self._presence.last_fetch_ms = self._fetches.clock.wall_ms()
+            if self._session_activity is not None:
+                self._session_activity.last_fetch_ms = self._handler.clock.wall_ms()
         return is_urgent or params.max_bytes - room >= params.min_bytes
 
     def _refused(self, wanted: PartitionFetch, code: ErrorCode) -> FetchPartitionData:
@@ -156,24 +156,24 @@ class _DelayedFetch:
         return FetchPartitionData(wanted, ReadResult(-1, -1, -1, -1, _NO_RECORDS, 0), code, is_urgent=True)
 
     def _read_partition(self, wanted: PartitionFetch, max_bytes: int, min_one_batch: bool) -> FetchPartitionData:
-        fetches, params = self._fetches, self._params
+        handler, params = self._handler, self._params
         topic_partition = wanted.topic_partition
         if topic_partition is None:
-            topic = fetches.topic_name(wanted.topic_id)
+            topic = handler.topic_name(wanted.topic_id)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             topic_partition = wanted.topic_partition = TopicPartition(topic, wanted.key[1])
-        partition = fetches.replicas.partition(topic_partition)
+        partition = handler.replicas.partition(topic_partition)
         is_throttled = False
         is_follower = self._is_from_follower
         if is_follower:
             is_in_sync = partition.check_follower(params.replica_id, wanted.leader_epoch)
-            quota = fetches.quota
+            quota = handler.quota
             is_throttled = quota.is_throttled(topic_partition)
-            if is_throttled and not is_in_sync and quota.is_exceeded(fetches.clock.monotonic_ms()):
+            if is_throttled and not is_in_sync and quota.is_exceeded(handler.clock.monotonic_ms()):
                 max_bytes, min_one_batch = 0, False
-        elif params.rack is not None and fetches.preferred_read_replica is not None:
-            elsewhere = self._elsewhere(fetches.preferred_read_replica, partition, wanted, params.rack)
+        elif params.rack is not None and handler.preferred_read_replica is not None:
+            elsewhere = self._elsewhere(handler.preferred_read_replica, partition, wanted, params.rack)
             if elsewhere is not None:
                 return elsewhere
         partition.check_topic_id(wanted.topic_id)
@@ -190,34 +190,36 @@ class _DelayedFetch:
         else:
             if not self._has_noted_progress:
                 self._note_progress(topic_partition, wanted)
-                read.high_watermark = log.high_watermark  # what this very fetch commits, its answer says
-            # One out of sync is looked at again and again, for it may join at any time; so is what is not committed,
-            # for the passing of time alone may commit it.
+                read.high_watermark = log.high_watermark  # return the high watermark that this fetch advanced
+            # Keep checking a follower outside the ISR, because it may join at any time; also uncommitted records, because
+            # they may be committed when a replica leaves the ISR.
             data.can_rest = is_in_sync and read.high_watermark == read.log_end_offset == wanted.fetch_offset
         return data
 
     def _note_progress(self, topic_partition: TopicPartition, wanted: PartitionFetch) -> None:
-        """The follower has what is before its offset."""
-        self._fetches.replicas.follower_fetched(
+        """Note that the follower has all records before its fetch offset."""
+        self._handler.replicas.follower_fetched(
             topic_partition,
             self._params.replica_id,
             wanted.fetch_offset,
             wanted.follower_log_start_offset,
-            self._fetches.clock.wall_ms(),
+            self._handler.clock.wall_ms(),
             self._params.replica_epoch,
-            self._presence,
+            self._session_activity,
         )
 
     def _is_absent_from(self, wanted: PartitionFetch) -> None:
         """A follower no longer fetches a partition, or cannot: its fetches of others say nothing about this one."""
-        if self._presence is not None and wanted.topic_partition is not None:
-            self._fetches.replicas.follower_left(wanted.topic_partition, self._params.replica_id, self._presence)
+        if self._session_activity is not None and wanted.topic_partition is not None:
+            self._handler.replicas.follower_left(
+                wanted.topic_partition, self._params.replica_id, self._session_activity
+            )
 
     def _elsewhere(
         self, preferred: PreferredReadReplica, partition: Partition, wanted: PartitionFetch, rack: str
     ) -> FetchPartitionData | None:
         """The answer that sends a consumer to another replica; None when it is served here."""
-        now_ms = self._fetches.clock.wall_ms()
+        now_ms = self._handler.clock.wall_ms()
         chosen = preferred.find(partition, wanted.fetch_offset, rack, self._params.listener, now_ms)
         if chosen is None:
             return None
@@ -240,7 +242,7 @@ class _DelayedFetch:
                 wanted.topic_partition: wanted for wanted in self._context if wanted.topic_partition is not None
             }
             keys = list(self._offsets)
-        return self._fetches.purgatory.watch(keys, self._try_complete, self._on_expiration, self._params.max_wait_ms)
+        return self._handler.purgatory.watch(keys, self._try_complete, self._on_expiration, self._params.max_wait_ms)
 
     def _try_complete(self, key: Hashable) -> bool:
         # Most changes concern one partition of many: look at those before reading them all again.
@@ -254,7 +256,7 @@ class _DelayedFetch:
     def _has_nothing(self, wanted: PartitionFetch) -> bool:
         """Whether a partition can be read as before, and there is nothing to read."""
         topic_partition = wanted.topic_partition
-        partition = None if topic_partition is None else self._fetches.replicas.get(topic_partition)
+        partition = None if topic_partition is None else self._handler.replicas.get(topic_partition)
         return (
             partition is not None
             and not partition.offline
@@ -273,7 +275,7 @@ class _DelayedFetch:
         if self._is_from_follower:
             throttled_bytes = sum([data.read.size_bytes for data in self._found if data.is_throttled])
             if throttled_bytes:
-                self._fetches.quota.record(throttled_bytes, self._fetches.clock.monotonic_ms())
+                self._handler.quota.record(throttled_bytes, self._handler.clock.monotonic_ms())
         answers = self._context.finish(self._found)
         if not self._params.knows_zstd:
             answers = list(map(self._without_zstd, answers))
@@ -282,7 +284,7 @@ class _DelayedFetch:
     def _without_zstd(self, data: FetchPartitionData) -> FetchPartitionData:
         """Refuse a topic with compression.type=zstd, whatever its batches are, as Apache's brokers do (KIP-110)."""
         topic_partition = data.wanted.topic_partition
-        partition = None if topic_partition is None else self._fetches.replicas.get(topic_partition)
+        partition = None if topic_partition is None else self._handler.replicas.get(topic_partition)
         if partition is None or partition.log.config.codec != CompressionType.ZSTD:
             return data
         return FetchPartitionData(

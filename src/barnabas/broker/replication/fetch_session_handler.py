@@ -56,7 +56,7 @@ class FetchSessionHandler:
         """Name a wanted partition in the next request."""
         self._changed[topic_partition] = None
 
-    def changed(self) -> list[TopicPartition]:
+    def changed_partitions(self) -> list[TopicPartition]:
         """The wanted partitions that the next request names, if it is incremental."""
         return list(self._changed)
 
@@ -82,7 +82,7 @@ class FetchSessionHandler:
         self._removed.clear()
         return step
 
-    def answered(self, session_id: int, error: int) -> bool:
+    def handle_response(self, session_id: int, error: int) -> bool:
         """An answer came. False when it is an error of the session: the next request is whole, and can go at once."""
         if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._id, self._epoch = NO_SESSION, _INITIAL_EPOCH

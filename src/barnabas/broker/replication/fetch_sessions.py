@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.randomness import Random
-from barnabas.broker.replication.partition import Presence
+from barnabas.broker.replication.partition import FetchSessionActivity
 from barnabas.broker.replication.reads import ReadResult
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.wire.kafka.errors import ErrorCode
@@ -126,8 +126,8 @@ class _Session:
         "last_used_ms",
         "owner",
         "partitions",
-        "presence",
         "privileged",
+        "session_activity",
         "uses_topic_ids",
     )
 
@@ -148,7 +148,7 @@ class _Session:
         self.uses_topic_ids = uses_topic_ids
         self.changed = dict(partitions)
         self.owner: object = None
-        self.presence = Presence()
+        self.session_activity = FetchSessionActivity()
         for partition in partitions.values():
             partition.session = self
 
@@ -184,17 +184,17 @@ class FetchContext:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def belongs_to(self, owner: object) -> Presence | None:
+    def belongs_to(self, owner: object) -> FetchSessionActivity | None:
         """Note who asks; when that is another one than before, all partitions are looked at. None without a session."""
         session = self._session
         if session is None:
             return None
         if session.owner != owner:
             if session.owner is not None:
-                session.presence = Presence()
+                session.session_activity = FetchSessionActivity()
                 session.changed.update(session.partitions)
             session.owner = owner
-        return session.presence
+        return session.session_activity
 
     def to_look_at(self) -> list[PartitionFetch]:
         """The partitions that may have changed, in the order in which they get room in the answer."""

@@ -117,7 +117,7 @@ class SourceStatus:
         """How long to wait before the next request; 0 after an answer."""
         self.is_unreachable = False
 
-    def answered(self) -> None:
+    def succeeded(self) -> None:
         """A request was answered."""
         self.backoff_ms = 0
 

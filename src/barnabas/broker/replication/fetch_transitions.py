@@ -1,4 +1,4 @@
-"""What moves the partitions that are copied from one source between their states (Kafka's AbstractFetcherThread).
+"""Moves the partitions that are copied from one source between their states (Kafka's `AbstractFetcherThread`).
 
 A transition has its effects in one place: only what is FETCHING is in the fetch session, an error that may pass doubles
 the delay, a failed log is not asked for again. The table itself is in `partition_fetch_state`.
@@ -22,7 +22,7 @@ __all__ = ["FetchTransitions"]
 
 logger = logging.getLogger(__name__)
 
-_FIRST_BACKOFF_MS = 20  # right after an election a follower often hears of it before the leader does
+_FIRST_BACKOFF_MS = 20  # a follower often learns of the election before the leader
 
 
 class FetchTransitions:
@@ -32,68 +32,68 @@ class FetchTransitions:
         self,
         backoff_ms: int,
         truncate: Callable[[TopicPartition, int], None],
-        changed: Callable[[TopicPartition], None],
+        on_change: Callable[[TopicPartition], None],
     ) -> None:
-        """``backoff_ms`` is the longest delay after an error. For ``truncate`` and ``changed`` see `Fetcher`."""
+        """``backoff_ms`` is the longest delay after an error. For ``truncate`` and ``on_change`` see `Fetcher`."""
         self._backoff_ms = backoff_ms
         self.truncate_log = truncate
-        self.changed = changed
+        self.on_change = on_change
         self.states = PartitionFetchStates()
         self.session = FetchSessionHandler()
         self.leaving: dict[TopicPartition, None] = {}
         """Fetched partitions that belong to the other fetcher of the same source."""
 
-    def move(self, fetched: PartitionFetchState, event: FetchEvent) -> None:
+    def move(self, fetch_state: PartitionFetchState, event: FetchEvent) -> None:
         """Make a transition; raises `IllegalTransitionError`."""
-        before = fetched.state
-        self.states.move(fetched, event)
+        before = fetch_state.state
+        self.states.move(fetch_state, event)
         if before is FetchState.FETCHING:
-            self.no_longer_fetched(fetched.topic_partition)
-        elif fetched.state is FetchState.FETCHING:
-            fetched.last_epoch = fetched.partition.log.leader_epochs.latest_epoch
-            self.session.add(fetched.topic_partition, fetched.topic_id)
+            self.no_longer_fetched(fetch_state.topic_partition)
+        elif fetch_state.state is FetchState.FETCHING:
+            fetch_state.last_epoch = fetch_state.partition.log.leader_epochs.latest_epoch
+            self.session.add(fetch_state.topic_partition, fetch_state.topic_id)
 
     def no_longer_fetched(self, topic_partition: TopicPartition) -> None:
         """A partition was FETCHING until now."""
         self.session.remove(topic_partition)
         self.leaving.pop(topic_partition, None)
 
-    def delay(self, fetched: PartitionFetchState, now_ms: int) -> None:
-        """After an error that may pass: each time twice as long, up to replica.fetch.backoff.ms."""
-        fetched.backoff_ms = min(max(2 * fetched.backoff_ms, _FIRST_BACKOFF_MS), self._backoff_ms)
-        fetched.until_ms = now_ms + fetched.backoff_ms
-        self.move(fetched, FetchEvent.ERROR)
+    def delay(self, fetch_state: PartitionFetchState, now_ms: int) -> None:
+        """Wait after an error that may pass: each time twice as long, up to replica.fetch.backoff.ms."""
+        fetch_state.backoff_ms = min(max(2 * fetch_state.backoff_ms, _FIRST_BACKOFF_MS), self._backoff_ms)
+        fetch_state.until_ms = now_ms + fetch_state.backoff_ms
+        self.move(fetch_state, FetchEvent.ERROR)
 
-    def refused(self, fetched: PartitionFetchState, code: int, now_ms: int) -> None:
-        """The source answered with an error."""
+    def handle_error(self, fetch_state: PartitionFetchState, code: int, now_ms: int) -> None:
+        """Handle an error that the source returned for a partition."""
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             logger.info(
                 "Partition %s has a later leader epoch at its leader than %d: waiting for LeaderAndIsr",
-                fetched.topic_partition,
-                fetched.leader_epoch,
+                fetch_state.topic_partition,
+                fetch_state.leader_epoch,
             )
-            self.move(fetched, FetchEvent.FENCED)
-        elif code == ErrorCode.OFFSET_OUT_OF_RANGE and fetched.state is FetchState.FETCHING:
-            fetched.leader_start = UNKNOWN
-            self.move(fetched, FetchEvent.OFFSET_OUT_OF_RANGE)
+            self.move(fetch_state, FetchEvent.FENCED)
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE and fetch_state.state is FetchState.FETCHING:
+            fetch_state.leader_start = UNKNOWN
+            self.move(fetch_state, FetchEvent.OFFSET_OUT_OF_RANGE)
         else:
             # The leader does not know yet that it leads, or no longer does: LeaderAndIsr is under way.
-            logger.debug("Partition %s cannot be fetched: %s", fetched.topic_partition, ErrorCode(code).name)
-            self.delay(fetched, now_ms)
+            logger.debug("Partition %s cannot be fetched: %s", fetch_state.topic_partition, ErrorCode(code).name)
+            self.delay(fetch_state, now_ms)
 
-    def log_failed(self, fetched: PartitionFetchState, error: KafkaError) -> None:
-        """Our disk failed: copy the partition no longer."""
-        if fetched.partition.log.offline is None:
-            logger.error("Partition %s is copied again after an error: %s", fetched.topic_partition, error)
-            fetched.until_ms = 0
-            self.move(fetched, FetchEvent.ERROR)
+    def log_failed(self, fetch_state: PartitionFetchState, error: KafkaError) -> None:
+        """Stop copying a partition whose log has failed. After an error of another kind, try again."""
+        if fetch_state.partition.log.offline is None:
+            logger.error("Partition %s is copied again after an error: %s", fetch_state.topic_partition, error)
+            fetch_state.until_ms = 0
+            self.move(fetch_state, FetchEvent.ERROR)
             return
-        logger.error("Partition %s is no longer copied, because its log failed: %s", fetched.topic_partition, error)
-        self.move(fetched, FetchEvent.STORAGE_FAILED)
+        logger.error("Partition %s is no longer copied, because its log failed: %s", fetch_state.topic_partition, error)
+        self.move(fetch_state, FetchEvent.STORAGE_FAILED)
 
-    def truncate(self, fetched: PartitionFetchState, offset: int) -> None:
+    def truncate(self, fetch_state: PartitionFetchState, offset: int) -> None:
         """Drop our records from an offset on, which the leader does not have."""
-        topic_partition, log = fetched.topic_partition, fetched.partition.log
+        topic_partition, log = fetch_state.topic_partition, fetch_state.partition.log
         if offset < log.high_watermark:
             logger.warning(
                 "Truncating %s to offset %d below high watermark %d", topic_partition, offset, log.high_watermark
@@ -101,4 +101,4 @@ class FetchTransitions:
         else:
             logger.info("Truncating %s to offset %d, where its log diverges from the leader's", topic_partition, offset)
         self.truncate_log(topic_partition, offset)
-        self.changed(topic_partition)
+        self.on_change(topic_partition)

@@ -9,7 +9,7 @@ comes with each answer and is kept within our own log.
 
 A partition that is behind may be held back by a throttle (KIP-73): it is not asked for while the quota is exceeded.
 
-A `Fetcher` decides and touches logs, never the network: `request` says what to send, `answered` and `failed` take
+A `Fetcher` decides and touches logs, never the network: `request` says what to send, `handle_response` and `failed` take
 what came of it, and so do those of its parts `epochs` and `offsets`. Changes of roles come in
 between (`follow`, `unfollow`); an answer to what was asked before such a change is not applied, because each partition
 remembers what it asked.
@@ -74,21 +74,21 @@ class Fetcher:
         broker_id: int,
         limits: FetchLimits,
         truncate: Callable[[TopicPartition, int], None],
-        changed: Callable[[TopicPartition], None],
+        on_change: Callable[[TopicPartition], None],
         quota: ReplicationQuota | None = None,
         *,
         for_in_sync: bool | None = None,
     ) -> None:
-        """``truncate`` truncates a log and records that on disk; ``changed`` wakes requests that wait for a partition.
+        """``truncate`` truncates a log and records that on disk; ``on_change`` wakes requests that wait for a partition.
 
         ``for_in_sync`` says that another fetcher takes what is behind (True), or what is in sync (False); see `leaving`.
         """
         self._broker_id = broker_id
         self._limits = limits
-        self._changed = changed
+        self._on_change = on_change
         self._quota = quota or ReplicationQuota(1, 1000)
         self._for_in_sync = for_in_sync
-        transitions = self._transitions = FetchTransitions(limits.backoff_ms, truncate, changed)
+        transitions = self._transitions = FetchTransitions(limits.backoff_ms, truncate, on_change)
         self._states = transitions.states
         self._session = transitions.session
         self._leaving = transitions.leaving
@@ -106,10 +106,10 @@ class Fetcher:
 
     def state_of(self, topic_partition: TopicPartition) -> FetchState:
         """What is done for a followed partition; raises `KeyError` for others."""
-        fetched = self._states.get(topic_partition)
-        if fetched is None:
+        fetch_state = self._states.get(topic_partition)
+        if fetch_state is None:
             raise KeyError(topic_partition)
-        return fetched.state
+        return fetch_state.state
 
     # Roles
 
@@ -127,29 +127,29 @@ class Fetcher:
 
     def take_over(self, other: "Fetcher", topic_partition: TopicPartition) -> None:
         """Copy what ``other`` copied from the same source until now. An answer on its way there is not applied."""
-        fetched = other.unfollow(topic_partition)
-        if fetched is None:
+        fetch_state = other.unfollow(topic_partition)
+        if fetch_state is None:
             raise KeyError(topic_partition)
-        fetched.requested_offset = UNKNOWN
-        fetched.topic_id = fetched.partition.topic_id
-        self._admit(fetched)
+        fetch_state.requested_offset = UNKNOWN
+        fetch_state.topic_id = fetch_state.partition.topic_id
+        self._admit(fetch_state)
 
-    def _admit(self, fetched: PartitionFetchState) -> None:
-        topic_partition, log = fetched.topic_partition, fetched.partition.log
-        self._states.add(fetched)
+    def _admit(self, fetch_state: PartitionFetchState) -> None:
+        topic_partition, log = fetch_state.topic_partition, fetch_state.partition.log
+        self._states.add(fetch_state)
         if log.awaits_sync(log.log_end_offset - 1):
             self._unsynced[topic_partition] = None
-        if fetched.topic_id == ZERO_UUID:
+        if fetch_state.topic_id == ZERO_UUID:
             self._without_id.add(topic_partition)
 
     def unfollow(self, topic_partition: TopicPartition) -> PartitionFetchState | None:
         """Copy a partition no longer; returns its state until now."""
-        fetched = self._states.remove(topic_partition)
-        if fetched is not None:
+        fetch_state = self._states.remove(topic_partition)
+        if fetch_state is not None:
             self._without_id.discard(topic_partition)
-            if fetched.state is FetchState.FETCHING:
+            if fetch_state.state is FetchState.FETCHING:
                 self._transitions.no_longer_fetched(topic_partition)
-        return fetched
+        return fetch_state
 
     # Time
 
@@ -159,11 +159,11 @@ class Fetcher:
         A partition that is behind and throttled is delayed while the quota is exceeded.
         """
         next_ms = None
-        for fetched in tuple(self._states.within(FetchState.DELAYED).values()):
-            if fetched.until_ms <= now_ms:
-                self._transitions.move(fetched, FetchEvent.DELAY_IS_OVER)
+        for fetch_state in tuple(self._states.within(FetchState.DELAYED).values()):
+            if fetch_state.until_ms <= now_ms:
+                self._transitions.move(fetch_state, FetchEvent.DELAY_IS_OVER)
             else:
-                wait_ms = fetched.until_ms - now_ms
+                wait_ms = fetch_state.until_ms - now_ms
                 next_ms = wait_ms if next_ms is None else min(next_ms, wait_ms)
         if self._quota.is_exceeded(now_ms) and self._throttle(now_ms):
             next_ms = _THROTTLED_PAUSE_MS if next_ms is None else min(next_ms, _THROTTLED_PAUSE_MS)
@@ -172,11 +172,11 @@ class Fetcher:
     def _throttle(self, now_ms: int) -> bool:
         """Delay what the next fetch would name and the quota forbids; False when there is nothing of that kind."""
         found = False
-        for topic_partition in (*self._states.within(FetchState.STARTING), *self._session.changed()):
-            fetched = self._states.get(topic_partition)
-            if fetched is not None and not fetched.is_in_sync and self._quota.is_throttled(topic_partition):
-                fetched.until_ms = now_ms + _THROTTLED_PAUSE_MS
-                self._transitions.move(fetched, FetchEvent.THROTTLED)
+        for topic_partition in (*self._states.within(FetchState.STARTING), *self._session.changed_partitions()):
+            fetch_state = self._states.get(topic_partition)
+            if fetch_state is not None and not fetch_state.is_in_sync and self._quota.is_throttled(topic_partition):
+                fetch_state.until_ms = now_ms + _THROTTLED_PAUSE_MS
+                self._transitions.move(fetch_state, FetchEvent.THROTTLED)
                 found = True
         return found
 
@@ -194,8 +194,8 @@ class Fetcher:
         """The logs to sync before the next `request`: it says that we have what the topic wants on stable storage."""
         logs = []
         for topic_partition in tuple(self._unsynced):
-            fetched = self._states.get(topic_partition)
-            log = None if fetched is None else fetched.partition.log
+            fetch_state = self._states.get(topic_partition)
+            log = None if fetch_state is None else fetch_state.partition.log
             if log is None or log.offline is not None or not log.awaits_sync(log.log_end_offset - 1):
                 del self._unsynced[topic_partition]
             else:
@@ -209,39 +209,39 @@ class Fetcher:
 
     def speak(self, version: int) -> None:
         """The next fetch is of this version: begin with what is STARTING, by fetching or by truncating."""
-        for fetched in tuple(self._states.within(FetchState.STARTING).values()):
-            epoch = fetched.partition.log.leader_epochs.latest_epoch
+        for fetch_state in tuple(self._states.within(FetchState.STARTING).values()):
+            epoch = fetch_state.partition.log.leader_epochs.latest_epoch
             if version >= DIVERGING_EPOCHS_VERSION:
-                self._transitions.move(fetched, FetchEvent.DIVERGENCE_IS_REPORTED)
-            elif fetched.is_aligned or epoch < 0:
-                self._transitions.move(fetched, FetchEvent.LOGS_AGREE)
+                self._transitions.move(fetch_state, FetchEvent.DIVERGENCE_IS_REPORTED)
+            elif fetch_state.is_aligned or epoch < 0:
+                self._transitions.move(fetch_state, FetchEvent.LOGS_AGREE)
             else:
-                fetched.requested_epoch = epoch
-                self._transitions.move(fetched, FetchEvent.DIVERGENCE_IS_UNKNOWN)
+                fetch_state.requested_epoch = epoch
+                self._transitions.move(fetch_state, FetchEvent.DIVERGENCE_IS_UNKNOWN)
 
     def request(self, version: int, broker_epoch: int, wait_ms: int) -> FetchRequest:
-        """The next fetch, delayed by the leader for ``wait_ms`` at most. One call of `answered` or `failed` follows."""
+        """The next fetch, delayed by the leader for ``wait_ms`` at most. One call of `handle_response` or `failed` follows."""
         self.speak(version)
         limits = self._limits
         step = self._session.next()
         fetching = self._states.within(FetchState.FETCHING)
         topics: dict[str, FetchTopic] = {}
         for topic_partition in step.to_send:
-            fetched = fetching[topic_partition]
-            log = fetched.partition.log
-            fetched.requested_offset = log.log_end_offset
-            fetched.requested_start = log.log_start_offset
+            fetch_state = fetching[topic_partition]
+            log = fetch_state.partition.log
+            fetch_state.requested_offset = log.log_end_offset
+            fetch_state.requested_start = log.log_start_offset
             name = topic_partition.topic
             topic = topics.get(name)
             if topic is None:
-                topic = topics[name] = FetchTopic(topic=name, topic_id=fetched.topic_id, partitions=[])
+                topic = topics[name] = FetchTopic(topic=name, topic_id=fetch_state.topic_id, partitions=[])
             topic.partitions.append(
                 FetchPartition(
                     partition=topic_partition.partition,
-                    current_leader_epoch=fetched.leader_epoch,
-                    fetch_offset=fetched.requested_offset,
-                    last_fetched_epoch=fetched.last_epoch if version >= DIVERGING_EPOCHS_VERSION else UNKNOWN,
-                    log_start_offset=fetched.requested_start,
+                    current_leader_epoch=fetch_state.leader_epoch,
+                    fetch_offset=fetch_state.requested_offset,
+                    last_fetched_epoch=fetch_state.last_epoch if version >= DIVERGING_EPOCHS_VERSION else UNKNOWN,
+                    log_start_offset=fetch_state.requested_start,
                     partition_max_bytes=limits.partition_bytes,
                 )
             )
@@ -265,9 +265,9 @@ class Fetcher:
             request.replica_id = self._broker_id
         return request
 
-    def answered(self, response: FetchResponse, version: int, now_ms: int, wall_ms: int) -> bool:
+    def handle_response(self, response: FetchResponse, version: int, now_ms: int, wall_ms: int) -> bool:
         """Append what came. False when the source refused the session: the next request goes without it."""
-        if not self._session.answered(response.session_id, response.error_code):
+        if not self._session.handle_response(response.session_id, response.error_code):
             return False
         fetching = self._states.within(FetchState.FETCHING)
         for topic in response.responses:
@@ -276,41 +276,43 @@ class Fetcher:
                 self._session.lost()  # it still has what we never asked for, or forgot
                 continue
             for data in topic.partitions:
-                fetched = fetching.get(TopicPartition(name, data.partition_index))
-                if fetched is None or fetched.requested_offset != fetched.partition.log.log_end_offset:
+                fetch_state = fetching.get(TopicPartition(name, data.partition_index))
+                if fetch_state is None or fetch_state.requested_offset != fetch_state.partition.log.log_end_offset:
                     continue  # its role changed since we asked
                 if data.error_code:
-                    self._transitions.refused(fetched, data.error_code, now_ms)
+                    self._transitions.handle_error(fetch_state, data.error_code, now_ms)
                 else:
-                    self._take(fetched, data, now_ms, wall_ms)
-                    if fetched.partition.log.lost_data is not None:
-                        self._reconsider_loss(fetched, data, response)
+                    self._take(fetch_state, data, now_ms, wall_ms)
+                    if fetch_state.partition.log.lost_data is not None:
+                        self._reconsider_loss(fetch_state, data, response)
         return True
 
     def failed(self) -> None:
         """No answer came: the session's state is unknown, the partitions stay as they are."""
         self._session.lost()
 
-    def _take(self, fetched: PartitionFetchState, data: PartitionData, now_ms: int, wall_ms: int) -> None:
-        topic_partition, log = fetched.topic_partition, fetched.partition.log
-        fetched.backoff_ms = 0
+    def _take(self, fetch_state: PartitionFetchState, data: PartitionData, now_ms: int, wall_ms: int) -> None:
+        topic_partition, log = fetch_state.topic_partition, fetch_state.partition.log
+        fetch_state.backoff_ms = 0
         try:
             diverging = data.diverging_epoch
             if diverging is not None and diverging.epoch >= 0:
-                self._transitions.truncate(fetched, truncation_for(log, diverging.epoch, diverging.end_offset).offset)
-                fetched.last_epoch = log.leader_epochs.latest_epoch
+                self._transitions.truncate(
+                    fetch_state, truncation_for(log, diverging.epoch, diverging.end_offset).offset
+                )
+                fetch_state.last_epoch = log.leader_epochs.latest_epoch
                 self._session.change(topic_partition)
                 return
             records = data.records
             if records is not None and len(records):
-                fetched.last_epoch = _append(fetched.partition, _bytes(records), wall_ms)
+                fetch_state.last_epoch = _append(fetch_state.partition, _bytes(records), wall_ms)
                 if log.awaits_sync(log.log_end_offset - 1):
                     self._unsynced[topic_partition] = None
                 self._session.change(topic_partition)
                 if self._quota.is_throttled(topic_partition):
                     self._quota.record(len(records), now_ms)
-            fetched.is_in_sync = log.log_end_offset >= data.high_watermark
-            if self._for_in_sync is not None and fetched.is_in_sync != self._for_in_sync:
+            fetch_state.is_in_sync = log.log_end_offset >= data.high_watermark
+            if self._for_in_sync is not None and fetch_state.is_in_sync != self._for_in_sync:
                 self._leaving[topic_partition] = None
             elif self._leaving:
                 self._leaving.pop(topic_partition, None)
@@ -318,32 +320,32 @@ class Fetcher:
             log.update_high_watermark(data.high_watermark)
             if data.log_start_offset > log.log_start_offset:
                 log.raise_start(min(data.log_start_offset, log.high_watermark))
-            if log.log_start_offset != fetched.requested_start:
+            if log.log_start_offset != fetch_state.requested_start:
                 self._session.change(topic_partition)  # DeleteRecords waits for our log start offset
             if before != (log.high_watermark, log.log_start_offset):
-                self._changed(topic_partition)
+                self._on_change(topic_partition)
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                self._transitions.log_failed(fetched, error)
+                self._transitions.log_failed(fetch_state, error)
             else:
                 logger.error("Partition %s: what the leader sent cannot be appended: %s", topic_partition, error)
-                self._transitions.delay(fetched, now_ms)
+                self._transitions.delay(fetch_state, now_ms)
         except UnexpectedOffsetError as error:
             logger.error("Partition %s is fetched again after a pause: %s", topic_partition, error)
-            self._transitions.delay(fetched, now_ms)
+            self._transitions.delay(fetch_state, now_ms)
 
-    def _reconsider_loss(self, fetched: PartitionFetchState, data: PartitionData, response: FetchResponse) -> None:
+    def _reconsider_loss(self, fetch_state: PartitionFetchState, data: PartitionData, response: FetchResponse) -> None:
         """Forget what a log has lost, once it has it again."""
-        log = fetched.partition.log
-        if fetched.state is not FetchState.FETCHING or log.lost_data is None:
+        log = fetch_state.partition.log
+        if fetch_state.state is not FetchState.FETCHING or log.lost_data is None:
             return
-        if _is_diverging(data) or not _has_all(fetched, log.lost_data, data, response):
+        if _is_diverging(data) or not _has_all(fetch_state, log.lost_data, data, response):
             return
-        logger.info("Partition %s has copied again what it had lost", fetched.topic_partition)
+        logger.info("Partition %s has copied again what it had lost", fetch_state.topic_partition)
         try:
             log.forget_lost_data()
         except KafkaError as error:
-            self._transitions.log_failed(fetched, error)
+            self._transitions.log_failed(fetch_state, error)
 
 
 def _is_diverging(data: PartitionData) -> bool:
@@ -363,7 +365,7 @@ def _append(partition: Partition, records: Buffer, wall_ms: int) -> int:
     return info.leader_epoch
 
 
-def _has_all(fetched: PartitionFetchState, lost: LostData, data: PartitionData, response: FetchResponse) -> bool:
+def _has_all(fetch_state: PartitionFetchState, lost: LostData, data: PartitionData, response: FetchResponse) -> bool:
     """Whether a log that has lost records has everything again that its leader has committed.
 
     The leader's high watermark does not say so: one that was elected or started just now may not know it yet. But
@@ -373,13 +375,13 @@ def _has_all(fetched: PartitionFetchState, lost: LostData, data: PartitionData, 
     - where the leader has no more, which an answer without any records shows: records of other partitions may have
       left no room for ours.
     """
-    end_offset, high_watermark = fetched.partition.log.log_end_offset, data.high_watermark
+    end_offset, high_watermark = fetch_state.partition.log.log_end_offset, data.high_watermark
     if end_offset < high_watermark:
         return False
     if end_offset == high_watermark and not any(
         part.records for topic in response.responses for part in topic.partitions
     ):
         return True
-    if fetched.first_high_watermark is None:
-        fetched.first_high_watermark = high_watermark
-    return high_watermark > fetched.first_high_watermark and end_offset >= lost.expected_offset
+    if fetch_state.first_high_watermark is None:
+        fetch_state.first_high_watermark = high_watermark
+    return high_watermark > fetch_state.first_high_watermark and end_offset >= lost.expected_offset

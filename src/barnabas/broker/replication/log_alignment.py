@@ -42,24 +42,24 @@ class EpochAlignment:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is something to ask for."""
+        """Whether a partition waits for a response of this kind."""
         return bool(self._transitions.states.within(FetchState.TRUNCATING))
 
     def request(self) -> OffsetForLeaderEpochRequest:
         """Where the epochs of our last records ended in the leaders' logs."""
         topics: dict[str, OffsetForLeaderTopic] = {}
-        for (name, index), fetched in self._transitions.states.within(FetchState.TRUNCATING).items():
+        for (name, index), fetch_state in self._transitions.states.within(FetchState.TRUNCATING).items():
             topic = topics.setdefault(name, OffsetForLeaderTopic(topic=name, partitions=[]))
             topic.partitions.append(
                 OffsetForLeaderPartition(
                     partition=index,
-                    current_leader_epoch=fetched.leader_epoch,
-                    leader_epoch=fetched.requested_epoch,
+                    current_leader_epoch=fetch_state.leader_epoch,
+                    leader_epoch=fetch_state.requested_epoch,
                 )
             )
         return OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=list(topics.values()))
 
-    def answered(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> None:
+    def handle_response(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> None:
         """Truncate what the leaders do not have; what is not certain yet is asked for again."""
         truncating = self._transitions.states.within(FetchState.TRUNCATING)
         left_out = dict(truncating)
@@ -67,35 +67,35 @@ class EpochAlignment:
             for data in topic.partitions:
                 topic_partition = TopicPartition(topic.topic, data.partition)
                 left_out.pop(topic_partition, None)
-                fetched = truncating.get(topic_partition)
-                if fetched is None:
+                fetch_state = truncating.get(topic_partition)
+                if fetch_state is None:
                     continue
                 if data.error_code:
-                    self._transitions.refused(fetched, data.error_code, now_ms)
+                    self._transitions.handle_error(fetch_state, data.error_code, now_ms)
                 else:
-                    self._align(fetched, data.leader_epoch, data.end_offset)
-        for fetched in left_out.values():
-            self._transitions.delay(fetched, now_ms)
+                    self._align(fetch_state, data.leader_epoch, data.end_offset)
+        for fetch_state in left_out.values():
+            self._transitions.delay(fetch_state, now_ms)
 
     def failed(self, now_ms: int) -> None:
-        """No answer came: later again."""
-        for fetched in tuple(self._transitions.states.within(FetchState.TRUNCATING).values()):
-            self._transitions.delay(fetched, now_ms)
+        """Ask again later, because no response came."""
+        for fetch_state in tuple(self._transitions.states.within(FetchState.TRUNCATING).values()):
+            self._transitions.delay(fetch_state, now_ms)
 
-    def _align(self, fetched: PartitionFetchState, epoch: int, end_offset: int) -> None:
-        log = fetched.partition.log
+    def _align(self, fetch_state: PartitionFetchState, epoch: int, end_offset: int) -> None:
+        log = fetch_state.partition.log
         try:
             offset, is_final = truncation_for(log, epoch, end_offset)
             if offset < log.log_end_offset:
-                self._transitions.truncate(fetched, offset)
+                self._transitions.truncate(fetch_state, offset)
         except KafkaError as error:
-            self._transitions.log_failed(fetched, error)
+            self._transitions.log_failed(fetch_state, error)
             return
         if is_final or log.leader_epochs.latest_epoch < 0:
-            fetched.is_aligned = True
-            self._transitions.move(fetched, FetchEvent.LOGS_AGREE)
+            fetch_state.is_aligned = True
+            self._transitions.move(fetch_state, FetchEvent.LOGS_AGREE)
         else:
-            fetched.requested_epoch = (
+            fetch_state.requested_epoch = (
                 log.leader_epochs.latest_epoch
             )  # an earlier one than before, which the truncation took away
 
@@ -109,60 +109,64 @@ class OffsetAlignment:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is something to ask for."""
+        """Whether a partition waits for a response of this kind."""
         return bool(self._transitions.states.within(FetchState.LOCATING))
 
     def request(self, timestamp: int) -> ListOffsetsRequest:
         """Where the leaders' logs end (`LATEST`) or begin (`EARLIEST`); ask in the reverse order of these two."""
         topics: dict[str, ListOffsetsTopic] = {}
-        for (name, index), fetched in self._transitions.states.within(FetchState.LOCATING).items():
+        for (name, index), fetch_state in self._transitions.states.within(FetchState.LOCATING).items():
             topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
             topic.partitions.append(
                 ListOffsetsPartition(
-                    partition_index=index, current_leader_epoch=fetched.leader_epoch, timestamp=timestamp
+                    partition_index=index, current_leader_epoch=fetch_state.leader_epoch, timestamp=timestamp
                 )
             )
         return ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
 
-    def answered(self, timestamp: int, response: ListOffsetsResponse, now_ms: int) -> None:
-        """With the leader's start known from before and its end from here, go where fetching can continue."""
+    def handle_response(self, timestamp: int, response: ListOffsetsResponse, now_ms: int) -> None:
+        """Note the leader's start, or, with its end known too, move to an offset from which fetching can continue."""
         locating = self._transitions.states.within(FetchState.LOCATING)
         for topic in response.topics:
             for data in topic.partitions:
-                fetched = locating.get(TopicPartition(topic.name, data.partition_index))
-                if fetched is None:
+                fetch_state = locating.get(TopicPartition(topic.name, data.partition_index))
+                if fetch_state is None:
                     continue
                 if data.error_code:
-                    self._transitions.refused(fetched, data.error_code, now_ms)
+                    self._transitions.handle_error(fetch_state, data.error_code, now_ms)
                 elif timestamp == EARLIEST:
-                    fetched.leader_start = data.offset
-                elif fetched.leader_start != UNKNOWN:
-                    self._relocate(fetched, data.offset)
+                    fetch_state.leader_start = data.offset
+                elif fetch_state.leader_start != UNKNOWN:
+                    self._relocate(fetch_state, data.offset)
 
     def failed(self, now_ms: int) -> None:
-        """No answer came: later again."""
-        for fetched in tuple(self._transitions.states.within(FetchState.LOCATING).values()):
-            self._transitions.delay(fetched, now_ms)
+        """Ask again later, because no response came."""
+        for fetch_state in tuple(self._transitions.states.within(FetchState.LOCATING).values()):
+            self._transitions.delay(fetch_state, now_ms)
 
-    def _relocate(self, fetched: PartitionFetchState, leader_end: int) -> None:
-        """Truncate to a leader that ends before us: it lost records, or was elected out of sync. Start where one that
-        begins after us starts."""
-        topic_partition, log = fetched.topic_partition, fetched.partition.log
+    def _relocate(self, fetch_state: PartitionFetchState, leader_end: int) -> None:
+        """Move to an offset that the leader has.
+
+        If the leader's log ends before ours (it lost records, or was elected out of sync), truncate to its end. If it
+        begins after ours ends, restart our log at its start. This is the second place where a follower decides to truncate;
+        the first, by leader epochs, is `offset_truncation`.
+        """
+        topic_partition, log = fetch_state.topic_partition, fetch_state.partition.log
         try:
             if leader_end < log.log_end_offset:
                 logger.warning(
                     "Truncating %s from %d to the leader's end %d", topic_partition, log.log_end_offset, leader_end
                 )
                 self._transitions.truncate_log(topic_partition, leader_end)
-                if fetched.leader_start > log.log_end_offset or leader_end < log.log_start_offset:
-                    log.truncate_fully_and_start_at(max(fetched.leader_start, 0))
-            elif fetched.leader_start > log.log_end_offset:
-                logger.warning("Restarting %s at the leader's start %d", topic_partition, fetched.leader_start)
+                if fetch_state.leader_start > log.log_end_offset or leader_end < log.log_start_offset:
+                    log.truncate_fully_and_start_at(max(fetch_state.leader_start, 0))
+            elif fetch_state.leader_start > log.log_end_offset:
+                logger.warning("Restarting %s at the leader's start %d", topic_partition, fetch_state.leader_start)
                 # First, because this lowers the checkpoints: a crash in the middle of the rest must not look like a loss.
                 self._transitions.truncate_log(topic_partition, log.log_start_offset)
-                log.truncate_fully_and_start_at(fetched.leader_start)
+                log.truncate_fully_and_start_at(fetch_state.leader_start)
         except KafkaError as error:
-            self._transitions.log_failed(fetched, error)
+            self._transitions.log_failed(fetch_state, error)
             return
-        self._transitions.changed(topic_partition)
-        self._transitions.move(fetched, FetchEvent.LOCATED)
+        self._transitions.on_change(topic_partition)
+        self._transitions.move(fetch_state, FetchEvent.LOCATED)

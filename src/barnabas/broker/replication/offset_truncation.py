@@ -5,9 +5,11 @@ follower's, and the offset at which that epoch ended in its log. Both logs are e
 both have, so the follower keeps no more than that. If the follower does not know the epoch in the response, it truncates
 to the end of its own epoch before it, and asks again with that epoch.
 
-`truncation_for` decides where. It is asked by `fetcher` when a fetch response has a diverging epoch, by `log_alignment`
-when an old leader's response to OffsetForLeaderEpoch comes, and by `storage.replica_alter_log_dirs` for a future log.
-`fetch_transitions` has it done: `LogDirs.truncate` lowers the checkpoint and cuts the log (`barnabas.log.truncation`).
+`truncation_for` decides where. `fetcher` calls it when a fetch response has a diverging epoch, `log_alignment` when an old
+leader responds to OffsetForLeaderEpoch, and `storage.replica_alter_log_dirs` for a future log. `fetch_transitions` then
+truncates: `LogDirs.truncate` lowers the checkpoint and cuts the log (`barnabas.log.truncation`).
+
+One truncation is decided elsewhere: `log_alignment.OffsetAlignment` moves a log whose offset the leader does not have.
 """
 
 from typing import NamedTuple

@@ -20,13 +20,13 @@ from barnabas.base.ids import NO_BROKER, NO_LEADER_EPOCH, ZERO_UUID, TopicPartit
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["Follower", "FollowerProgress", "Leader", "Partition", "Presence", "StateChange"]
+__all__ = ["FetchSessionActivity", "Follower", "FollowerProgress", "Leader", "Partition", "StateChange"]
 
 _NO_EPOCH = -1
 
 
-def anyone(_: int) -> bool:
-    """All brokers are alive."""
+def always_alive(_: int) -> bool:
+    """The default check, for which every broker is alive."""
     return True
 
 
@@ -46,7 +46,7 @@ class StateChange:
 
 
 @dataclass(slots=True)
-class Presence:
+class FetchSessionActivity:
     """When a follower last fetched in a session, for any partition.
 
     A fetch session skips partitions that have not changed. A follower that had all of such a partition still has all of
@@ -67,28 +67,37 @@ class FollowerProgress:
     last_fetch_ms: int = 0
     last_fetch_leader_end_offset: int = 0
     broker_epoch: int = -1
-    presence: Presence | None = None
-    """That of the session in which its last fetch of this partition reached the leader's end."""
+    session_activity: FetchSessionActivity | None = None
+    """Of the session in which its last fetch of this partition reached the leader's end."""
 
     @property
     def caught_up_ms(self) -> int:
         """When it last had all that the leader had at the time of its fetch."""
-        presence = self.presence
-        return self.last_caught_up_ms if presence is None else max(self.last_caught_up_ms, presence.last_fetch_ms)
+        session_activity = self.session_activity
+        return (
+            self.last_caught_up_ms
+            if session_activity is None
+            else max(self.last_caught_up_ms, session_activity.last_fetch_ms)
+        )
 
     def fetched(
-        self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int, presence: Presence | None = None
+        self,
+        offset: int,
+        log_start_offset: int,
+        leader_end_offset: int,
+        now_ms: int,
+        session_activity: FetchSessionActivity | None = None,
     ) -> None:
         """Note a fetch from ``offset``: the follower has everything before it."""
         self.last_caught_up_ms = self.caught_up_ms
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
-            self.presence = presence
+            self.session_activity = session_activity
         else:
             if offset >= self.last_fetch_leader_end_offset:
                 # It now has what the leader had at its previous fetch, so it was caught up then.
                 self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
-            self.presence = None
+            self.session_activity = None
         self.log_start_offset = log_start_offset
         self.log_end_offset = offset
         self.last_fetch_leader_end_offset = leader_end_offset
@@ -98,7 +107,7 @@ class FollowerProgress:
         """Keep what is known of the follower's log when the same leader has a new epoch; reset the time it was caught up."""
         self.last_caught_up_ms = self.last_fetch_ms = now_ms if in_sync else 0
         self.last_fetch_leader_end_offset = leader_end_offset
-        self.presence = None
+        self.session_activity = None
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_time_max_ms
@@ -133,8 +142,13 @@ class Leader:
     ) -> frozenset[int] | None:
         """The set without the members that lag; None when all may stay (Kafka's maybeShrinkIsr).
 
-        `ReplicaManager.shrink_isrs` asks for it every half of replica.lag.time.max.ms, `AlterPartitionManager` asks the
-        controller for it, and its `controller.isr_change` writes it. So no set changes before the znode does.
+        `ReplicaManager.shrink_isrs` calls this every half of replica.lag.time.max.ms, `AlterPartitionManager` sends the
+        result to the controller, and `controller.isr_change` writes it. So no set changes before the znode does.
+
+        A member also leaves the set without its leader: the controller removes a broker that died
+        (`controller.replica_state_machine`) or shuts down (`elect_for_shutdown`), and an election for an offline partition
+        keeps live members only, or the unclean leader alone (`elect_offline`). A broker that lost records removes itself
+        before it registers (`membership.lost_data`).
         """
         if len(self.isr) < 2 or self.pending_isr is not None:
             return None
@@ -156,7 +170,7 @@ class Leader:
         )
 
     def committable_offset(
-        self, log_end_offset: int, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = anyone
+        self, log_end_offset: int, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = always_alive
     ) -> int:
         """The offset up to which every replica that counts has the log."""
         lowest = log_end_offset
@@ -334,7 +348,7 @@ class Partition:
         return len(role.isr) < min(self.log.config.min_insync_replicas, len(role.followers) + 1)
 
     def advance_high_watermark(
-        self, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = anyone
+        self, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = always_alive
     ) -> bool:
         """Raise the high watermark as far as the in-sync replicas allow; True when it moved. Leaders only."""
         role = self.role

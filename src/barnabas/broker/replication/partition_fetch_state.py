@@ -162,25 +162,25 @@ class PartitionFetchStates:
         """The partitions that are in ``state``, in the order in which they came to it."""
         return self._by_state[state]
 
-    def add(self, fetched: PartitionFetchState) -> None:
+    def add(self, fetch_state: PartitionFetchState) -> None:
         """Take a partition in; it is STARTING here, whatever it was elsewhere."""
-        fetched.state = FetchState.STARTING
-        self._partitions[fetched.topic_partition] = fetched
-        self._by_state[FetchState.STARTING][fetched.topic_partition] = fetched
+        fetch_state.state = FetchState.STARTING
+        self._partitions[fetch_state.topic_partition] = fetch_state
+        self._by_state[FetchState.STARTING][fetch_state.topic_partition] = fetch_state
 
     def remove(self, topic_partition: TopicPartition) -> PartitionFetchState | None:
-        fetched = self._partitions.pop(topic_partition, None)
-        if fetched is not None:
-            del self._by_state[fetched.state][topic_partition]
-        return fetched
+        fetch_state = self._partitions.pop(topic_partition, None)
+        if fetch_state is not None:
+            del self._by_state[fetch_state.state][topic_partition]
+        return fetch_state
 
-    def move(self, fetched: PartitionFetchState, event: FetchEvent) -> None:
+    def move(self, fetch_state: PartitionFetchState, event: FetchEvent) -> None:
         """Make the transition of ``event``; raises `IllegalTransitionError` where the table has none."""
-        after = FETCH_TRANSITIONS[fetched.state].get(event)
+        after = FETCH_TRANSITIONS[fetch_state.state].get(event)
         if after is None:
             raise IllegalTransitionError(
-                f"Partition {fetched.topic_partition} is {fetched.state.name}, which knows no {event.name}"
+                f"Partition {fetch_state.topic_partition} is {fetch_state.state.name}, which knows no {event.name}"
             )
-        del self._by_state[fetched.state][fetched.topic_partition]
-        fetched.state = after
-        self._by_state[after][fetched.topic_partition] = fetched
+        del self._by_state[fetch_state.state][fetch_state.topic_partition]
+        fetch_state.state = after
+        self._by_state[after][fetch_state.topic_partition] = fetch_state

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from barnabas.base.ids import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
 from barnabas.base.slices import Sliced
 from barnabas.broker.replication.alter_partition_manager import AlterPartitionManager
-from barnabas.broker.replication.partition import Leader, Partition, Presence, StateChange, anyone
+from barnabas.broker.replication.partition import FetchSessionActivity, Leader, Partition, StateChange, always_alive
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.log.dirs.log_dirs import LogDirs
@@ -56,7 +56,7 @@ class ReplicaManager:
         is_known: Callable[[TopicPartition], bool],
         lag_time_max_ms: int,
         lag_max_messages: int | None = None,
-        is_alive: Callable[[int], bool] = anyone,
+        is_alive: Callable[[int], bool] = always_alive,
         alter_partition: AlterPartitionManager | None = None,
         sync: Callable[[PartitionLog], None] = lambda log: log.flusher.flush(),
     ) -> None:
@@ -216,11 +216,11 @@ class ReplicaManager:
         log_start_offset: int,
         now_ms: int,
         broker_epoch: int = -1,
-        presence: Presence | None = None,
+        session_activity: FetchSessionActivity | None = None,
     ) -> None:
         """Note how far a follower has come, and raise the high watermark if that allows it.
 
-        ``presence`` is that of the fetch session in which it fetched.
+        ``session_activity`` is that of the fetch session in which it fetched.
         """
         partition = self._partitions.get(topic_partition)
         if partition is None or type(partition.role) is not Leader:
@@ -231,21 +231,23 @@ class ReplicaManager:
         log = partition.log
         has_moved_start = follower.log_start_offset != log_start_offset
         follower.broker_epoch = broker_epoch
-        follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms, presence)
+        follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms, session_activity)
         role = partition.role
         if role.can_join(replica_id, log.high_watermark) and self._is_alive(replica_id):
             self.alter_partition.submit(partition, role.isr | {replica_id})
         if self._advance(partition, now_ms) or has_moved_start:
             self._purgatory.check_and_complete(topic_partition)
 
-    def follower_left(self, topic_partition: TopicPartition, replica_id: int, presence: Presence) -> None:
-        """A follower no longer fetches this partition in the session of ``presence``; it may fetch others."""
+    def follower_left(
+        self, topic_partition: TopicPartition, replica_id: int, session_activity: FetchSessionActivity
+    ) -> None:
+        """A follower no longer fetches this partition in the session of ``session_activity``; it may fetch others."""
         partition = self._partitions.get(topic_partition)
         if partition is not None and type(partition.role) is Leader:
             follower = partition.role.followers.get(replica_id)
-            if follower is not None and follower.presence is presence:
+            if follower is not None and follower.session_activity is session_activity:
                 follower.last_caught_up_ms = follower.caught_up_ms
-                follower.presence = None
+                follower.session_activity = None
 
     def _advance(self, partition: Partition, now_ms: int) -> bool:
         return partition.advance_high_watermark(now_ms, self._lag_time_max_ms, self._is_alive)
@@ -275,7 +277,7 @@ class ReplicaManager:
 
     def isr_answered(self, response: AlterPartitionResponse, version: int, now_ms: int) -> bool:
         """Take the controller's response to AlterPartition; False when the request must be repeated after a pause."""
-        settled = self.alter_partition.answered(response, version)
+        settled = self.alter_partition.handle_response(response, version)
         if settled is None:
             return False
         for partition in settled:

@@ -69,7 +69,7 @@ class FetcherDependencies:
     quota: ReplicationQuota
     truncate: Callable[[TopicPartition, int], None]
     """Truncates a log and records that on disk."""
-    changed: Callable[[TopicPartition], None]
+    on_change: Callable[[TopicPartition], None]
     """Wakes requests that wait for a partition."""
 
 
@@ -125,7 +125,7 @@ class ReplicaFetcherManager:
             dependencies.broker_id,
             limits,
             dependencies.truncate,
-            dependencies.changed,
+            dependencies.on_change,
             dependencies.quota,
             for_in_sync=for_in_sync,
         )
@@ -226,7 +226,7 @@ class _ReplicaFetcherLoop:
                     await self._fetch(due_ms)
                 else:
                     await self._wait(None if due_ms is None else due_ms / 1000)
-                self._status.answered()
+                self._status.succeeded()
             except (ChannelError, KafkaError) as error:
                 await self._failed(error)
             except Exception:
@@ -283,7 +283,7 @@ class _ReplicaFetcherLoop:
         finally:
             self._is_fetching = False
         clock = dependencies.clock
-        if not fetcher.answered(response, version, clock.monotonic_ms(), clock.wall_ms()):
+        if not fetcher.handle_response(response, version, clock.monotonic_ms(), clock.wall_ms()):
             logger.debug("Broker %d does not know our fetch session any more", self._source)
 
     async def _sync(self) -> None:
@@ -304,7 +304,7 @@ class _ReplicaFetcherLoop:
         try:
             while fetcher.epochs.is_wanted:
                 response = await self._channels.send(self._source, fetcher.epochs.request(), version=version)
-                fetcher.epochs.answered(response, clock.monotonic_ms())
+                fetcher.epochs.handle_response(response, clock.monotonic_ms())
         except ChannelError:
             fetcher.epochs.failed(clock.monotonic_ms())
             raise
@@ -316,7 +316,7 @@ class _ReplicaFetcherLoop:
             for timestamp in (EARLIEST, LATEST):
                 request = fetcher.offsets.request(timestamp)
                 response = await self._channels.send(self._source, request, version=version)
-                fetcher.offsets.answered(timestamp, response, clock.monotonic_ms())
+                fetcher.offsets.handle_response(timestamp, response, clock.monotonic_ms())
         except ChannelError:
             fetcher.offsets.failed(clock.monotonic_ms())
             raise
