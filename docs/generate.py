@@ -16,8 +16,8 @@ from barnabas.base.settings import Setting
 from barnabas.broker.apis import MODULES, load_handlers
 from barnabas.broker.apis.api_versions import advertised
 from barnabas.broker.configuration.definitions import DEFINITIONS
-from barnabas.broker.configuration.inert import WITHOUT_EFFECT
-from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE
+from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED
+from barnabas.broker.configuration.without_effect import WITHOUT_EFFECT
 from barnabas.broker.replication.partition_fetch_state import FETCH_TRANSITIONS, FetchState
 from barnabas.cli.main import COMMANDS
 from barnabas.coordination.server.settings import ZOO_CFG_DEFINITIONS as COORDINATION
@@ -85,7 +85,7 @@ def _default(setting: Setting) -> str:
 
 def configuration() -> str:
     """All properties, under Kafka's and ZooKeeper's names."""
-    refused = {row.setting.name: row.setting for row in (*PROTECTIVE, *NOT_LISTED)}
+    refused = {row.setting.name: row.setting for row in (*ROWS_REFUSED, *NOT_LISTED)}
     lines = [
         "# Configuration",
         "",

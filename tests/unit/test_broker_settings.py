@@ -12,15 +12,15 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
 from barnabas.broker.configuration import definitions as settings
 from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES
-from barnabas.broker.configuration.inert import INERT
 from barnabas.broker.configuration.listeners import (
     ListenerAddress,
     advertised_listeners,
     inter_broker_listener,
     listeners,
 )
-from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE, asks_for_protection
+from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED, asks_for_protection
 from barnabas.broker.configuration.rules import validate_broker_config
+from barnabas.broker.configuration.without_effect import ROWS_WITHOUT_EFFECT
 
 
 def values(**texts: str) -> Values:
@@ -100,11 +100,11 @@ def test_caps_are_by_address() -> None:
 
 
 def test_every_property_has_one_definition() -> None:
-    """Update modes and the tables of `inert` and `protective` agree with the definitions."""
+    """Update modes and the tables of `without_effect` and `refused` agree with the definitions."""
     assert [name for name in UPDATE_MODES if name not in DEFINITIONS] == []
-    in_tables = [row.setting.name for row in (*INERT, *PROTECTIVE, *NOT_LISTED)]
+    in_tables = [row.setting.name for row in (*ROWS_WITHOUT_EFFECT, *ROWS_REFUSED, *NOT_LISTED)]
     assert len(set(in_tables)) == len(in_tables)
-    for row in (*INERT, *PROTECTIVE, *NOT_LISTED):
+    for row in (*ROWS_WITHOUT_EFFECT, *ROWS_REFUSED, *NOT_LISTED):
         assert DEFINITIONS[row.setting.name] is row.setting
         assert row.setting.doc
 
@@ -116,7 +116,7 @@ def test_every_property_that_is_not_marked_as_without_effect_is_read_somewhere()
     others = ("service.py", "listeners.py")
     sources = [path for path in package.rglob("*.py") if path.parent != tables or path.name in others]
     code = "".join(path.read_text() for path in sources) + inspect.getsource(settings).partition("_check_all")[2]
-    not_working = {row.setting.name for row in (*INERT, *PROTECTIVE, *NOT_LISTED)}
+    not_working = {row.setting.name for row in (*ROWS_WITHOUT_EFFECT, *ROWS_REFUSED, *NOT_LISTED)}
     assert [s.name for s in DEFINITIONS if s.name not in not_working and f'"{s.name}"' not in code] == []
 
 
@@ -174,16 +174,16 @@ def test_a_value_that_asks_for_missing_protection_is_refused(name: str, text: st
         ("listener.name.internal.ssl.client.auth", "none"),
     ],
 )
-def test_a_harmless_value_of_a_protective_property_is_accepted(name: str, text: str) -> None:
+def test_a_harmless_value_of_a_refused_property_is_accepted(name: str, text: str) -> None:
     """Defaults that stand in a file change nothing."""
     assert DEFINITIONS.parse({"zookeeper.connect": "z:2181", name: text}).is_set(name)
     assert not asks_for_protection(name, text)
 
 
 def test_what_is_given_without_effect_is_reported_and_nothing_else() -> None:
-    """Unknown names and Kafka's inert ones; not the level of a codec, which has an effect."""
+    """Unknown names and Kafka's without effect here; not the level of a codec, which has an effect."""
     found = values(num_io_threads="16", log_preallocate="true", my_own="1", compression_zstd_level="5", broker_id="1")
-    assert set(settings.ineffective(found)) == {"num.io.threads", "log.preallocate", "my.own"}
+    assert set(settings.settings_without_effect(found)) == {"num.io.threads", "log.preallocate", "my.own"}
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ class BrokerServer:
         logger.info("[KafkaServer id=%d] started", self.broker_id)
 
     def _report_settings(self) -> None:
-        for name, reason in broker_settings.ineffective(self._config.values).items():
+        for name, reason in broker_settings.settings_without_effect(self._config.values).items():
             logger.warning("Configuration %s has no effect: %s", name, reason)
 
     async def _join_coordination(self) -> CoordinationClient:

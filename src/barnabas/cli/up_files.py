@@ -121,14 +121,14 @@ class BrokerFiles:
 
     def check(self) -> list[str]:
         """Warnings about overrides without effect, with the name that may be meant. Raises `ConfigError` for wrong values."""
-        from barnabas.broker.configuration.definitions import DEFINITIONS, ineffective
+        from barnabas.broker.configuration.definitions import DEFINITIONS, settings_without_effect
         from barnabas.broker.server import BrokerServer
 
         texts = self.properties(0)
         BrokerServer(texts)
         known = [setting.name for setting in DEFINITIONS]
         warnings = []
-        for name, reason in ineffective(DEFINITIONS.parse(texts)).items():
+        for name, reason in settings_without_effect(DEFINITIONS.parse(texts)).items():
             if name in self._overrides:
                 hint = did_you_mean(name, known) if name not in known else ""
                 warnings.append(f"--override {name}={self._overrides[name]} has no effect: {reason}{hint}")

@@ -20,7 +20,7 @@ from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_loggers import log_levels
 from barnabas.broker.configuration.config_admin import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, broker_of
 from barnabas.broker.configuration.definitions import DEFINITIONS, NOT_DESCRIBED, UPDATE_MODES
-from barnabas.broker.configuration.inert import WITHOUT_EFFECT
+from barnabas.broker.configuration.without_effect import WITHOUT_EFFECT
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
 from barnabas.log.settings import BROKER_SYNONYMS, TOPIC_SETTINGS

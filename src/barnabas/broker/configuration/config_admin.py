@@ -4,7 +4,7 @@
 modules of dynamic configuration, from the request to the part that obeys a value:
 
 - `operations`: what set, delete, append and subtract do to an entity's texts.
-- `rules`, `protective`: which changes of a broker's settings are refused.
+- `rules`, `refused`: which changes of a broker's settings are refused.
 - `repository`: the znodes, written with a version check, and the notes by which all brokers hear of a change.
 - `dynamic_config`: the values that hold now; parts subscribe to them in `broker/assembly.py`.
 - `service`: the edge, which watches the notes.

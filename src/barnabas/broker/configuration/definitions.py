@@ -1,7 +1,7 @@
 """Every broker property of Kafka 3.9, with its default and what it does here (Kafka's `KafkaConfig`).
 
-What has an effect is defined here; `inert` has what is accepted without effect, `protective` what is refused. A name that
-is in none of them is kept, shown by DescribeConfigs and reported. `UPDATE_MODES` says which may change while the broker
+What has an effect is defined here; `without_effect` has the names that are accepted and change nothing, `refused` those that
+are refused. A name that is in none of them is kept, shown by DescribeConfigs and reported. `UPDATE_MODES` says which may change while the broker
 runs (KIP-226).
 """
 
@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, ValueCheck, Values, at_least, between, one_of
-from barnabas.broker.configuration.inert import DYNAMIC_THREADS, INERT, WITHOUT_EFFECT
-from barnabas.broker.configuration.protective import NOT_LISTED, PROTECTIVE, refuse_protection, wrong_unlisted
+from barnabas.broker.configuration.refused import NOT_LISTED, ROWS_REFUSED, refuse_protection, wrong_unlisted
 from barnabas.broker.configuration.table import UpdateMode
+from barnabas.broker.configuration.without_effect import DYNAMIC_THREADS, ROWS_WITHOUT_EFFECT, WITHOUT_EFFECT
 
 __all__ = [
     "DEFINITIONS",
@@ -21,8 +21,8 @@ __all__ = [
     "UpdateMode",
     "check_thread_counts",
     "connection_caps",
-    "ineffective",
     "log_dirs",
+    "settings_without_effect",
 ]
 
 BOOLEAN, STRING, INT, LONG, SHORT, DOUBLE, LIST = (
@@ -452,7 +452,7 @@ def _check_all(values: Values) -> None:
         raise ConfigError("node.id must be equal to broker.id: set broker.id, or leave node.id out")
 
 
-_TABLES = (*INERT, *PROTECTIVE, *NOT_LISTED)
+_TABLES = (*ROWS_WITHOUT_EFFECT, *ROWS_REFUSED, *NOT_LISTED)
 
 DEFINITIONS = Definitions(
     (
@@ -523,7 +523,7 @@ UPDATE_MODES: dict[str, UpdateMode] = {
 """Properties that are not read-only. Cluster-wide ones may be set for one broker too."""
 
 
-def ineffective(values: Values) -> dict[str, str]:
+def settings_without_effect(values: Values) -> dict[str, str]:
     """The given properties that have no effect, each with the reason."""
     return {
         name: WITHOUT_EFFECT.get(name, "it is not known")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
 from barnabas.broker.configuration.broker_config import BrokerConfig
-from barnabas.broker.configuration.definitions import ineffective
+from barnabas.broker.configuration.definitions import settings_without_effect
 from barnabas.broker.configuration.rules import validate_broker_config
 from barnabas.log.settings import LogConfig, defaults_from_broker
 
@@ -146,7 +146,7 @@ class DynamicConfig:
                 except ConfigError as error:
                     logger.error("Dynamic configuration %s is left out: %s", name, error)
         before = self._config.values.texts
-        for name, reason in ineffective(accepted).items():
+        for name, reason in settings_without_effect(accepted).items():
             if accepted.texts[name] != before.get(name):
                 logger.warning("Dynamic configuration %s has no effect: %s", name, reason)
         if accepted.texts == before:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
 from barnabas.broker.configuration.definitions import DEFINITIONS, UPDATE_MODES
-from barnabas.broker.configuration.protective import asks_for_protection
+from barnabas.broker.configuration.refused import asks_for_protection
 from barnabas.broker.configuration.table import UpdateMode
 from barnabas.log.settings import LogConfig, defaults_from_broker
 

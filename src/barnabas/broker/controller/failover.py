@@ -12,9 +12,9 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller import reassignment, replica_leader_election
 from barnabas.broker.controller.broker_change import read_brokers
 from barnabas.broker.controller.context import ControllerContext, PartitionState, ReplicaState
-from barnabas.broker.controller.leadership import read_leadership
 from barnabas.broker.controller.partition_batches import in_batches
 from barnabas.broker.controller.partition_state_machine import trigger_online
+from barnabas.broker.controller.partition_state_store import read_leadership
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.broker.controller.topic_change import NewTopicId, learn_topics, process_topic_deletion

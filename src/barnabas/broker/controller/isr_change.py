@@ -12,7 +12,7 @@ from barnabas.broker.cluster.steps import Children, Delete, Read, Send, Steps, W
 from barnabas.broker.cluster.znodes import ISR_CHANGES, LeaderAndIsr, ZnodeFormatError, decode_partitions
 from barnabas.broker.controller import reassignment
 from barnabas.broker.controller.context import ControllerContext
-from barnabas.broker.controller.leadership import read_leadership, update_leadership
+from barnabas.broker.controller.partition_state_store import read_leadership, update_leadership
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 

@@ -25,8 +25,8 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.controller.context import PARTITION_STATE_SOURCES, ControllerContext, PartitionState
 from barnabas.broker.controller.election_strategies import OFFLINE, ElectionStrategy
-from barnabas.broker.controller.leadership import MAX_ROUNDS, read_states, update_leadership
 from barnabas.broker.controller.partition_batches import in_batches
+from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, read_states, update_leadership
 from barnabas.broker.controller.request_batch import RequestBatch
 
 __all__ = ["bring_online", "elect", "move_partitions", "trigger_online"]

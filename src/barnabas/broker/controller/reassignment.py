@@ -39,8 +39,8 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller import topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import LEADER_EPOCH_ONLY, OFFLINE, REASSIGNMENT, RETIREMENT
-from barnabas.broker.controller.leadership import MAX_ROUNDS, read_leadership
 from barnabas.broker.controller.partition_state_machine import bring_online, elect
+from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, read_leadership
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError

@@ -16,7 +16,7 @@ from barnabas.broker.controller.context import (
     PartitionAndReplica,
     ReplicaState,
 )
-from barnabas.broker.controller.leadership import MAX_ROUNDS, read_states, update_leadership
+from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, read_states, update_leadership
 from barnabas.broker.controller.request_batch import RequestBatch
 
 __all__ = ["move_replicas"]

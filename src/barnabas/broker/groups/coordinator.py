@@ -22,7 +22,7 @@ from barnabas.base.randomness import Random
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Outbox
 from barnabas.broker.groups.group import Group, GroupState
 from barnabas.broker.groups.loading import Loader
-from barnabas.broker.groups.membership import Membership, join_error, sync_error
+from barnabas.broker.groups.membership import GroupMembership, join_error, sync_error
 from barnabas.broker.groups.offsets import CommittedOffset
 from barnabas.broker.groups.records import GroupRecord, OffsetRecord, StoredRecord
 from barnabas.broker.groups.timers import Timers
@@ -106,7 +106,7 @@ class GroupCoordinator:
         self._groups: dict[str, Group] = {}
         self._timers: Timers[tuple[str, ...]] = Timers()
         self._out = Outbox()
-        self._membership = Membership(settings, rng, self._timers, self._out)
+        self._membership = GroupMembership(settings, rng, self._timers, self._out)
 
     # Looking up
 
@@ -176,7 +176,7 @@ class GroupCoordinator:
                 self._membership.timer_fired(group, kind, rest[0] if rest else "")
         return self._out.take()
 
-    # Membership
+    # GroupMembership
 
     def join(
         self, request: JoinGroupRequest, version: int, client_id: str, client_host: str, to: Any, now: Now

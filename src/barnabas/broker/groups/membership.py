@@ -31,7 +31,7 @@ from barnabas.wire.kafka.messages.leave_group import (
 )
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-__all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "Membership", "assignment_write_error", "join_error", "sync_error"]
+__all__ = ["NEW_MEMBER_JOIN_TIMEOUT_MS", "GroupMembership", "assignment_write_error", "join_error", "sync_error"]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A new member cannot send heartbeats while it waits; after this long it is considered dead."""
@@ -73,7 +73,7 @@ def assignment_write_error(error: ErrorCode) -> ErrorCode:
     return _WRITE_ERRORS.get(error, error)
 
 
-class Membership:
+class GroupMembership:
     """Decides for loaded groups; the coordinator looks them up and checks the group id."""
 
     def __init__(self, settings: GroupSettings, rng: Random, timers: Timers[tuple[str, ...]], outbox: Outbox) -> None:
@@ -92,7 +92,7 @@ class Membership:
         if group.state is GroupState.DEAD:
             self._out.reply(to, join_error(request.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         elif not self._has_room(group, request.member_id):
-            self._drop(group, request.member_id)
+            self._remove_member(group, request.member_id)
             self._out.reply(to, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
         elif not group.supports(request.protocol_type, protocols):
             self._out.reply(to, join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -344,7 +344,7 @@ class Membership:
             error = group.check_member(member_id, leaving.group_instance_id)
             if error:
                 return error
-        self._remove(group, member_id)
+        self._remove_and_rebalance(group, member_id)
         return ErrorCode.NONE
 
     # Rebalances
@@ -374,7 +374,7 @@ class Membership:
         if group.state is GroupState.PREPARING_REBALANCE and group.initial_join is None and group.all_joined:
             self._complete_join(group)
 
-    def _join_time_is_up(self, group: Group) -> None:
+    def _on_join_expired(self, group: Group) -> None:
         if group.initial_join is not None:
             delay_ms, remaining_ms = group.initial_join
             if group.member_added and remaining_ms:
@@ -392,7 +392,7 @@ class Membership:
         group.initial_join = None
         late = [m.member_id for m in group.members.values() if m.join_reply is None and m.group_instance_id is None]
         for member_id in late:
-            self._drop(group, member_id)
+            self._remove_member(group, member_id)
         if group.members and not group.elect_leader():
             # Only static members are left and none joined: their sessions will expire, or they will join.
             self._timers.set(group.join_key, out.now.ms + group.rebalance_timeout_ms)
@@ -412,10 +412,10 @@ class Membership:
             group.pending_sync.add(member.member_id)
         self._timers.set(group.sync_key, out.now.ms + group.rebalance_timeout_ms)
 
-    def _sync_time_is_up(self, group: Group) -> None:
+    def _on_sync_expired(self, group: Group) -> None:
         if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and group.pending_sync:
             for member_id in tuple(group.pending_sync):
-                self._drop(group, member_id)
+                self._remove_member(group, member_id)
             self._prepare_rebalance(group)
 
     # Removal
@@ -429,8 +429,8 @@ class Membership:
             reply, member.sync_reply = member.sync_reply, None
             self._out.reply(reply, sync_error(error))
 
-    def _drop(self, group: Group, member_id: str) -> None:
-        """Remove a member or pending member, without the rebalance that follows from it."""
+    def _remove_member(self, group: Group, member_id: str) -> None:
+        """Remove a member or pending member without a rebalance."""
         member = group.members.get(member_id)
         if member is not None:
             self._answer(group, member, ErrorCode.UNKNOWN_MEMBER_ID, "")
@@ -438,10 +438,10 @@ class Membership:
             group.remove(member_id)
             self._timers.cancel(("session", group.group_id, member_id))
 
-    def _remove(self, group: Group, member_id: str) -> None:
-        """A member or pending member left or failed."""
+    def _remove_and_rebalance(self, group: Group, member_id: str) -> None:
+        """Remove a member or pending member that left or failed, and rebalance its group."""
         was_member = member_id in group.members
-        self._drop(group, member_id)
+        self._remove_member(group, member_id)
         if was_member and group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             self._prepare_rebalance(group)
         else:
@@ -450,13 +450,13 @@ class Membership:
     def timer_fired(self, group: Group, kind: str, member_id: str) -> None:
         """A deadline of the group is over: ``session`` (of a member or pending member), ``join`` or ``sync``."""
         if kind == "join":
-            self._join_time_is_up(group)
+            self._on_join_expired(group)
         elif kind == "sync":
-            self._sync_time_is_up(group)
+            self._on_sync_expired(group)
         else:
             member = group.members.get(member_id)
             if member is None or member.is_new or (member.join_reply is None and member.sync_reply is None):
-                self._remove(group, member_id)
+                self._remove_and_rebalance(group, member_id)
             # Otherwise it waits for our answer and cannot send heartbeats: the answer restarts its session.
 
     # Loading and unloading

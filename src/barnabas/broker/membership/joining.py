@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import BrokerInfo
-from barnabas.broker.membership.leaderships import give_up_leaderships
-from barnabas.broker.membership.lost_data import LeaveStep, leave_in_sync_sets
+from barnabas.broker.membership.isr_withdrawal import LeaveStep, leave_in_sync_sets
+from barnabas.broker.membership.leadership_release import give_up_leaderships
 from barnabas.broker.membership.registration import Removal, SessionZnodes, replace_predecessor
 from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.opcodes import EventType
@@ -127,8 +127,8 @@ def join(
 ) -> Generator[JoinStep, Any, int]:
     """Register; returns the broker epoch. Raises `BrokerIdTakenError`.
 
-    ``lost`` are the partitions whose logs are known to have lost records: see `lost_data`. With ``has_new_dir`` a log dir was empty at the start: the broker is new, or a disk
-    was replaced, with all its replicas.
+    ``lost`` are the partitions whose logs are known to have lost records: see `isr_withdrawal`. With ``has_new_dir`` a log
+    dir was empty at the start: the broker is new, or a disk was replaced, with all its replicas.
     """
     if not has_kept_its_pages:
         # The controller still sends requests to the earlier life. No such request may reach this one.

@@ -41,7 +41,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.controller.service import Controller
-from barnabas.broker.membership import controlled_shutdown, death_watch, joining, lost_data
+from barnabas.broker.membership import controlled_shutdown, death_watch, isr_withdrawal, joining
 from barnabas.broker.membership.boot import has_kept_its_pages, note_boot
 from barnabas.broker.membership.controlled_shutdown import Answer, KnownControllers, ShutdownOptions, ShutdownSteps
 from barnabas.broker.membership.death_watch import ConnectOutcome
@@ -132,23 +132,25 @@ async def _remove(client: CoordinationClient, removals: Sequence[Removal], *, re
         raise result
 
 
-async def _read_states(client: CoordinationClient, partitions: Sequence[TopicPartition]) -> lost_data.States:
+async def _read_states(client: CoordinationClient, partitions: Sequence[TopicPartition]) -> isr_withdrawal.States:
     """The states of partitions, after /controller_epoch and /controller. Raises `KeeperError`."""
-    found: list[lost_data.StateZnode | lost_data.UnreadableZnode | None] = []
+    found: list[isr_withdrawal.StateZnode | isr_withdrawal.UnreadableZnode | None] = []
     paths = [CONTROLLER_EPOCH, CONTROLLER, *map(partition_state_path, partitions)]
     for znode in await client.batch([get(path) for path in paths], retry=True):
         if not isinstance(znode, KeeperError):
-            found.append(lost_data.StateZnode(znode[0], znode[1].version))
+            found.append(isr_withdrawal.StateZnode(znode[0], znode[1].version))
         elif znode.code is KeeperCode.NO_NODE:
             found.append(None)
         elif znode.code is KeeperCode.NO_AUTH:
-            found.append(lost_data.UnreadableZnode("this broker has no permission to read it"))
+            found.append(isr_withdrawal.UnreadableZnode("this broker has no permission to read it"))
         else:
             raise znode
     epoch, controller, *states = found
     # Without the version of /controller_epoch no write can be safe: then it is up to a controller.
-    has_controller = controller is not None or isinstance(epoch, lost_data.UnreadableZnode)
-    return lost_data.States(epoch.version if isinstance(epoch, lost_data.StateZnode) else None, has_controller, states)
+    has_controller = controller is not None or isinstance(epoch, isr_withdrawal.UnreadableZnode)
+    return isr_withdrawal.States(
+        epoch.version if isinstance(epoch, isr_withdrawal.StateZnode) else None, has_controller, states
+    )
 
 
 async def _read_replicas(client: CoordinationClient, broker_id: int) -> list[TopicPartition]:
@@ -322,9 +324,9 @@ class BrokerLifecycle:
                 return self._note_gone(await _read_replicas(client, self._broker_id))
             case joining.NoteDirsChecked():
                 return self._note_dirs_checked()
-            case lost_data.ReadStates(partitions):
+            case isr_withdrawal.ReadStates(partitions):
                 return await _read_states(client, partitions)
-            case lost_data.WriteStates(version, writes):
+            case isr_withdrawal.WriteStates(version, writes):
                 return await _write_states(client, version, writes)
             case Pause(ms):
                 return await asyncio.sleep(ms / 1000)

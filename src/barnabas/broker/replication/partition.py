@@ -148,7 +148,7 @@ class Leader:
         A member also leaves the set without its leader: the controller removes a broker that died
         (`controller.replica_state_machine`) or shuts down (`elect_for_shutdown`), and an election for an offline partition
         keeps live members only, or the unclean leader alone (`elect_offline`). A broker that lost records removes itself
-        before it registers (`membership.lost_data`).
+        before it registers (`membership.isr_withdrawal`).
         """
         if len(self.isr) < 2 or self.pending_isr is not None:
             return None

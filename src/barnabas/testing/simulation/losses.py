@@ -9,7 +9,7 @@ brokers, which do not sync before they acknowledge either:
 - a short replica became leader before it was removed from the set: all the others were away at that moment.
 
 A log that is cut or damaged while its broker is down is another matter: the broker notices it, and does not lead while
-another member of the set may return (`barnabas.broker.membership.lost_data`). Such a loss is allowed only where the
+another member of the set may return (`barnabas.broker.membership.isr_withdrawal`). Such a loss is allowed only where the
 replica is alone in the set, or where its machine loses its power before it has left the set.
 
 Only these losses are allowed, from the offset on that certainly survived, and when they happen. Any other loss is a

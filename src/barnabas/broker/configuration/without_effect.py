@@ -1,7 +1,7 @@
 """Properties of Kafka 3.9 that have no effect on this broker, with the reason.
 
 They are accepted, so that Kafka's server.properties works unchanged; DescribeConfigs shows and marks them; those that are
-set are reported at the start. Properties that ask for protection are not here but in `protective`: they are refused.
+set are reported at the start. Properties that ask for protection are not here but in `refused`: they are refused.
 
 Kafka has no counterpart.
 """
@@ -9,7 +9,7 @@ Kafka has no counterpart.
 from barnabas.base.settings import Setting, ValueCheck, at_least
 from barnabas.broker.configuration.table import Row, read_table
 
-__all__ = ["DYNAMIC_THREADS", "INERT", "WITHOUT_EFFECT"]
+__all__ = ["DYNAMIC_THREADS", "ROWS_WITHOUT_EFFECT", "WITHOUT_EFFECT"]
 
 _TABLES = {
     "one event loop serves all connections and requests": """
@@ -181,7 +181,7 @@ def _check(setting: Setting) -> ValueCheck | None:
     return at_least(1) if setting.name in _FROM_1 else None
 
 
-INERT: list[Row] = []
+ROWS_WITHOUT_EFFECT: list[Row] = []
 """Their definitions."""
 
 WITHOUT_EFFECT: dict[str, str] = {}
@@ -189,5 +189,5 @@ WITHOUT_EFFECT: dict[str, str] = {}
 
 for _reason, _text in _TABLES.items():
     for _row in read_table(_text, _check):
-        INERT.append(_row)
+        ROWS_WITHOUT_EFFECT.append(_row)
         WITHOUT_EFFECT[_row.setting.name] = _reason

@@ -17,8 +17,7 @@ from barnabas.broker.cluster.znodes import (
     encode_partition_state,
     partition_state_path,
 )
-from barnabas.broker.membership.leaderships import give_up_leaderships
-from barnabas.broker.membership.lost_data import (
+from barnabas.broker.membership.isr_withdrawal import (
     LeaveStep,
     ReadStates,
     States,
@@ -27,6 +26,7 @@ from barnabas.broker.membership.lost_data import (
     WriteStates,
     leave_in_sync_sets,
 )
+from barnabas.broker.membership.leadership_release import give_up_leaderships
 from barnabas.log.lost_data import LostData
 
 LOST = LostData("the log ends at offset 991, below its checkpointed high watermark 2000", 991, 2000)

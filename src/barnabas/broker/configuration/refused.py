@@ -10,7 +10,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Setting, ValueCheck
 from barnabas.broker.configuration.table import Row, read_table
 
-__all__ = ["NOT_LISTED", "PROTECTIVE", "asks_for_protection", "refuse_protection", "wrong_unlisted"]
+__all__ = ["NOT_LISTED", "ROWS_REFUSED", "asks_for_protection", "refuse_protection", "wrong_unlisted"]
 
 _TABLES = {
     "clients are not authorized": """
@@ -169,7 +169,7 @@ def refuse_protection(name: str, missing: str, *harmless: object) -> ValueCheck:
     return check
 
 
-PROTECTIVE: list[Row] = []
+ROWS_REFUSED: list[Row] = []
 """The properties of Kafka's list."""
 
 _MISSING: dict[str, str] = {}
@@ -184,13 +184,13 @@ def _check(setting: Setting) -> ValueCheck:
 
 for _missing, _text in _TABLES.items():
     _MISSING.update((line.split()[0], _missing) for line in _text.strip().splitlines())
-    PROTECTIVE += read_table(_text, _check)
+    ROWS_REFUSED += read_table(_text, _check)
 
 _MISSING.update(dict.fromkeys(("super.users", "allow.everyone.if.no.acl.found"), "clients are not authorized"))
 NOT_LISTED: list[Row] = list(read_table(_AUTHORIZER_TABLE, _check))
 """Properties that DescribeConfigs does not list."""
 
-_SETTINGS = {row.setting.name: row.setting for row in (*PROTECTIVE, *NOT_LISTED)}
+_SETTINGS = {row.setting.name: row.setting for row in (*ROWS_REFUSED, *NOT_LISTED)}
 
 
 def wrong_unlisted(name: str, text: str) -> str | None:

@@ -1,7 +1,7 @@
 """A broker whose logs have lost records leaves the in-sync sets before it registers.
 
-The controller takes a registered broker at its word: who is in a partition's in-sync set may lead, and the followers of a
-leader truncate to it. A replica that knows that it lost records (`barnabas.log.lost_data`) must therefore not be in the set
+The controller trusts a registered broker: any member of a partition's in-sync set may lead, and the followers of a leader
+truncate to it. A replica that knows that it lost records (`barnabas.log.lost_data`) must therefore not be in the set
 while another member may return. It cannot ask the controller, who may not be there yet, or may be Apache Kafka's. It uses
 what Kafka's protocol has: the znodes.
 
@@ -174,8 +174,8 @@ def _memberships(
         isr = state.leader_and_isr.isr
         if isr == (broker_id,):
             logger.error(
-                "Partition %s has lost records, and there is no other in-sync replica: broker %d is to lead with what it "
-                "has. %s",
+                "Partition %s has lost records, and there is no other in-sync replica: broker %d becomes leader with the "
+                "records it has. %s",
                 partition,
                 broker_id,
                 lost[partition].reason,

@@ -14,7 +14,7 @@ So the broker reads the states of its partitions while it is not registered. Whe
 
 Then the controller elects a leader, this broker perhaps, in a new epoch. Kafka has no counterpart.
 
-`give_up_leaderships` decides, and yields the steps of `lost_data`.
+`give_up_leaderships` decides, and yields the steps of `isr_withdrawal`.
 """
 
 import logging
@@ -29,7 +29,7 @@ from barnabas.broker.cluster.znodes import (
     encode_partition_state,
     partition_state_path,
 )
-from barnabas.broker.membership.lost_data import (
+from barnabas.broker.membership.isr_withdrawal import (
     MAX_WRITES,
     LeaveStep,
     ReadStates,
