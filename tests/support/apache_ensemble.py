@@ -44,6 +44,11 @@ class ApacheMember:
         eventually(lambda: text in self.log(), timeout_s=timeout_s, what=text)
 
 
+def is_reconfigured(configuration: Path) -> bool:
+    """Whether a server has written this zoo.cfg: it is kept at the next start."""
+    return configuration.exists() and "dynamicConfigFile" in configuration.read_text()
+
+
 @contextlib.contextmanager
 def apache_member(
     directory: Path, server_id: int, servers: Mapping[str, str], client_port: int, **settings: object
@@ -65,7 +70,8 @@ def apache_member(
         **settings,
     }
     configuration = directory / "zoo.cfg"
-    configuration.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
+    if not is_reconfigured(configuration):
+        configuration.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
     command = ["java", "-Xmx128M", "-XX:TieredStopAtLevel=1", "-cp", _classpath()]
     command += [f"-Dlog4j.configuration=file:{directory}/log4j.properties"]
     command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(configuration)]

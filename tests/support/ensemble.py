@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from support.apache_ensemble import apache_member
+from support.apache_ensemble import apache_member, is_reconfigured
 from support.ports import free_ports
 from support.waiting import eventually
 
@@ -64,7 +64,8 @@ class Member:
             **self.settings,
         }
         configuration = self.directory / "zoo.cfg"
-        configuration.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
+        if not is_reconfigured(configuration):
+            configuration.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
         with (self.directory / "log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "barnabas.cli.zookeeper_server_start", str(configuration)],

@@ -447,6 +447,9 @@ class LearnerSide:
         self.served: list[int] = []
         self.got: list[QuorumPacket] = []
         self.failed: str | None = None
+        self.seen: list[bytes | None] = []
+        self.activated: list[tuple[bytes | None, int | None]] = []
+        self.ends = False
         self.learner = Learner(2, 0, self.epochs, last, self, is_observer=is_observer)
         self.learner.start()
 
@@ -469,6 +472,13 @@ class LearnerSide:
 
     def received(self, packet: QuorumPacket) -> None:
         self.got.append(packet)
+
+    def see(self, configuration: bytes | None) -> None:
+        self.seen.append(configuration)
+
+    def activate(self, configuration: bytes | None, leader_id: int | None) -> bool:
+        self.activated.append((configuration, leader_id))
+        return self.ends
 
     def fail(self, reason: str) -> None:
         self.failed = reason

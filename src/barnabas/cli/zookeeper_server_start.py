@@ -5,14 +5,16 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
 import sys
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values, read_properties
 from barnabas.coordination.admin.server import AdminServer
+from barnabas.coordination.quorum.configuration_files import read_zoo_cfg
 from barnabas.coordination.server.server import CoordinationServer
-from barnabas.coordination.server.settings import ineffective_lines, parse_settings, with_dynamic_file
+from barnabas.coordination.server.settings import ineffective_lines, parse_settings
 from barnabas.net.descriptors import raise_descriptor_limit
 from barnabas.net.event_loop import count_pauses, limit_pauses, new_event_loop
 
@@ -30,7 +32,7 @@ def main(argv: list[str]) -> int:
     try:
         settings = _settings(arguments.config, arguments.override)
         raise_descriptor_limit()
-        return _run(settings)
+        return _run(settings, os.path.realpath(arguments.config))
     except BarnabasError as error:
         print(f"zookeeper-server-start: {error}", file=sys.stderr)
         return 1
@@ -63,23 +65,21 @@ def _read(path: str) -> dict[str, str]:
 
 
 def _settings(path: str, overrides: list[str]) -> Values:
-    texts = _read(path)
+    given: dict[str, str] = {}
     for override in overrides:
         name, equals, text = override.partition("=")
         if not equals:
             raise ConfigError(f"--override {override}: key=value is expected")
-        texts[name.strip()] = text.strip()
-    if dynamic_path := texts.get("dynamicConfigFile", "").strip():
-        texts = with_dynamic_file(texts, dynamic_path, _read(dynamic_path))
-    settings = parse_settings(texts)
+        given[name.strip()] = text.strip()
+    settings = parse_settings(read_zoo_cfg(_read, path, given))
     for line in ineffective_lines(settings):
         logger.warning("%s", line)
     return settings
 
 
-def _run(settings: Values) -> int:
+def _run(settings: Values, path: str) -> int:
     limit_pauses()
-    return asyncio.Runner(loop_factory=_new_loop).run(_serve(settings))
+    return asyncio.Runner(loop_factory=_new_loop).run(_serve(settings, path))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -88,12 +88,12 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _serve(settings: Values) -> int:
+async def _serve(settings: Values, path: str) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    server = CoordinationServer(settings)
+    server = CoordinationServer(settings, config_path=path)
     await server.start()
     admin = AdminServer(settings, server.view)
     try:

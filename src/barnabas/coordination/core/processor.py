@@ -140,7 +140,9 @@ class Processor:
         limits: Limits,
         now_ms: int,
         forwarder: Forwarder | None = None,
+        reconfig: WriteOperation | None = None,
     ) -> None:
+        """``reconfig`` takes the place of the operation that refuses to change the ensemble."""
         self.database = database
         self.tracker = tracker
         self.limits = limits
@@ -158,6 +160,8 @@ class Processor:
         self._forwarder = forwarder
         self._reads = READS if forwarder is None else _LEARNER_READS
         self._writes: dict[int, WriteOperation] = WRITES if forwarder is None else {}
+        if reconfig is not None:
+            self._writes = {**self._writes, OpCode.RECONFIG: reconfig}
         self._syncs: deque[ServerConnection] = deque()
         self._revalidating: dict[int, list[tuple[ServerConnection, int]]] = {}
         for session_id, timeout_ms in database.session_timeouts_ms.items():
@@ -496,7 +500,7 @@ class Processor:
     ) -> None:
         """Decide a write of a client of another server; ``owner`` is this server's connection."""
         session_id, opcode = request.session_id, request.opcode
-        operation = WRITES.get(opcode)
+        operation = self._writes.get(opcode)
         body: object | None = None
         try:
             if operation is None:

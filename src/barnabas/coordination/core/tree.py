@@ -83,7 +83,8 @@ class Tree:
 
     def set_configuration(self, text: bytes, version: int, wall_ms: int) -> None:
         """Put the configuration of the ensemble into its node, as each member does by itself: without a transaction."""
-        self.put(CONFIG_PATH, DataNode(text, READ_ACL, 0, version, 0, wall_ms, -1, 0, -1, 0, 0, 0, 0))
+        node = self.nodes.get(CONFIG_PATH) or DataNode.system(CONFIG_PATH, 0, READ_ACL, aversion=-1)
+        self.put(CONFIG_PATH, node.with_data(CONFIG_PATH, text, -1, version, wall_ms))
 
     def get(self, path: str) -> DataNode | None:
         return self.nodes.get(path or "/")

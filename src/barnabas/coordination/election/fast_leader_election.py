@@ -59,9 +59,10 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class NewerConfiguration:
-    """Another member has the same configuration under a newer version, which is used from now on.
+    """Another member has a newer configuration, which is used from now on.
 
-    Apache ZooKeeper's servers count versions when ``reconfigEnabled`` is set there, and refuse leaders with an older one.
+    Without ``reconfigEnabled`` it differs in the version alone: Apache ZooKeeper's servers count versions when it is set
+    there, and refuse leaders with an older one.
     """
 
     configuration: QuorumConfiguration
@@ -75,6 +76,7 @@ class FastLeaderElection:
 
     __slots__ = (
         "_ballots",
+        "_can_reconfigure",
         "_configuration_text",
         "_current_epoch",
         "_early",
@@ -98,10 +100,14 @@ class FastLeaderElection:
         my_id: int,
         configuration: QuorumConfiguration,
         *,
+        following: QuorumConfiguration | None = None,
         min_interval_ms: int = 200,
         max_interval_ms: int = 60_000,
+        can_reconfigure: bool = False,
     ) -> None:
+        """``following`` is a configuration that is proposed and not in force; see `reconfigure`."""
         self.my_id = my_id
+        self._can_reconfigure = can_reconfigure
         self._min_interval_ms = min_interval_ms
         self._max_interval_ms = max(max_interval_ms, min_interval_ms)
         self.state = PeerState.LOOKING
@@ -117,7 +123,7 @@ class FastLeaderElection:
         self._interval_ms = min_interval_ms
         self._resend_at_ms: int | None = None
         self._finalize_at_ms: int | None = None
-        self.reconfigure(configuration)
+        self.reconfigure(configuration, following)
 
     # What others ask
 
@@ -182,6 +188,13 @@ class FastLeaderElection:
         if self.state is not PeerState.LOOKING:
             self.vote = self.vote._replace(peer_epoch=epoch)
 
+    def designate(self, leader_id: int, zxid: int, epoch: int) -> None:
+        """A reconfiguration at ``zxid`` has made this server the leader, or one that it follows: without an election.
+
+        ZooKeeper's `QuorumPeer.updateVote`.
+        """
+        self._decide(Vote(epoch, zxid, leader_id), self.round)
+
     def tick(self, now_ms: int) -> list[ElectionEffect]:
         """Time has passed: end the election, or send the vote again."""
         if self._finalize_at_ms is not None and now_ms >= self._finalize_at_ms:
@@ -195,7 +208,7 @@ class FastLeaderElection:
 
     def receive(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
         """Another server's vote. Raises `MalformedNotificationError` if its configuration cannot be read."""
-        adopted = self._adopt_version(sender, notification)
+        adopted = self._adopt(sender, notification, now_ms)
         self._log(sender, notification)
         return adopted + self._hear(sender, notification, now_ms)
 
@@ -344,7 +357,8 @@ class FastLeaderElection:
             return []
         return [SendNotification(sender, self.notification())]
 
-    def _adopt_version(self, sender: int, notification: Notification) -> list[ElectionEffect]:
+    def _adopt(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
+        """Take over the newer configuration of a member, and with other members begin the election again."""
         text = notification.configuration
         if not text or text == self._configuration_text:
             return []
@@ -353,16 +367,25 @@ class FastLeaderElection:
         except (ConfigError, UnicodeDecodeError) as error:
             raise MalformedNotificationError(f"the configuration in a notification cannot be read: {error}") from None
         known = self.configuration
-        if configuration.version <= known.version or sender not in known.servers:
+        if configuration.version <= known.version or self.server(sender) is None:
             return []
-        if configuration.with_version(known.version) != known:
+        is_same = configuration.has_members_of(known)
+        if self._can_reconfigure:
+            if self.state is not PeerState.LOOKING:
+                return []  # the leader says which configuration is in force
+        elif not is_same:
             logger.warning(
                 "Server %d has another configuration of the ensemble, of the newer version 0x%x. Restart this server with it",
                 *(sender, configuration.version),
             )
             return []
-        self.reconfigure(configuration, self._next_configuration)
-        return [NewerConfiguration(configuration)]
+        following = self._next_configuration
+        if following is not None and following.version <= configuration.version:
+            following = None
+        logger.info("Received version: %x my version: %x", configuration.version, known.version)
+        self.reconfigure(configuration, following)
+        effects: list[ElectionEffect] = [NewerConfiguration(configuration)]
+        return effects if is_same or not self.is_looking else effects + self._begin(now_ms)
 
     def _log(self, sender: int, notification: Notification) -> None:
         vote = notification.vote

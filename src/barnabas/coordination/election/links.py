@@ -32,9 +32,10 @@ _MAX_STRANGERS = 16
 
 @dataclass(frozen=True, slots=True)
 class ConnectTo:
-    """Connect to a member's election port."""
+    """Connect to a server's election port; ``address`` is that of a server which the configuration does not name."""
 
     peer_id: int
+    address: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +59,33 @@ LinkEffect = ConnectTo | SendOver[L] | CloseLink[L]
 class Links(Generic[L]):
     """The connections of one server with its peers."""
 
-    __slots__ = ("_connecting", "_first_words", "_greeting", "_is_member", "_my_id", "_strangers", "by_peer", "pending")
+    __slots__ = (
+        "_calls_back",
+        "_connecting",
+        "_first_words",
+        "_greeting",
+        "_is_member",
+        "_my_id",
+        "_strangers",
+        "by_peer",
+        "pending",
+    )
 
     def __init__(
-        self, my_id: int, greeting: bytes, is_member: Callable[[int], bool], first_words: Callable[[], bytes | None]
+        self,
+        my_id: int,
+        greeting: bytes,
+        is_member: Callable[[int], bool],
+        first_words: Callable[[], bytes | None],
+        *,
+        calls_back: bool = False,
     ) -> None:
         """``is_member`` says whether a configuration in force, or one to come, names a server.
 
-        ``first_words`` returns what to send over a new connection when no message waits.
+        ``first_words`` returns what to send over a new connection when no message waits. With ``calls_back`` a server that
+        is to join, and has a smaller id, is connected to at the address that it gives.
         """
+        self._calls_back = calls_back
         self._my_id = my_id
         self._greeting = greeting
         self._is_member = is_member
@@ -120,15 +139,15 @@ class Links(Generic[L]):
         """The connection to a member failed; its message waits for the next one."""
         self._connecting.discard(peer_id)
 
-    def greeted(self, peer_id: int, link: L) -> list[LinkEffect[L]]:
-        """A server has connected and sent its greeting."""
+    def greeted(self, peer_id: int, link: L, address: str = "") -> list[LinkEffect[L]]:
+        """A server has connected and sent its greeting, with the address of its own election port."""
         if peer_id == self._my_id:
             logger.warning(
                 "Another server connects with this server's id %d. Check the file myid of both servers", peer_id
             )
             return [CloseLink(link)]
         if not self._is_member(peer_id):
-            return self._greeted_by_stranger(peer_id, link)
+            return self._greeted_by_stranger(peer_id, link, address)
         if peer_id > self._my_id:
             return self._use(peer_id, link)
         effects: list[LinkEffect[L]] = [CloseLink(link)]
@@ -137,12 +156,21 @@ class Links(Generic[L]):
             effects.append(CloseLink(old))
         return effects + self._connect(peer_id)
 
-    def _greeted_by_stranger(self, peer_id: int, link: L) -> list[LinkEffect[L]]:
+    def _greeted_by_stranger(self, peer_id: int, link: L, address: str) -> list[LinkEffect[L]]:
+        if self._calls_back and address and peer_id < self._my_id and self._count_unnamed() < _MAX_STRANGERS:
+            if peer_id in self._connecting or peer_id in self.by_peer:
+                return [CloseLink(link)]
+            self._connecting.add(peer_id)
+            return [CloseLink(link), ConnectTo(peer_id, address)]
         if peer_id < self._my_id or len(self._strangers) >= _MAX_STRANGERS or peer_id in self._strangers:
             logger.info("Closing a connection of server %d, which the configuration does not name", peer_id)
             return [CloseLink(link)]
         self._strangers[peer_id] = link
         return []
+
+    def _count_unnamed(self) -> int:
+        known = self.by_peer.keys() | self._connecting
+        return sum(not self._is_member(peer_id) for peer_id in known)
 
     def _use(self, peer_id: int, link: L) -> list[LinkEffect[L]]:
         old = self.by_peer.get(peer_id)

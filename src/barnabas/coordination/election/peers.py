@@ -30,7 +30,7 @@ from barnabas.coordination.election.messages import (
     encode_notification,
 )
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
-from barnabas.coordination.quorum.members import ANY_ADDRESS, QuorumServer
+from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort, QuorumServer
 
 __all__ = ["ElectionPeers"]
 
@@ -72,6 +72,13 @@ class _Link:
         self._peers._closed(self, error)
 
 
+def _parse_address(text: str) -> HostAndPort | None:
+    """The first address in a greeting."""
+    host, _, port = text.partition("|")[0].rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    return HostAndPort(host, int(port)) if host and port.isdecimal() and 0 < int(port) < 65536 else None
+
+
 class ElectionPeers:
     """This server's part in elections, on the running event loop.
 
@@ -89,6 +96,7 @@ class ElectionPeers:
         listens_on_all: bool = False,
         connect_timeout_ms: int = 5000,
         bind_tries: int = 3,
+        can_reconfigure: bool = False,
     ) -> None:
         self.election = election
         self._network = network
@@ -101,7 +109,9 @@ class ElectionPeers:
         assert me is not None, "a server is a member of its own configuration"
         self._me = me
         greeting = encode_greeting(me.id, str(me.election_address))
-        self._links: Links[_Link] = Links(me.id, greeting, self._is_member, self._first_words)
+        self._links: Links[_Link] = Links(
+            me.id, greeting, self._is_member, self._first_words, calls_back=can_reconfigure
+        )
         self._open: dict[_Link, None] = {}
         self._connects: set[asyncio.Task[None]] = set()
         self._listener: Listener | None = None
@@ -172,6 +182,10 @@ class ElectionPeers:
         """The leader has begun an epoch, and this server is in it; see `FastLeaderElection.establish_epoch`."""
         self.election.establish_epoch(epoch)
 
+    def designate(self, leader_id: int, zxid: int, epoch: int) -> None:
+        """A reconfiguration has chosen the leader; see `FastLeaderElection.designate`."""
+        self.election.designate(leader_id, zxid, epoch)
+
     def reconfigure(self, configuration: QuorumConfiguration, following: QuorumConfiguration | None = None) -> None:
         """Use another configuration; connections with servers that it does not name end."""
         self.election.reconfigure(configuration, following)
@@ -228,8 +242,8 @@ class ElectionPeers:
     def _carry_out(self, effects: list[LinkEffect[_Link]]) -> None:
         for effect in effects:
             match effect:
-                case ConnectTo(peer_id):
-                    task = self._loop.create_task(self._connect(peer_id))
+                case ConnectTo(peer_id, address):
+                    task = self._loop.create_task(self._connect(peer_id, address))
                     self._connects.add(task)
                     task.add_done_callback(self._connects.discard)
                 case SendOver(link, data):
@@ -243,8 +257,9 @@ class ElectionPeers:
         link.waits_since_ms = self._clock.monotonic_ms()
         link.connection.close(after_sending=True)
 
-    async def _connect(self, peer_id: int) -> None:
+    async def _connect(self, peer_id: int, given_address: str | None = None) -> None:
         server = self._server(peer_id)
+        address = server.election_address if server is not None else _parse_address(given_address or "")
         links: list[_Link] = []
 
         def opened(connection: Connection) -> _Link:
@@ -253,11 +268,11 @@ class ElectionPeers:
             return links[0]
 
         try:
-            if server is None:
+            if address is None:
                 raise ConnectionRefusedError("the configuration no longer names it")
             await self._network.connect(
-                server.host,
-                server.election_port,
+                address.host,
+                address.port,
                 opened,
                 max_frame_bytes=_MAX_FRAME_BYTES,
                 timeout_ms=self._connect_timeout_ms,
@@ -266,7 +281,7 @@ class ElectionPeers:
             self._links.not_connected(peer_id)
             logger.info(
                 "Cannot open channel to %d at election address %s: %s",
-                *(peer_id, server.election_address if server is not None else "?", error),
+                *(peer_id, address or "?", error),
             )
             return
         if self._is_closed:
@@ -291,7 +306,7 @@ class ElectionPeers:
                 if isinstance(message, Greeting):
                     link.peer_id = message.server_id
                     logger.info("Received connection request from %s:%d", *link.connection.peer)
-                    self._carry_out(self._links.greeted(message.server_id, link))
+                    self._carry_out(self._links.greeted(message.server_id, link, message.addresses))
                 elif link.peer_id is not None:
                     self._perform(self.election.receive(link.peer_id, message, now_ms))
                 if link.is_closing:

@@ -82,8 +82,16 @@ class QuorumConfiguration:
         return "\n".join([*self._lines(), f"version={self.version:x}"])
 
     def file_text(self) -> str:
-        """The content of a dynamic file. The version stands in the file's name."""
-        return "".join(f"{line}\n" for line in self._lines())
+        """The content of a dynamic file, as Apache ZooKeeper writes it. The version stands in the file's name."""
+        return "\n".join(sorted(self._lines()))
+
+    def next_file_text(self) -> str:
+        """The content of the file for a configuration that is proposed and not in force: with the version."""
+        return "\n".join(sorted(self.text().split("\n")))
+
+    def has_members_of(self, other: "QuorumConfiguration") -> bool:
+        """Whether the other configuration is the same, but for its version."""
+        return self.with_version(other.version) == other
 
     def _lines(self) -> list[str]:
         lines = [f"server.{server.id}={server.text()}" for server in self.servers.values()]

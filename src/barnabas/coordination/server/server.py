@@ -25,16 +25,21 @@ from barnabas.base.settings import Values
 from barnabas.coordination.core.access import AccessRules
 from barnabas.coordination.core.audit import AuditLog
 from barnabas.coordination.core.connections import Limits, ServerConnection
+from barnabas.coordination.core.operations.reconfig import ALONE
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.coordination.core.statistics import ServerMetrics
 from barnabas.coordination.election.fast_leader_election import FastLeaderElection
 from barnabas.coordination.election.peers import ElectionPeers
+from barnabas.coordination.quorum.configuration_files import ConfigurationFiles
+from barnabas.coordination.quorum.members import HostAndPort
 from barnabas.coordination.server.authentication import access_rules, tls_options
+from barnabas.coordination.server.connection import ClientTransport
 from barnabas.coordination.server.four_letter_words import answer
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of, parse_my_id, session_timeouts_ms
 from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.storage.storage import Storage
+from barnabas.coordination.zab.configurations import Configurations
 from barnabas.coordination.zab.leader import Timing
 from barnabas.coordination.zab.member_log import MemberLog
 from barnabas.coordination.zab.service import Elector, QuorumPeer
@@ -50,100 +55,6 @@ _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKee
 _CONTAINER_CHECK_MS = 60_000
 _CONTAINERS_A_CHECK = 10_000
 _MAX_CONNECT_BYTES = 1024
-_MAX_UNSENT_BYTES = 4 << 20
-_GATHER_BYTES = 256 << 10
-_DRAIN_CHECK_S = 0.01
-_CLOSE_PATIENCE_S = 1.0  # for a peer to read the last replies
-
-
-class _Peer:
-    """One accepted connection: receives frames and sends replies."""
-
-    __slots__ = ("_connection", "_gathered_bytes", "_holds", "_max_frame_bytes", "_outgoing", "_server", "client")
-
-    def __init__(self, server: "CoordinationServer", connection: Connection, max_frame_bytes: int, now_ms: int) -> None:
-        self._server = server
-        self._connection = connection
-        self._max_frame_bytes = max_frame_bytes  # once there is a session; until then the listener's small limit holds
-        self._outgoing: list[bytearray] = []
-        self._gathered_bytes = 0
-        self._holds = 0
-        address, port = connection.peer
-        self.client = ServerConnection(self, address, port, now_ms)
-
-    # From the network
-
-    def frame(self, data: memoryview) -> None:
-        self._server._received(self.client, data)
-        if self._max_frame_bytes and self.client.session is not None:
-            self._connection.max_frame_bytes = self._max_frame_bytes
-            self._max_frame_bytes = 0
-
-    def bad_length(self, prefix: bytes) -> None:
-        text = self._server._word(prefix) if self.client.session is None else None
-        if text is None:
-            logger.info(
-                "Closing the connection of %s: %r is not the length of a request", self.client.address, prefix[:4]
-            )
-            self._connection.close()
-        else:
-            self._connection.send([text])
-            self._connection.close(after_sending=True)
-
-    def closed(self, error: Exception | None) -> None:
-        if error is not None:
-            logger.info("The connection of %s failed: %s", self.client.address, error)
-        self._server._closed(self)
-
-    # From the processor
-
-    def send(self, frame: bytearray) -> None:
-        if not self._outgoing:
-            self._server._to_flush(self)
-        self._outgoing.append(frame)
-        self._gathered_bytes += len(frame)
-        if self._gathered_bytes > _GATHER_BYTES:
-            self.flush()  # so that a client that does not read its replies is noticed before its next request
-
-    def flush(self) -> None:
-        frames, self._outgoing = self._outgoing, []
-        self._gathered_bytes = 0
-        if frames:
-            self._connection.send(frames)
-            if self._connection.unsent_bytes > _MAX_UNSENT_BYTES:
-                # The client does not read its replies: take no more requests until it does.
-                self.hold()
-                self._server._later(_DRAIN_CHECK_S, self._check_drained)
-
-    def _check_drained(self) -> None:
-        if self.client.is_closed or self._connection.unsent_bytes <= _MAX_UNSENT_BYTES // 2:
-            self.release()
-        else:
-            self._server._later(_DRAIN_CHECK_S, self._check_drained)
-
-    def hold(self) -> None:
-        self._holds += 1
-        self._connection.pause()
-
-    def release(self) -> None:
-        self._holds -= 1
-        if not self._holds:
-            self._connection.resume()
-
-    def close(self) -> None:
-        self.flush()
-        self._connection.close(after_sending=True)
-        self._server._later(_CLOSE_PATIENCE_S, self.abort)
-
-    def abandon(self) -> None:
-        """Close without the replies that are not sent yet: the processor is gone."""
-        self._outgoing = []
-        self._gathered_bytes = 0
-        self._connection.close()
-
-    def abort(self) -> None:
-        if not self.client.is_closed:
-            self._connection.close()
 
 
 def _identify(connection: Connection, client: ServerConnection, rules: AccessRules) -> bool:
@@ -178,13 +89,15 @@ async def _open(
 class CoordinationServer:
     """A standalone server of the ZooKeeper protocol, on the running event loop.
 
-    ``settings`` are those of `barnabas.coordination.server.settings.parse_settings`. `port` is the real port after `start`.
+    ``settings`` are those of `barnabas.coordination.server.settings.parse_settings`, and ``config_path`` is the absolute path of
+    the zoo.cfg that they come from, which a reconfiguration rewrites. `port` is the real port after `start`.
     """
 
     def __init__(
         self,
         settings: Values,
         *,
+        config_path: str | None = None,
         files: Files | None = None,
         clock: Clock | None = None,
         rng: Random | None = None,
@@ -193,6 +106,7 @@ class CoordinationServer:
         elector: Elector | None = None,
     ) -> None:
         self._ensemble = ensemble_of(settings)
+        self._config_path = config_path
         self._settings = settings
         self._files = files or OsFiles()
         self._clock = clock or SystemClock()
@@ -214,6 +128,7 @@ class CoordinationServer:
         self._member: QuorumPeer | None = None
         self._elector = elector
         self._election_peers: ElectionPeers | None = None
+        self._endpoint: HostAndPort | None = None
         self._mode = "standalone"
         self._server_id = _SERVER_ID
         self._is_serving = True
@@ -221,9 +136,9 @@ class CoordinationServer:
         self._listener: Listener | None = None
         self._secure_listener: Listener | None = None
         self._is_started = False
-        self._peers: dict[_Peer, None] = {}  # a dict, because the order of a set depends on memory addresses
+        self._peers: dict[ClientTransport, None] = {}  # a dict, because the order of a set depends on memory addresses
         self._by_address: Counter[str] = Counter()
-        self._flushing: list[_Peer] = []
+        self._flushing: list[ClientTransport] = []
         self._is_logging = False
         self._logging_scheduled = False
         self._logged = asyncio.Event()
@@ -275,7 +190,8 @@ class CoordinationServer:
                 await self._loop.run_in_executor(self._executor, self._storage.save_snapshot, database)
             now_ms, wall_ms = clock.monotonic_ms(), clock.wall_ms()
             tracker = SessionTracker(settings["tickTime"], first_session_id(_SESSION_SERVER_ID, wall_ms), now_ms)
-            self._processor = Processor(database, tracker, self._limits(), now_ms)
+            alone = ALONE if settings["reconfigEnabled"] else None
+            self._processor = Processor(database, tracker, self._limits(), now_ms, reconfig=alone)
             self._log_source = self._processor if member is None else member.log
             self._is_serving = member is None
             await self._listen()
@@ -337,9 +253,11 @@ class CoordinationServer:
         if my_id not in self._ensemble.servers:
             raise ConfigError(f"{path} has the id {my_id}, and there is no line server.{my_id}")
         self._server_id = my_id
-        return QuorumPeer(
+        configurations = Configurations(my_id, self._ensemble, self._configuration_files())
+        configurations.load()
+        member = QuorumPeer(
             my_id,
-            self._ensemble,
+            configurations,
             Timing(settings["tickTime"], settings["initLimit"], settings["syncLimit"]),
             self._limits(),
             self._storage,
@@ -349,6 +267,16 @@ class CoordinationServer:
             executor=self._executor,
             max_packet_bytes=max(4 * settings["jute.maxbuffer"], _MIN_PACKET_BYTES),
         )
+        member.least_voters = 2 if settings["standaloneEnabled"] else 1
+        return member
+
+    def _configuration_files(self) -> ConfigurationFiles | None:
+        """The files that a reconfiguration writes; None without reconfigEnabled."""
+        if not self._settings["reconfigEnabled"]:
+            return None
+        if self._config_path is None:
+            raise ConfigError("reconfigEnabled is set, and there is no zoo.cfg that a reconfiguration could change")
+        return ConfigurationFiles(self._files, self._config_path)
 
     async def _start_member(self, member: QuorumPeer) -> None:
         """Open the election port, and begin to elect."""
@@ -359,6 +287,8 @@ class CoordinationServer:
             election = FastLeaderElection(
                 member.my_id,
                 member.configuration,
+                following=member.configurations.following,
+                can_reconfigure=member.configurations.can_reconfigure,
                 min_interval_ms=settings["fastleader.minNotificationInterval"],
                 max_interval_ms=settings["fastleader.maxNotificationInterval"],
             )
@@ -370,6 +300,7 @@ class CoordinationServer:
                 listens_on_all=settings["quorumListenOnAllIPs"],
                 connect_timeout_ms=settings["cnxTimeout"] * 1000,
                 bind_tries=settings["electionPortBindRetry"],
+                can_reconfigure=member.configurations.can_reconfigure,
             )
             try:
                 await self._election_peers.start()
@@ -404,6 +335,26 @@ class CoordinationServer:
             self._logging_scheduled = True
             self._loop.call_soon(self._log)
 
+    def reconfigured(self) -> None:
+        """The ensemble is reconfigured: listen for clients where this server's line says."""
+        assert self._member is not None
+        mine = self._member.configuration.servers.get(self._server_id)
+        endpoint = mine.client if mine is not None else None
+        if endpoint is not None and endpoint != self._endpoint and self._is_started:
+            logger.info("Clients connect to %s from now on", endpoint)
+            self._endpoint = endpoint
+            self._loop.create_task(self._move_listener(endpoint))
+
+    async def _move_listener(self, endpoint: HostAndPort) -> None:
+        """Listen for clients at another address; connections that stand remain."""
+        if self._listener is not None:
+            await self._listener.close()
+        try:
+            self._listener = await _open(self._network, endpoint.host, endpoint.port, self._accept, "its server line")
+        except ConfigError as error:
+            self._listener = None
+            logger.error("Clients cannot connect: %s", error)
+
     def member_failed(self, error: BaseException) -> None:
         """The member cannot go on."""
         self._fail(error)
@@ -416,6 +367,7 @@ class CoordinationServer:
             endpoint = client_endpoint(settings, self._server_id)
             if endpoint is None and secure_port is None:
                 raise ConfigError(f"neither clientPort nor the line server.{self._server_id} names a port for clients")
+            self._endpoint = endpoint
             host, port = (endpoint.host, endpoint.port) if endpoint is not None else ("", None)
         if secure_port is not None:
             from barnabas.net.tls import TlsNetwork, server_context
@@ -478,7 +430,7 @@ class CoordinationServer:
     # Connections
 
     def _accept(self, connection: Connection, *, is_secure: bool = False) -> FrameHandler:
-        peer = _Peer(self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms())
+        peer = ClientTransport(self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms())
         peer.client.is_secure = is_secure
         if is_secure and not _identify(connection, peer.client, self._processor.limits.access):
             connection.close()
@@ -495,7 +447,7 @@ class CoordinationServer:
             connection.close()
         return peer
 
-    def _closed(self, peer: _Peer) -> None:
+    def closed(self, peer: ClientTransport) -> None:
         if peer in self._peers:
             del self._peers[peer]
             self._metrics.counters["connection_drop_count"] += 1
@@ -506,7 +458,7 @@ class CoordinationServer:
         if not peer.client.is_closed:
             self._processor.disconnected(peer.client)
 
-    def _received(self, client: ServerConnection, data: memoryview) -> None:
+    def received(self, client: ServerConnection, data: memoryview) -> None:
         if self._is_closing:
             return
         if not self._is_serving:
@@ -518,7 +470,7 @@ class CoordinationServer:
             self._logging_scheduled = True
             self._loop.call_soon(self._log)
 
-    def _word(self, prefix: bytes) -> bytes | None:
+    def word(self, prefix: bytes) -> bytes | None:
         return answer(prefix, self.view())
 
     def view(self) -> ServerView:
@@ -545,7 +497,7 @@ class CoordinationServer:
         )
         return ServerView(self._processor, [peer.client for peer in self._peers], self._settings, state)
 
-    def _to_flush(self, peer: _Peer) -> None:
+    def to_flush(self, peer: ClientTransport) -> None:
         if not self._flushing:
             self._loop.call_soon(self._flush)
         self._flushing.append(peer)
@@ -555,7 +507,7 @@ class CoordinationServer:
         for peer in peers:
             peer.flush()
 
-    def _later(self, delay_s: float, callback: Callable[[], None]) -> None:
+    def later(self, delay_s: float, callback: Callable[[], None]) -> None:
         self._loop.call_later(delay_s, callback)
 
     # The log

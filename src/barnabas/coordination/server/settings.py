@@ -19,6 +19,7 @@ from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, Values, at_least, between, one_of
 from barnabas.coordination.quorum.configuration import QuorumConfiguration, is_dynamic
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
+from barnabas.coordination.quorum.reconfiguration import MAX_SERVER_ID
 from barnabas.coordination.server.access_settings import (
     AUTHENTICATION_PROVIDERS,
     CLIENT_ACCESS_SETTINGS,
@@ -37,10 +38,8 @@ __all__ = [
     "parse_my_id",
     "parse_settings",
     "session_timeouts_ms",
-    "with_dynamic_file",
 ]
 
-_MAX_ID = 255  # the highest byte of the ids of its sessions
 _HARMLESS = frozenset(("", "false", "no", "none", "0"))
 _PREFIX = "zookeeper."
 
@@ -99,6 +98,10 @@ ZOO_CFG_DEFINITIONS = Definitions(
         ),
         Setting("dynamicConfigFile", Kind.STRING, None, "The file with the server.N, group.N and weight.N lines."),
         Setting(
+            "reconfigEnabled", Kind.BOOLEAN, "false",
+            "Whether the ensemble's members can be changed while it runs; the server then writes zoo.cfg and dynamic files.",
+        ),
+        Setting(
             "quorumListenOnAllIPs", Kind.BOOLEAN, "false",
             "Whether the quorum and election ports listen on all addresses, or on that of the server.N line.",
         ),
@@ -123,7 +126,6 @@ ZOO_CFG_DEFINITIONS = Definitions(
 _NO_ENSEMBLE = "this part of an ensemble works in one way"
 
 _INERT = {
-    "an ensemble cannot be changed while it runs: reconfig is refused": "reconfigEnabled",
     _NO_ENSEMBLE: (
         "connectToLearnerMasterLimit leaderServes syncEnabled tcpKeepAlive observerMasterPort observer.reconnectDelayMs observer.election.DelayMs localSessionsEnabled "
         "localSessionsUpgradingEnabled quorum.cnxn.threads.size multiAddress.enabled oraclePath "
@@ -256,28 +258,12 @@ def ensemble_of(values: Values) -> QuorumConfiguration | None:
     return None
 
 
-def with_dynamic_file(texts: Mapping[str, str], file_name: str, file_texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts of zoo.cfg together with those of the file that its ``dynamicConfigFile`` names.
-
-    The version is the last part of the file's name, as in ``zoo.cfg.dynamic.100000000``.
-    """
-    for name in texts:
-        if is_dynamic(name):
-            raise ConfigError(f"{name} must be in the file that dynamicConfigFile names ({file_name}), not beside it")
-    for name in file_texts:
-        if not is_dynamic(name) and name != "version":
-            raise ConfigError(f"{file_name} sets {name}: such a file may have server, group and weight lines only")
-    suffix = file_name.rpartition(".")[2]
-    is_version = 0 < len(suffix) <= 16 and all(digit in "0123456789abcdef" for digit in suffix)
-    return {**texts, **file_texts, **({"version": suffix} if is_version else {})}
-
-
 def parse_my_id(text: str) -> int:
     """The id in a file ``myid``. Raises `ConfigError`."""
     stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdigit() and int(stripped) <= _MAX_ID):
+    if not (stripped.isascii() and stripped.isdigit() and int(stripped) <= MAX_SERVER_ID):
         raise ConfigError(
-            f"the file myid has {stripped[:20]!r}: it must have the server's number, 0 to {_MAX_ID}, alone"
+            f"the file myid has {stripped[:20]!r}: it must have the server's number, 0 to {MAX_SERVER_ID}, alone"
         )
     return int(stripped)
 
@@ -290,7 +276,12 @@ def client_endpoint(values: Values, my_id: int | None = None) -> HostAndPort | N
     if ensemble is None or my_id is None or my_id not in ensemble.servers:
         return given
     line = ensemble.servers[my_id].client
-    if line is not None and given is not None and line != given:
+    if (
+        line is not None
+        and given is not None
+        and line != given
+        and (given.host, given.port) != (ANY_ADDRESS, line.port)
+    ):
         raise ConfigError(
             f"the line server.{my_id} names {line} for clients, and clientPort with clientPortAddress {given}: remove one"
         )

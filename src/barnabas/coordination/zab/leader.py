@@ -19,6 +19,10 @@ Invariants:
   election.)
 - A learner's connection is replaced by a newer one of the same server only when that one has NEWLEADER acknowledged, so
   that a stranger that says a member's name ends nothing.
+- While a reconfiguration is proposed and not committed, it and all behind it need a quorum of both configurations. A
+  leader that finds one completes it with NEWLEADER. A learner that connects meanwhile is up to date when it is committed.
+- A leader that the new configuration does not keep commits nothing behind the reconfiguration: its designated successor
+  does. It ends when its followers have left it.
 
 It is synchronous: events and the time go in; packets, commits and the end go out through its `LeaderEnvironment`.
 
@@ -35,6 +39,7 @@ from typing import Protocol
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog, SyncPlan, plan_sync
+from barnabas.coordination.zab.quorums import Quorums
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.quorum import (
     PROTOCOL_VERSION,
@@ -104,6 +109,14 @@ class LeaderEnvironment(Protocol):
         """Stop leading, and elect."""
         ...
 
+    def see(self, configuration: QuorumConfiguration) -> None:
+        """A configuration is proposed: keep it on stable storage."""
+        ...
+
+    def activate(self, configuration: QuorumConfiguration, leader_id: int) -> None:
+        """A configuration is in force, under a leader that is this one or its successor."""
+        ...
+
 
 class LeaderPhase(Enum):
     """See the module."""
@@ -166,13 +179,19 @@ class Leader:
         timing: Timing,
         environment: LeaderEnvironment,
         now_ms: int,
+        *,
+        following: QuorumConfiguration | None = None,
+        can_reconfigure: bool = False,
     ) -> None:
+        """``following`` is a configuration that was proposed, and is completed by this leader."""
         self.my_id = my_id
         self.phase = LeaderPhase.DISCOVERY
         self.epoch = -1
         """The new epoch; -1 while it is not known."""
         self.handlers: dict[LearnerHandler, None] = {}
-        self._configuration = configuration
+        self.quorums = Quorums(configuration, following)
+        self._can_reconfigure = can_reconfigure
+        self._may_commit = True
         self._epochs = epochs
         self._log = log
         self._last_zxid = last_zxid
@@ -188,9 +207,26 @@ class Leader:
         self._committed_zxid = last_zxid
         self._waiting_syncs: deque[tuple[int, Callable[[], None]]] = deque()
 
-    def adopt(self, configuration: QuorumConfiguration) -> None:
-        """Use the same members under a newer version."""
-        self._configuration = configuration
+    # Reconfiguration
+
+    def is_quorum_synced(self, configuration: QuorumConfiguration) -> bool:
+        """Whether a quorum of a configuration follows this leader now."""
+        followers = {handler.server_id for handler in self.handlers if handler.is_participant and handler.is_synced}
+        return configuration.verifier.contains_quorum(followers | {self.my_id})
+
+    def reconfigure(self, zxid: int, configuration: QuorumConfiguration) -> None:
+        """The transaction with this zxid, which is proposed next, changes the configuration."""
+        self._environment.see(configuration)
+        self.quorums.propose(zxid, configuration)
+
+    def _activate(self, zxid: int) -> int:
+        """Put the proposed configuration in force; the id of its leader."""
+        acks = [(each.acked_zxid, each.server_id) for each in self.handlers if each.is_participant and each.is_synced]
+        leader_id = self.quorums.activate(self.my_id, acks, zxid)
+        logger.info("Activating the configuration of version 0x%x; its leader is server %d", zxid, leader_id)
+        self._may_commit = leader_id == self.my_id
+        self._environment.activate(self.quorums.current, leader_id)
+        return leader_id
 
     # Learners
 
@@ -245,18 +281,20 @@ class Leader:
             return
         info = decode_learner_info(packet)
         server_id = info.server_id
-        is_known = server_id in self._configuration.servers
-        is_voter = server_id in self._configuration.voters
+        is_known = self._can_reconfigure or server_id in self.quorums.current.servers
+        is_voter = self._can_reconfigure or server_id in self.quorums.current.voters
         if info.protocol_version < PROTOCOL_VERSION:
             self._drop(handler, f"server {server_id} speaks the protocol of ZooKeeper before 3.4")
         elif server_id == self.my_id or (packet.type == PacketType.FOLLOWERINFO and not is_voter):
             self._drop(handler, f"it says that it is the follower {server_id}, which it cannot be")
         elif not is_known:
             self._drop(handler, f"server {server_id} is not in the configuration of the ensemble")
-        elif info.config_version > self._configuration.version:
+        elif info.config_version > self.quorums.current.version:
             self._drop(handler, f"server {server_id} has a newer configuration, 0x{info.config_version:x}")
         else:
             handler.server_id = server_id
+            # A follower that is no voter, because it is to join or has been removed, logs and acknowledges, and does not
+            # count.
             handler.is_participant = is_voter and packet.type == PacketType.FOLLOWERINFO
             handler.accepted_epoch = epoch_of(packet.zxid)
             self._replace(handler, of_synced=False)
@@ -277,6 +315,9 @@ class Leader:
             return False
         if self.epoch < 0 or accepted <= self.epoch:
             return True
+        if server_id not in self.quorums.voters:
+            self._drop(handler, f"server {server_id}, which has no vote, has accepted the epoch {accepted}")
+            return False
         is_followed = any(
             each.server_id == server_id and each.is_synced and now_ms <= each.deadline_ms for each in self.handlers
         )
@@ -298,12 +339,16 @@ class Leader:
     def discover(self) -> None:
         """Choose the epoch if a quorum is there; a leader whose vote is a quorum needs no learner."""
         accepted = self._accepted_epochs
-        if self.epoch >= 0 or not self._configuration.verifier.contains_quorum(accepted):
+        if self.epoch >= 0 or not self.quorums.contains_quorum(accepted.keys()):
             return
         known = [handler.accepted_epoch for handler in self.handlers if handler.server_id != -1]
         self.epoch = max([*accepted.values(), *known]) + 1
         self._epochs.accept(self.epoch)
         logger.info("The new epoch is %d", self.epoch)
+        if self._can_reconfigure and not self.quorums.latest.version:
+            # The first configuration gets a version with the first epoch, as by Apache's leaders.
+            self.quorums.following = self.quorums.current.with_version(first_zxid_of(self.epoch))
+            self._environment.see(self.quorums.following)
         for handler in list(self.handlers):
             if handler.server_id != -1:
                 self._inform(handler)
@@ -322,13 +367,14 @@ class Leader:
         handler.state = _HandlerState.ACCEPTED
         if self.phase is LeaderPhase.DISCOVERY:
             mine = self._epochs.current, self._last_zxid
-            if current_epoch != -1 and handler.is_participant and (current_epoch, packet.zxid) > mine:
+            is_voter = handler.is_participant and handler.server_id in self.quorums.voters
+            if current_epoch != -1 and is_voter and (current_epoch, packet.zxid) > mine:
                 self._end(
                     f"server {handler.server_id} has a more recent history (epoch {current_epoch}, zxid "
                     f"0x{packet.zxid:x}) than this server (epoch {mine[0]}, zxid 0x{mine[1]:x})"
                 )
                 return
-            if handler.is_participant and current_epoch != -1:
+            if is_voter and current_epoch != -1:
                 # -1: it had accepted this epoch before, maybe from another leader, and its history was not compared.
                 self._epoch_acks.add(handler.server_id)
             self._accept()
@@ -337,7 +383,7 @@ class Leader:
 
     def _accept(self) -> None:
         """Synchronise the learners once a quorum has acknowledged the epoch."""
-        if self.phase is not LeaderPhase.DISCOVERY or not self._contains_quorum(self._epoch_acks):
+        if self.phase is not LeaderPhase.DISCOVERY or not self.quorums.contains_quorum(self._epoch_acks):
             return
         self._epochs.enter(self.epoch)
         self._own_acked_zxid = first_zxid_of(self.epoch)
@@ -364,7 +410,7 @@ class Leader:
             link.send_snapshot()
         link.send(b"".join(self._catch_up(handler, plan)))
         handler.state = _HandlerState.SYNCHRONISING
-        configuration = self._configuration.text().encode()
+        configuration = self.quorums.latest.text().encode()
         link.send(encode_packet(PacketType.NEWLEADER, first_zxid_of(self.epoch), configuration))
 
     def _catch_up(self, handler: LearnerHandler, plan: SyncPlan) -> Iterable[bytes]:
@@ -398,10 +444,12 @@ class Leader:
             self._drop(handler, f"it acknowledged 0x{zxid:x} in the state {handler.state.name}")
 
     def _establish(self) -> None:
-        if self.phase is not LeaderPhase.SYNCHRONISATION or not self._contains_quorum(self._synced):
+        if self.phase is not LeaderPhase.SYNCHRONISATION or not self.quorums.contains_quorum(self._synced):
             return
         self.phase = LeaderPhase.BROADCAST
         self._committed_zxid = first_zxid_of(self.epoch)
+        if self.quorums.is_reconfiguring:
+            self._activate(self._committed_zxid)
         logger.info(
             "Have quorum of supporters, sids: %s; starting up and setting last processed zxid: 0x%x",
             sorted(self._synced),
@@ -413,12 +461,11 @@ class Leader:
                 self._release(handler)
 
     def _release(self, handler: LearnerHandler) -> None:
-        """The learner may serve clients."""
+        """The learner may serve clients; not yet if it got a configuration that may never be in force."""
+        if self.quorums.is_reconfiguring:
+            return
         handler.link.send(encode_signal(PacketType.UPTODATE, -1))
         handler.is_up_to_date = True
-
-    def _contains_quorum(self, servers: set[int]) -> bool:
-        return self._configuration.verifier.contains_quorum(servers)
 
     # Broadcast
 
@@ -451,22 +498,20 @@ class Leader:
     def _commit(self) -> None:
         """Commit what a quorum has on disk: the highest zxid that enough servers have acknowledged."""
         proposals = self._proposals
-        if not proposals:
-            return
-        acks = [(handler.acked_zxid, handler.server_id) for handler in self.handlers if handler.is_participant]
-        if self.my_id in self._configuration.voters:
+        while proposals and self._may_commit:
+            acks = [(handler.acked_zxid, handler.server_id) for handler in self.handlers if handler.is_participant]
             acks.append((self._own_acked_zxid, self.my_id))
-        acks.sort(reverse=True)
-        servers: list[int] = []
-        for zxid, server_id in acks:
+            acks.sort(reverse=True)
+            zxid = self.quorums.committable(acks, proposals[0][0])
             if zxid < proposals[0][0]:
                 return
-            servers.append(server_id)
-            if self._configuration.verifier.contains_quorum(servers):
-                self._commit_to(zxid)
+            reconfigures = zxid == self.quorums.reconfigured_at
+            self._commit_to(zxid, reconfigures=reconfigures)
+            if not reconfigures:
                 return
 
-    def _commit_to(self, zxid: int) -> None:
+    def _commit_to(self, zxid: int, *, reconfigures: bool = False) -> None:
+        """Commit the proposals up to ``zxid``, the last of which may change the configuration."""
         commits: list[bytes] = []
         informs: list[bytes] = []
         proposals = self._proposals
@@ -474,9 +519,14 @@ class Leader:
         while proposals and proposals[0][0] <= zxid:
             committed, payload = proposals.popleft()
             self._log.add(committed, payload)
-            commits.append(encode_signal(PacketType.COMMIT, committed))
-            if has_observers:
-                informs.append(encode_packet(PacketType.INFORM, committed, payload))
+            if reconfigures and committed == zxid:
+                leader_id = self._activate(zxid).to_bytes(8, "big")
+                commits.append(encode_packet(PacketType.COMMIT_AND_ACTIVATE, zxid, leader_id))
+                informs.append(encode_packet(PacketType.INFORM_AND_ACTIVATE, zxid, leader_id + payload))
+            else:
+                commits.append(encode_signal(PacketType.COMMIT, committed))
+                if has_observers:
+                    informs.append(encode_packet(PacketType.INFORM, committed, payload))
             self._committed_zxid = committed
         commit_bytes, inform_bytes = b"".join(commits), b"".join(informs)
         for handler in self.handlers:
@@ -485,6 +535,9 @@ class Leader:
         self._environment.commit(len(commits))
         while self._waiting_syncs and self._waiting_syncs[0][0] <= self._committed_zxid:
             self._waiting_syncs.popleft()[1]()
+        if reconfigures:
+            for handler in [each for each in self.handlers if each.is_synced and not each.is_up_to_date]:
+                self._release(handler)
 
     def sync(self, done: Callable[[], None]) -> None:
         """Call ``done`` when all that is proposed now is committed."""
@@ -522,7 +575,7 @@ class Leader:
             if handler.is_participant and handler.is_synced and now_ms <= handler.deadline_ms
         }
         alive.add(self.my_id)
-        if not self._contains_quorum(alive):
+        if not self.quorums.contains_quorum(alive):
             self._end(f"Not sufficient followers synced, only synced with sids: {sorted(alive)}")
 
     def _end(self, reason: str) -> None:

@@ -13,6 +13,8 @@ Invariants:
 - A proposal is acknowledged only when it and all before it are synced.
 - Commits are applied in the order of the proposals; another order ends the connection.
 - TRUNC and SNAP replace the state; nothing is logged or applied until the environment reports that they are done.
+- A proposed configuration is on stable storage before it is acknowledged. It is in force with the commit of its
+  reconfiguration, or with UPTODATE if NEWLEADER brought it. If it changes the leader or this server's role, the role ends.
 
 It is synchronous: events go in; packets, log entries and transactions go out through its `LearnerEnvironment`.
 
@@ -27,6 +29,7 @@ from typing import Protocol
 
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.wire.jute.codec import MalformedRecordError, decode, encode
+from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import (
     PROTOCOL_VERSION,
     LearnerInfo,
@@ -37,7 +40,7 @@ from barnabas.wire.jute.quorum import (
     epoch_of,
     first_zxid_of,
 )
-from barnabas.wire.jute.transactions import TxnHeader
+from barnabas.wire.jute.transactions import SetDataTxn, TxnHeader, decode_transaction
 
 __all__ = ["Learner", "LearnerEnvironment", "LearnerPhase"]
 
@@ -71,9 +74,28 @@ class LearnerEnvironment(Protocol):
         """The leader's PING, SYNC or REVALIDATE."""
         ...
 
+    def see(self, configuration: bytes | None) -> None:
+        """A configuration is proposed: keep it on stable storage. Raises `MalformedRecordError`."""
+        ...
+
+    def activate(self, configuration: bytes | None, leader_id: int | None) -> bool:
+        """A configuration is in force, under a leader that it may name; whether this ends the learner's role.
+
+        Raises `MalformedRecordError`.
+        """
+        ...
+
     def fail(self, reason: str) -> None:
         """Leave the leader, and elect."""
         ...
+
+
+def _configuration_in(payload: bytes) -> bytes | None:
+    """The configuration in a reconfiguration's transaction, which is new data of its node."""
+    txn = decode_transaction(payload)[1]
+    if not isinstance(txn, SetDataTxn):
+        raise MalformedRecordError("a reconfiguration without a configuration")
+    return txn.data
 
 
 class LearnerPhase(Enum):
@@ -116,6 +138,8 @@ class Learner:
         """Whether NEWLEADER waits for the disk."""
         self._has_acked = False
         self._last_proposed_zxid = 0
+        self._new_configuration: bytes | None = None
+        """That of NEWLEADER, in force with UPTODATE."""
 
     def start(self) -> None:
         """The connection to the leader is open."""
@@ -151,6 +175,8 @@ class Learner:
             self._committed(packet.zxid)
         elif kind == PacketType.NEWLEADER and self.phase is LearnerPhase.SYNCHRONISATION and not self._new_leader:
             self._new_leader = True
+            self._new_configuration = packet.data
+            self._environment.see(packet.data)
             self._acknowledge_leader()
         elif kind == PacketType.UPTODATE and self._has_acked:
             self._begin()
@@ -162,8 +188,12 @@ class Learner:
             self._environment.received(packet)
         elif kind == PacketType.PING:
             self._environment.send(encode_packet(PacketType.PING, packet.zxid, b""))
-        elif kind in (PacketType.COMMIT_AND_ACTIVATE, PacketType.INFORM_AND_ACTIVATE):
-            self._fail("the ensemble is reconfigured, which this server does not support: restart it with the new one")
+        elif kind == PacketType.COMMIT_AND_ACTIVATE:
+            self._reconfigured(packet.zxid, packet.data or b"")
+        elif kind == PacketType.INFORM_AND_ACTIVATE:
+            data = packet.data or b""
+            self._proposed(QuorumPacket(PacketType.INFORM, packet.zxid, data[8:]))
+            self._reconfigured(packet.zxid, data[:8])
         else:
             self._fail(f"the leader sent a packet of type {kind} in the phase {self.phase.value}")
 
@@ -231,6 +261,8 @@ class Learner:
         if previous and header.zxid != previous + 1 and epoch_of(header.zxid) == epoch_of(previous):
             raise MalformedRecordError(f"the proposal 0x{header.zxid:x} behind 0x{previous:x}: others are missing")
         self._last_proposed_zxid = header.zxid
+        if header.type == OpCode.RECONFIG:
+            self._environment.see(_configuration_in(payload))
         self._pending.append((header.zxid, payload))
         self._unsynced.append(header.zxid)
         self._environment.log(header.zxid, payload)
@@ -241,6 +273,18 @@ class Learner:
             self._fail(f"the leader committed 0x{zxid:x}, and the next proposal is {expected}")
             return
         self._environment.apply(*self._pending.popleft())
+
+    def _reconfigured(self, zxid: int, leader: bytes) -> None:
+        """A reconfiguration is committed, under the leader that the current one designates."""
+        if len(leader) != 8:
+            raise MalformedRecordError("a committed reconfiguration without a leader")
+        ends = False
+        if self._pending and self._pending[0][0] == zxid:
+            configuration = _configuration_in(self._pending[0][1])
+            ends = self._environment.activate(configuration, int.from_bytes(leader, "big", signed=True))
+        self._committed(zxid)
+        if ends:
+            self._fail("the reconfiguration changes the leader, or the role of this server")
 
     def logged(self, zxid: int) -> None:
         """All up to ``zxid`` is on stable storage."""
@@ -269,6 +313,9 @@ class Learner:
             self._acknowledge([zxid for zxid, _ in self._pending])
 
     def _begin(self) -> None:
+        if self._new_configuration and self._environment.activate(self._new_configuration, None):
+            self._fail("the configuration of the ensemble has another leader, or another role for this server")
+            return
         self.phase = LearnerPhase.BROADCAST
         self._acknowledge([first_zxid_of(self.epoch)])
         self._environment.serve(first_zxid_of(self.epoch))

@@ -27,6 +27,10 @@ class ClientService(Protocol):
         """There are transactions for the log."""
         ...
 
+    def reconfigured(self) -> None:
+        """The configuration of the ensemble has changed."""
+        ...
+
     def member_failed(self, error: BaseException) -> None:
         """The server cannot go on."""
         ...

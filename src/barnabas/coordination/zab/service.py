@@ -17,8 +17,9 @@ In ZooKeeper: QuorumPeer.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Protocol
 
 from barnabas.base.clock import Clock
@@ -26,12 +27,16 @@ from barnabas.base.errors import BarnabasError, ConfigError, CorruptDataError
 from barnabas.base.network import Connection, Network
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.operations.reconfig import leader_operation
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import LearnerSessionTracker, SessionTracker, first_session_id
-from barnabas.coordination.quorum.configuration import QuorumConfiguration
+from barnabas.coordination.quorum.configuration import QuorumConfiguration, parse_dynamic_text
 from barnabas.coordination.quorum.members import HostAndPort
-from barnabas.coordination.storage.snapshot import encode_snapshot_for_learner, read_snapshot_of_leader
+from barnabas.coordination.quorum.reconfiguration import plan_reconfiguration
+from barnabas.coordination.storage.snapshot import read_snapshot_of_leader
 from barnabas.coordination.storage.storage import Storage
+from barnabas.coordination.zab.channels import LearnerConnection, Outbox
+from barnabas.coordination.zab.configurations import Configurations
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog
 from barnabas.coordination.zab.leader import Leader, LearnerHandler, Timing
@@ -56,22 +61,16 @@ from barnabas.wire.jute.quorum import (
     encode_signal,
     encode_touched_sessions,
 )
-from barnabas.wire.jute.records import Id
+from barnabas.wire.jute.records import Id, ReconfigRequest
 from barnabas.wire.jute.transactions import decode_transaction
 
 __all__ = ["Elector", "QuorumPeer"]
 
 logger = logging.getLogger(__name__)
-_MAX_UNSENT_BYTES = 256 << 20
-_SNAPSHOT_UNSENT_BYTES = 4 << 20
-_SNAPSHOT_PAUSE_S = 0.005
 _CONNECT_PAUSE_S = 0.05
 _ROLE_PAUSE_S = 0.05
 _FRAMES_HAVE_NO_LENGTH = 4
 _READ_ONLY_AFTER_MS = 2000
-_INTRODUCTION_S = 0.75
-_MAX_INTRODUCTION_BYTES = 64
-_MAX_STRANGERS = 64
 
 
 class Elector(Protocol):
@@ -85,106 +84,13 @@ class Elector(Protocol):
         """This server is in the epoch of its leader; servers that look for a leader learn it."""
         ...
 
+    def reconfigure(self, configuration: QuorumConfiguration, following: QuorumConfiguration | None = None) -> None:
+        """Elect by another configuration, and by the one that is proposed."""
+        ...
 
-class _Outbox:
-    """Sends what one turn of the event loop produces in one piece."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._parts: list[bytes] = []
-
-    def send(self, data: bytes) -> None:
-        if not self._parts:
-            asyncio.get_running_loop().call_soon(self.flush)
-        self._parts.append(data)
-
-    def flush(self) -> None:
-        parts, self._parts = self._parts, []
-        if parts:
-            self._connection.send([b"".join(parts)] if len(parts) > 1 else parts)
-            if self._connection.unsent_bytes > _MAX_UNSENT_BYTES:
-                logger.warning("Closing the connection to %s: it does not read", self._connection.peer)
-                self._connection.close()
-
-
-class _LearnerConnection:
-    """The leader's side of a connection with a learner."""
-
-    def __init__(self, role: "_Leading", connection: Connection) -> None:
-        connection.is_stream = True
-        self._role = role
-        self._connection = connection
-        self._outbox = _Outbox(connection)
-        self._reader = PacketReader(_MAX_INTRODUCTION_BYTES)
-        self._snapshot: Iterator[bytes] | None = None
-        self._behind: list[bytes] = []
-        self._is_closed = False
-        self.handler: LearnerHandler = role.leader.connected(self, role.peer.now_ms())
-        if len(role.leader.handlers) > len(role.peer.configuration.servers) + _MAX_STRANGERS:
-            self.close("too many servers have connected without saying who they are")
-        asyncio.get_running_loop().call_later(_INTRODUCTION_S, self._check_introduction)
-
-    # From the network
-
-    def frame(self, data: memoryview) -> None:
-        self._reader.feed(data)
-        try:
-            packets = self._reader.packets()
-        except MalformedRecordError as error:
-            self.close(f"it does not speak the protocol of the quorum port: {error}")
-            return
-        try:
-            self._role.leader.packets(self.handler, packets, self._role.peer.now_ms())
-        except OSError as error:
-            self._role.disk_failed(error)
-            return
-        if self.handler.is_introduced:
-            self._reader.max_data_bytes = self._role.peer.max_packet_bytes
-
-    def _check_introduction(self) -> None:
-        """Do not wait for a stranger."""
-        if not self.handler.is_introduced and not self._is_closed:
-            self.close("it has not said who it is")
-
-    def bad_length(self, prefix: bytes) -> None: ...  # a stream has no lengths
-
-    def closed(self, error: Exception | None) -> None:
-        self._is_closed = True
-        logger.info("The connection of server %d is closed (%s)", self.handler.server_id, error or "by it or by us")
-        self._role.leader.disconnected(self.handler, self._role.peer.now_ms())
-
-    # From the leader
-
-    def send(self, data: bytes) -> None:
-        if self._snapshot is not None:
-            self._behind.append(data)
-        elif data and not self._is_closed:
-            self._outbox.send(data)
-
-    def send_snapshot(self) -> None:
-        parts = encode_snapshot_for_learner(self._role.peer.database)
-        self._outbox.send(next(parts))
-        self._snapshot = parts
-        self._send_slices()
-
-    def _send_slices(self) -> None:
-        assert self._snapshot is not None
-        if self._is_closed:
-            return
-        self._outbox.flush()
-        while self._connection.unsent_bytes < _SNAPSHOT_UNSENT_BYTES:
-            part = next(self._snapshot, None)
-            if part is None:
-                self._snapshot = None
-                self._outbox.send(SNAPSHOT_SIGNATURE + b"".join(self._behind))
-                self._behind.clear()
-                return
-            self._connection.send([part])
-        asyncio.get_running_loop().call_later(_SNAPSHOT_PAUSE_S, self._send_slices)
-
-    def close(self, reason: str) -> None:
-        logger.warning("Closing the connection of %s: %s", self._connection.peer, reason)
-        self._connection.close()
+    def designate(self, leader_id: int, zxid: int, epoch: int) -> None:
+        """A reconfiguration has chosen the leader."""
+        ...
 
 
 class _Role:
@@ -224,18 +130,36 @@ class _Leading(_Role):
     def __init__(self, peer: "QuorumPeer") -> None:
         super().__init__(peer)
         last_zxid, now_ms = peer.database.last_zxid, peer.now_ms()
+        self._planned: tuple[int, QuorumConfiguration] | None = None
+        """A reconfiguration that is decided and not proposed yet, with its zxid."""
         self.leader = Leader(
-            peer.my_id, peer.configuration, peer.epochs, peer.history, last_zxid, peer.timing, self, now_ms
+            peer.my_id,
+            peer.configuration,
+            peer.epochs,
+            peer.history,
+            last_zxid,
+            peer.timing,
+            self,
+            now_ms,
+            following=peer.configurations.following,
+            can_reconfigure=peer.configurations.can_reconfigure,
         )
 
     async def run(self) -> None:
         """Lead until it ends."""
         peer = self.peer
-        address = peer.configuration.servers[peer.my_id].quorum_address
+        me = peer.configurations.server(peer.my_id)
+        if me is None:
+            logger.warning("This server was elected, and the configuration does not name it")
+            return
+        address = me.quorum_address
         host = "" if peer.listen_on_all else address.host
         try:
             listener = await peer.network.listen(
-                host, address.port, lambda each: _LearnerConnection(self, each), max_frame_bytes=_FRAMES_HAVE_NO_LENGTH
+                host,
+                address.port,
+                partial(LearnerConnection, self.leader, self),
+                max_frame_bytes=_FRAMES_HAVE_NO_LENGTH,
             )
         except OSError as error:
             raise ConfigError(f"cannot listen on the quorum port {address}: {error.strerror or error}") from error
@@ -250,6 +174,17 @@ class _Leading(_Role):
             self.propose()
             self.leader.close()
 
+    @property
+    def database(self) -> Database:
+        return self.peer.database
+
+    @property
+    def max_packet_bytes(self) -> int:
+        return self.peer.max_packet_bytes
+
+    def now_ms(self) -> int:
+        return self.peer.now_ms()
+
     def tick(self) -> None:
         self.leader.tick(self.peer.now_ms())
 
@@ -258,8 +193,30 @@ class _Leading(_Role):
         peer.database.last_zxid = first_zxid
         now_ms = peer.now_ms()
         tracker = SessionTracker(peer.timing.tick_ms, peer.first_session_id(), now_ms)
-        self.processor = Processor(peer.database, tracker, peer.limits, now_ms)
+        reconfig = leader_operation(self._plan, self._proposed) if peer.configurations.can_reconfigure else None
+        self.processor = Processor(peer.database, tracker, peer.limits, now_ms, reconfig=reconfig)
         peer.serve(self.processor, "leader")
+
+    # Reconfiguration
+
+    def _plan(self, request: ReconfigRequest, zxid: int) -> QuorumConfiguration:
+        if self.leader.quorums.is_reconfiguring or self._planned is not None:
+            raise KeeperError(ErrorCode.RECONFIG_IN_PROGRESS)
+        peer = self.peer
+        planned = plan_reconfiguration(request, peer.configuration, zxid, least_voters=peer.least_voters)
+        if not self.leader.is_quorum_synced(planned):
+            logger.warning("Reconfig failed - there must be a connected and synced quorum in new configuration")
+            raise KeeperError(ErrorCode.NEW_CONFIG_NO_QUORUM)
+        return planned
+
+    def _proposed(self, zxid: int, configuration: QuorumConfiguration) -> None:
+        self._planned = zxid, configuration
+
+    def see(self, configuration: QuorumConfiguration) -> None:
+        self.peer.configurations.see(configuration)
+
+    def activate(self, configuration: QuorumConfiguration, leader_id: int) -> None:
+        self.peer.configurations.activate(configuration, leader_id, self.peer.my_id)
 
     def propose(self) -> None:
         """Broadcast and log what the processor has decided."""
@@ -271,6 +228,9 @@ class _Leading(_Role):
         log = self.peer.log
         for zxid, payload in enumerate(payloads, first_zxid):
             log.add(zxid, payload)
+        if self._planned is not None:
+            self.leader.reconfigure(*self._planned)
+            self._planned = None
         self.leader.propose(first_zxid, payloads)
 
     def commit(self, count: int) -> None:
@@ -319,14 +279,14 @@ class _Following(_Role):
         super().__init__(peer)
         self._leader_id = leader_id
         self._connection: Connection | None = None
-        self._outbox: _Outbox | None = None
+        self._outbox: Outbox | None = None
         self._reader = PacketReader(peer.max_packet_bytes)
         self._scanner: SnapshotScanner | None = None
         self._snapshot_zxid = 0
         self._heard_ms = peer.now_ms()
         self._tracker: LearnerSessionTracker | None = None
         self._replacing: asyncio.Task[None] | None = None
-        self.is_observer = peer.my_id not in peer.configuration.voters
+        self.is_observer = peer.configurations.is_observer
         self.learner = Learner(
             peer.my_id,
             peer.configuration.version,
@@ -339,8 +299,11 @@ class _Following(_Role):
     async def run(self) -> None:
         """Follow until it ends."""
         peer = self.peer
-        address = peer.configuration.servers[self._leader_id].quorum_address
-        connection = await self._connect(address)
+        leader = peer.configurations.server(self._leader_id)
+        if leader is None:
+            logger.warning("The configuration does not name the leader, server %d", self._leader_id)
+            return
+        connection = await self._connect(leader.quorum_address)
         if connection is None:
             return
         try:
@@ -379,7 +342,7 @@ class _Following(_Role):
     def _connected(self, connection: Connection) -> "_Following":
         connection.is_stream = True
         self._connection = connection
-        self._outbox = _Outbox(connection)
+        self._outbox = Outbox(connection)
         return self
 
     def tick(self) -> None:
@@ -502,6 +465,23 @@ class _Following(_Role):
         else:
             self.processor.revalidated(*decode_session_answer(packet), self.peer.now_ms())
 
+    def see(self, configuration: bytes | None) -> None:
+        configurations = self.peer.configurations
+        if configuration and configurations.can_reconfigure:
+            configurations.see(_parse_configuration(configuration))
+
+    def activate(self, configuration: bytes | None, leader_id: int | None) -> bool:
+        configurations = self.peer.configurations
+        if not configuration:
+            return False
+        if not configurations.can_reconfigure:
+            if leader_id is not None:
+                logger.error(
+                    "The ensemble is reconfigured: restart this server with the new lines and reconfigEnabled=true"
+                )
+            return leader_id is not None
+        return configurations.activate(_parse_configuration(configuration), leader_id, self._leader_id)
+
     def fail(self, reason: str) -> None:
         if not self.ended.is_set():
             logger.warning("Shutting down as follower of server %d: %s", self._leader_id, reason)
@@ -523,6 +503,13 @@ class _Following(_Role):
             self.apply(zxid, payload)
 
 
+def _parse_configuration(text: bytes) -> QuorumConfiguration:
+    try:
+        return parse_dynamic_text(text.decode())
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise MalformedRecordError(f"the configuration of the ensemble cannot be read: {error}") from None
+
+
 class _ReadOnly:
     """Takes the place of a leader that is not there."""
 
@@ -541,7 +528,7 @@ class QuorumPeer:
     def __init__(
         self,
         my_id: int,
-        configuration: QuorumConfiguration,
+        configurations: Configurations,
         timing: Timing,
         limits: Limits,
         storage: Storage,
@@ -553,7 +540,10 @@ class QuorumPeer:
         max_packet_bytes: int,
     ) -> None:
         self.my_id = my_id
-        self.configuration = configuration
+        self.configurations = configurations
+        configurations.on_change = self._configuration_changed
+        self.least_voters = 2
+        """How many voters a configuration must have; 1 where an ensemble of one is allowed."""
         self.timing = timing
         self.limits = limits
         self.service = service
@@ -575,6 +565,16 @@ class QuorumPeer:
         self._role: _Leading | _Following | None = None
         self._task: asyncio.Task[None] | None = None
         self._elector: Elector | None = None
+
+    @property
+    def configuration(self) -> QuorumConfiguration:
+        """The configuration in force."""
+        return self.configurations.current
+
+    def _configuration_changed(self) -> None:
+        if self._elector is not None:
+            self._elector.reconfigure(self.configurations.current, self.configurations.following)
+        self.service.reconfigured()
 
     def now_ms(self) -> int:
         return self.clock.monotonic_ms()
@@ -619,10 +619,16 @@ class QuorumPeer:
         self.service.serve(processor, mode)
 
     def adopt(self, configuration: QuorumConfiguration) -> None:
-        """Use the same members under a newer version."""
-        self.configuration = configuration
+        """Another member has a newer configuration; without reconfigEnabled with the same members."""
+        if self.configurations.can_reconfigure:
+            try:
+                self.configurations.activate(configuration, None, None)
+            except OSError as error:
+                self.service.member_failed(error)
+            return
+        self.configurations.adopt_version(configuration)
         if isinstance(self._role, _Leading):
-            self._role.leader.adopt(configuration)
+            self._role.leader.quorums.current = configuration
 
     def propose(self) -> None:
         """Take what the leader's processor has decided; a learner's decides nothing."""
@@ -633,7 +639,11 @@ class QuorumPeer:
         try:
             while True:
                 self.epochs.reach(self.database.last_zxid)
-                leader_id = await self._elect(elector)
+                leader_id = self.configurations.take_suggested_leader()
+                if leader_id is None:
+                    leader_id = await self._elect(elector)
+                else:
+                    elector.designate(leader_id, self.database.last_zxid, self.epochs.current)
                 await self._take_role(leader_id)
                 await asyncio.sleep(_ROLE_PAUSE_S)
         except (OSError, BarnabasError) as error:

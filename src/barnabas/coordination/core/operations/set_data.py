@@ -22,7 +22,7 @@ from barnabas.wire.jute.opcodes import EventType, OpCode, Perms
 from barnabas.wire.jute.records import SetDataRequest, SetDataResponse
 from barnabas.wire.jute.transactions import SetDataTxn
 
-__all__ = ["APPLY", "OPERATIONS"]
+__all__ = ["APPLY", "OPERATIONS", "apply_set_data"]
 
 
 def _decide(staging: Staging, request: SetDataRequest) -> tuple[int, SetDataTxn]:
@@ -34,7 +34,8 @@ def _decide(staging: Staging, request: SetDataRequest) -> tuple[int, SetDataTxn]
     return OpCode.SET_DATA, SetDataTxn(path, request.data, checked_version(node.version, request.version, path))
 
 
-def _apply(view: View, stamp: Stamp, txn: SetDataTxn, events: list[Event]) -> Outcome:
+def apply_set_data(view: View, stamp: Stamp, txn: SetDataTxn, events: list[Event]) -> Outcome:
+    """Set the data; also of the configuration's node."""
     path = txn.path
     node = existing(view, path).with_data(path, txn.data, txn.version, stamp.zxid, stamp.time_ms)
     view.put(path, node)
@@ -48,8 +49,8 @@ def _reply(outcome: Outcome) -> SetDataResponse:
 
 
 # A reconfiguration is logged as new data of /zookeeper/config.
-APPLY: dict[int, Apply] = {OpCode.SET_DATA: _apply, OpCode.RECONFIG: _apply}
+APPLY: dict[int, Apply] = {OpCode.SET_DATA: apply_set_data, OpCode.RECONFIG: apply_set_data}
 
 OPERATIONS: Sequence[WriteOperation] = [
-    WriteOperation(OpCode.SET_DATA, SetDataRequest, deciding(_decide, _apply), _reply)
+    WriteOperation(OpCode.SET_DATA, SetDataRequest, deciding(_decide, apply_set_data), _reply)
 ]

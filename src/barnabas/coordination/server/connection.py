@@ -1,0 +1,133 @@
+"""The connection of one client: its frames to the server, and the replies back, gathered into few writes.
+
+In ZooKeeper: `NIOServerCnxn`.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from barnabas.base.network import Connection
+from barnabas.coordination.core.connections import ServerConnection
+
+__all__ = ["ClientHost", "ClientTransport"]
+
+logger = logging.getLogger(__name__)
+_MAX_UNSENT_BYTES = 4 << 20
+_GATHER_BYTES = 256 << 10
+_DRAIN_CHECK_S = 0.01
+_CLOSE_PATIENCE_S = 1.0  # for a peer to read the last replies
+
+
+class ClientHost(Protocol):
+    """What a connection needs of its server."""
+
+    def received(self, client: ServerConnection, data: memoryview) -> None:
+        """A frame has come."""
+        ...
+
+    def word(self, prefix: bytes) -> bytes | None:
+        """The answer to a four-letter word; None for bytes that are not one."""
+        ...
+
+    def closed(self, peer: "ClientTransport") -> None:
+        """The connection is gone."""
+        ...
+
+    def to_flush(self, peer: "ClientTransport") -> None:
+        """Call `ClientTransport.flush` when the requests that have come are handled."""
+        ...
+
+    def later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call after a time."""
+        ...
+
+
+class ClientTransport:
+    """One accepted connection: receives frames and sends replies."""
+
+    __slots__ = ("_connection", "_gathered_bytes", "_holds", "_max_frame_bytes", "_outgoing", "_server", "client")
+
+    def __init__(self, server: ClientHost, connection: Connection, max_frame_bytes: int, now_ms: int) -> None:
+        self._server = server
+        self._connection = connection
+        self._max_frame_bytes = max_frame_bytes  # once there is a session; until then the listener's small limit holds
+        self._outgoing: list[bytearray] = []
+        self._gathered_bytes = 0
+        self._holds = 0
+        address, port = connection.peer
+        self.client = ServerConnection(self, address, port, now_ms)
+
+    # From the network
+
+    def frame(self, data: memoryview) -> None:
+        self._server.received(self.client, data)
+        if self._max_frame_bytes and self.client.session is not None:
+            self._connection.max_frame_bytes = self._max_frame_bytes
+            self._max_frame_bytes = 0
+
+    def bad_length(self, prefix: bytes) -> None:
+        text = self._server.word(prefix) if self.client.session is None else None
+        if text is None:
+            logger.info(
+                "Closing the connection of %s: %r is not the length of a request", self.client.address, prefix[:4]
+            )
+            self._connection.close()
+        else:
+            self._connection.send([text])
+            self._connection.close(after_sending=True)
+
+    def closed(self, error: Exception | None) -> None:
+        if error is not None:
+            logger.info("The connection of %s failed: %s", self.client.address, error)
+        self._server.closed(self)
+
+    # From the processor
+
+    def send(self, frame: bytearray) -> None:
+        if not self._outgoing:
+            self._server.to_flush(self)
+        self._outgoing.append(frame)
+        self._gathered_bytes += len(frame)
+        if self._gathered_bytes > _GATHER_BYTES:
+            self.flush()  # so that a client that does not read its replies is noticed before its next request
+
+    def flush(self) -> None:
+        frames, self._outgoing = self._outgoing, []
+        self._gathered_bytes = 0
+        if frames:
+            self._connection.send(frames)
+            if self._connection.unsent_bytes > _MAX_UNSENT_BYTES:
+                # The client does not read its replies: take no more requests until it does.
+                self.hold()
+                self._server.later(_DRAIN_CHECK_S, self._check_drained)
+
+    def _check_drained(self) -> None:
+        if self.client.is_closed or self._connection.unsent_bytes <= _MAX_UNSENT_BYTES // 2:
+            self.release()
+        else:
+            self._server.later(_DRAIN_CHECK_S, self._check_drained)
+
+    def hold(self) -> None:
+        self._holds += 1
+        self._connection.pause()
+
+    def release(self) -> None:
+        self._holds -= 1
+        if not self._holds:
+            self._connection.resume()
+
+    def close(self) -> None:
+        self.flush()
+        self._connection.close(after_sending=True)
+        self._server.later(_CLOSE_PATIENCE_S, self.abort)
+
+    def abandon(self) -> None:
+        """Close without the replies that are not sent yet: the processor is gone."""
+        self._outgoing = []
+        self._gathered_bytes = 0
+        self._connection.close()
+
+    def abort(self) -> None:
+        if not self.client.is_closed:
+            self._connection.close()

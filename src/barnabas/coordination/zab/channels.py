@@ -1,0 +1,144 @@
+"""The connections of a leader with its learners, and what leaves over any connection between members.
+
+In ZooKeeper: the sockets and the sender of a `LearnerHandler`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Protocol
+
+from barnabas.base.network import Connection
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.storage.snapshot import encode_snapshot_for_learner
+from barnabas.coordination.zab.leader import Leader, LearnerHandler
+from barnabas.wire.jute.codec import MalformedRecordError
+from barnabas.wire.jute.quorum import SNAPSHOT_SIGNATURE, PacketReader
+
+__all__ = ["LeaderHost", "LearnerConnection", "Outbox"]
+
+logger = logging.getLogger(__name__)
+_MAX_UNSENT_BYTES = 256 << 20
+_SNAPSHOT_UNSENT_BYTES = 4 << 20
+_SNAPSHOT_PAUSE_S = 0.005
+_INTRODUCTION_S = 0.75
+_MAX_INTRODUCTION_BYTES = 64
+_MAX_STRANGERS = 64
+
+
+class Outbox:
+    """Sends what one turn of the event loop produces in one piece."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._parts: list[bytes] = []
+
+    def send(self, data: bytes) -> None:
+        if not self._parts:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._parts.append(data)
+
+    def flush(self) -> None:
+        parts, self._parts = self._parts, []
+        if parts:
+            self._connection.send([b"".join(parts)] if len(parts) > 1 else parts)
+            if self._connection.unsent_bytes > _MAX_UNSENT_BYTES:
+                logger.warning("Closing the connection to %s: it does not read", self._connection.peer)
+                self._connection.close()
+
+
+class LeaderHost(Protocol):
+    """What a leader's connections need of its server."""
+
+    @property
+    def database(self) -> Database: ...
+
+    @property
+    def max_packet_bytes(self) -> int: ...
+
+    def now_ms(self) -> int: ...
+
+    def disk_failed(self, error: OSError) -> None:
+        """An epoch could not be written."""
+        ...
+
+
+class LearnerConnection:
+    """The leader's side of a connection with a learner."""
+
+    def __init__(self, leader: Leader, host: LeaderHost, connection: Connection) -> None:
+        connection.is_stream = True
+        self._leader = leader
+        self._host = host
+        self._connection = connection
+        self._outbox = Outbox(connection)
+        self._reader = PacketReader(_MAX_INTRODUCTION_BYTES)
+        self._snapshot: Iterator[bytes] | None = None
+        self._behind: list[bytes] = []
+        self._is_closed = False
+        self.handler: LearnerHandler = leader.connected(self, host.now_ms())
+        if len(leader.handlers) > len(leader.quorums.current.servers) + _MAX_STRANGERS:
+            self.close("too many servers have connected without saying who they are")
+        asyncio.get_running_loop().call_later(_INTRODUCTION_S, self._check_introduction)
+
+    # From the network
+
+    def frame(self, data: memoryview) -> None:
+        self._reader.feed(data)
+        try:
+            packets = self._reader.packets()
+        except MalformedRecordError as error:
+            self.close(f"it does not speak the protocol of the quorum port: {error}")
+            return
+        try:
+            self._leader.packets(self.handler, packets, self._host.now_ms())
+        except OSError as error:
+            self._host.disk_failed(error)
+            return
+        if self.handler.is_introduced:
+            self._reader.max_data_bytes = self._host.max_packet_bytes
+
+    def _check_introduction(self) -> None:
+        """Do not wait for a stranger."""
+        if not self.handler.is_introduced and not self._is_closed:
+            self.close("it has not said who it is")
+
+    def bad_length(self, prefix: bytes) -> None: ...  # a stream has no lengths
+
+    def closed(self, error: Exception | None) -> None:
+        self._is_closed = True
+        logger.info("The connection of server %d is closed (%s)", self.handler.server_id, error or "by it or by us")
+        self._leader.disconnected(self.handler, self._host.now_ms())
+
+    # From the leader
+
+    def send(self, data: bytes) -> None:
+        if self._snapshot is not None:
+            self._behind.append(data)
+        elif data and not self._is_closed:
+            self._outbox.send(data)
+
+    def send_snapshot(self) -> None:
+        parts = encode_snapshot_for_learner(self._host.database)
+        self._outbox.send(next(parts))
+        self._snapshot = parts
+        self._send_slices()
+
+    def _send_slices(self) -> None:
+        assert self._snapshot is not None
+        if self._is_closed:
+            return
+        self._outbox.flush()
+        while self._connection.unsent_bytes < _SNAPSHOT_UNSENT_BYTES:
+            part = next(self._snapshot, None)
+            if part is None:
+                self._snapshot = None
+                self._outbox.send(SNAPSHOT_SIGNATURE + b"".join(self._behind))
+                self._behind.clear()
+                return
+            self._connection.send([part])
+        asyncio.get_running_loop().call_later(_SNAPSHOT_PAUSE_S, self._send_slices)
+
+    def close(self, reason: str) -> None:
+        logger.warning("Closing the connection of %s: %s", self._connection.peer, reason)
+        self._connection.close()
