@@ -1,14 +1,24 @@
 """Ensembles that change while they run: ours, and ours with Apache ZooKeeper's, through kazoo, zkCli and our shell."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadArgumentsError,
+    BadVersionError,
+    MarshallingError,
+    NewConfigNoQuorumError,
+    NoAuthError,
+    UnimplementedError,
+)
 
 from support.ensemble import HOST, Ensemble, Member
-from support.needs import needs_reference
+from support.needs import APACHE, needs_reference
 from support.ports import free_ports
 from support.waiting import eventually
 
@@ -66,22 +76,25 @@ def until_role(ensemble: Ensemble, server_id: int, *roles: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "apaches",
+    ("apaches", "joiners"),
     [
-        pytest.param((), id="ours"),
-        pytest.param((1, 3), id="ours leads, one of Apache's joins", marks=java),
-        pytest.param((2, 4), id="Apache's leads, one of ours joins", marks=java),
+        pytest.param((), (3, 4), id="ours"),
+        pytest.param((1, 3), (3,), id="ours leads, one of Apache's joins", marks=java),
+        pytest.param((2,), (3,), id="Apache's leads, one of ours joins", marks=java),
     ],
 )
-def test_servers_join_and_the_leader_leaves(tmp_path: Path, apaches: tuple[int, ...]) -> None:
+def test_servers_join_and_the_leader_leaves(tmp_path: Path, apaches: tuple[int, ...], joiners: tuple[int, ...]) -> None:
     """A new server follows without a vote, joins, votes; the leader is removed, and a write follows on all others."""
-    with growing_ensemble(tmp_path, apaches) as ensemble, super_user(ensemble) as client:
+    with (
+        growing_ensemble(tmp_path, apaches, count=2 + len(joiners)) as ensemble,
+        super_user(ensemble, 1, 2) as client,
+    ):
         client.create("/a", b"")
         first = client.get("/zookeeper/config")[0].decode()
         assert first.endswith("version=100000000")
         seen: list[object] = []
         client.get("/zookeeper/config", watch=seen.append)
-        for server_id in (3, 4):
+        for server_id in joiners:
             ensemble.members[server_id].start()
             until_role(ensemble, server_id, "follower")
             text, stat = client.reconfig(joining(ensemble, server_id), None, None)
@@ -108,7 +121,12 @@ def test_servers_join_and_the_leader_leaves(tmp_path: Path, apaches: tuple[int, 
             until_role(ensemble, n, "follower", "leader")
             with ensemble.client(n) as one:
                 one.sync("/")
-                assert sorted(one.get_children("/")) == ["a", "joined3", "joined4", "without", "zookeeper"]
+                assert sorted(one.get_children("/")) == [
+                    "a",
+                    *(f"joined{each}" for each in joiners),
+                    "without",
+                    "zookeeper",
+                ]
                 assert one.get("/zookeeper/config")[0] == text
         check_files(ensemble, rest, text.decode())
 
@@ -127,3 +145,96 @@ def check_files(ensemble: Ensemble, server_ids: list[int], text: str) -> None:
         assert "clientPort=" not in settings
         assert not (directory / "zoo.cfg.dynamic.next").exists()
         assert "server.1=" in (directory / "zoo.cfg.bak").read_text()
+
+
+def refused(client: KazooClient, error: type[Exception], **arguments: object) -> None:
+    """A reconfig that must end with an error."""
+    given = {"joining": None, "leaving": None, "new_members": None, **arguments}
+    with pytest.raises(error):
+        client.reconfig(**given)
+
+
+@pytest.mark.parametrize("apaches", [pytest.param((), id="ours"), pytest.param((1, 2), id="Apache's", marks=java)])
+def test_a_reconfig_that_cannot_be_is_refused_with_the_errors_of_apache_zookeeper(
+    tmp_path: Path, apaches: tuple[int, ...]
+) -> None:
+    """Bad lines, a bad version, too few voters, a quorum that is not there, and a client that is not the super user."""
+    with growing_ensemble(tmp_path, apaches) as ensemble, super_user(ensemble) as client:
+        before = client.get("/zookeeper/config")[0]
+        stranger = "server.3=127.0.0.1:1:2;3"
+        for line_text in ("garbage", "server.3=127.0.0.1:1:2", "server.3=127.0.0.1:1:2:wrong;4", "server.x=h:1:2;3"):
+            refused(client, MarshallingError if ".x" in line_text else BadArgumentsError, joining=line_text)
+        refused(client, BadArgumentsError, joining="server.3=10.1.2.3:1:2;3,server.4=10.1.2.3:2:4;5")
+        refused(client, BadArgumentsError, leaving="2")
+        refused(client, MarshallingError, leaving="x")
+        refused(client, BadArgumentsError, new_members="server.1=foo")
+        refused(client, BadVersionError, joining=stranger, from_config=5)
+        refused(client, NewConfigNoQuorumError, new_members=f"{stranger},server.4=127.0.0.1:4:5;6")
+        with ensemble.client() as anyone:
+            refused(anyone, NoAuthError, leaving="7")
+        assert client.get("/zookeeper/config")[0] == before
+        text, _ = client.reconfig(None, None, None, from_config=int(before.decode().rpartition("=")[2], 16))
+        assert text.decode().split("\n")[:-1] == before.decode().split("\n")[:-1]
+
+
+def test_a_voter_becomes_an_observer_and_votes_again(tmp_path: Path) -> None:
+    """Its role changes without a restart, and it takes writes in each; its client port moves with its line."""
+    with growing_ensemble(tmp_path, count=3) as ensemble, super_user(ensemble, 1, 2) as client:
+        third = ensemble.members[3]
+        third.start()
+        until_role(ensemble, 3, "follower")
+        client.reconfig(joining(ensemble, 3), None, None)
+        own = third.servers["server.3"]
+        port = free_ports(1)[0]
+        moved = f"{own.rpartition(':')[0]}:{port}"
+        for role, text in (("observer", own.replace("participant", "observer")), ("follower", moved)):
+            client.reconfig(f"server.3={text}", None, None)
+            third.client_port = int(text.rpartition(":")[2])
+            until_role(ensemble, 3, role, "leader" if role == "follower" else role)
+            with ensemble.client(3) as one:
+                one.create(f"/{role}", b"")
+        client.sync("/")
+        assert sorted(client.get_children("/")) == ["follower", "observer", "zookeeper"]
+
+
+@pytest.mark.java
+@needs_reference
+def test_zkcli_and_our_shell_change_the_ensemble(tmp_path: Path) -> None:
+    """zkCli adds a server and shows the configuration, the shell removes it."""
+    with growing_ensemble(tmp_path, count=3) as ensemble:
+        ensemble.members[3].start()
+        until_role(ensemble, 3, "follower")
+        address = ensemble.members[1].address
+        added = joining(ensemble, 3).removeprefix("server.")
+        zkcli = [str(APACHE), "tool", "org.apache.zookeeper.ZooKeeperMain", "-server", address]
+        shown = run(zkcli, f"addauth digest super:test\nreconfig -add {added}\nconfig\nquit\n")
+        assert "Committed new configuration" in shown
+        assert shown.count(f"server.{added}") == 2
+        shell = [sys.executable, "-m", "barnabas", "zookeeper-shell", address]
+        shown = run(shell, "addauth digest super:test\nreconfig -remove 3\nconfig -c\nquit\n")
+        assert "Committed new configuration" in shown
+        assert f"server.{added}" not in shown
+        assert f"{address},{ensemble.members[2].address}" in shown
+
+
+def run(command: list[str], text: str) -> str:
+    """What a shell prints for lines on its standard input."""
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr
+
+
+def test_a_server_alone_refuses_a_reconfig(tmp_path: Path) -> None:
+    """As Apache's: unimplemented."""
+    folder = tmp_path / "member1"
+    folder.mkdir()
+    port = free_ports(1)[0]
+    member = Member(1, folder, port, {}, {"reconfigEnabled": "true"}, is_apache=False)
+    member.start()
+    try:
+        client = KazooClient(member.address)
+        client.start(30)
+        refused(client, UnimplementedError, leaving="3")
+        client.stop()
+        client.close()
+    finally:
+        member.stop()

@@ -24,7 +24,7 @@ def plan_reconfiguration(
     """The configuration that the request asks for; its version is the zxid of the request's transaction.
 
     Raises `KeeperError`: BAD_VERSION if the request expects another version than the current one, BAD_ARGUMENTS for
-    lines that cannot be used or too few voters, MARSHALLING_ERROR for a server that leaves and has no number.
+    lines that cannot be used or too few voters, MARSHALLING_ERROR for an id that is not a number.
     """
     if request.cur_config_id not in (-1, current.version):
         raise KeeperError(ErrorCode.BAD_VERSION)
@@ -45,7 +45,7 @@ def _change(request: ReconfigRequest, current: QuorumConfiguration) -> QuorumCon
         raise KeeperError(ErrorCode.BAD_ARGUMENTS)
     servers = dict(current.servers)
     for text in _parts(request.leaving_servers):
-        servers.pop(_leaving_id(text), None)
+        servers.pop(_server_id(text), None)
     for text in _parts(request.joining_servers):
         server = _joining_server(text)
         if any(_share_address(server, other) for other in servers.values() if other.id != server.id):
@@ -58,7 +58,7 @@ def _parts(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _leaving_id(text: str) -> int:
+def _server_id(text: str) -> int:
     if not (text.isascii() and text.removeprefix("-").isdigit()):
         raise KeeperError(ErrorCode.MARSHALLING_ERROR)
     return int(text)
@@ -67,10 +67,9 @@ def _leaving_id(text: str) -> int:
 def _joining_server(text: str) -> QuorumServer:
     """The server of a line ``server.N=...``; the line must have a client port."""
     name, separator, value = text.partition("=")
-    number = name.rpartition(".")[2].strip()
-    if not separator or not (number.isascii() and number.isdigit()):
+    if not separator:
         raise KeeperError(ErrorCode.BAD_ARGUMENTS)
-    server = QuorumServer.parse(int(number), value)
+    server = QuorumServer.parse(_server_id(name.rpartition(".")[2].strip()), value)
     if server.client is None:
         raise KeeperError(ErrorCode.BAD_ARGUMENTS)
     return server
@@ -84,4 +83,9 @@ def _addresses(server: QuorumServer) -> set[tuple[str, int]]:
     addresses = {(server.host, server.quorum_port), (server.host, server.election_port)}
     if server.client is not None:
         addresses.add((server.client.host, server.client.port))
-    return {address for address in addresses if address[0] != ANY_ADDRESS}
+    return {address for address in addresses if not _is_of_each_machine(address[0])}
+
+
+def _is_of_each_machine(host: str) -> bool:
+    """Whether the address means each machine itself; Apache's servers do not compare these either."""
+    return host in (ANY_ADDRESS, "::", "::1", "localhost") or host.startswith("127.")

@@ -34,8 +34,7 @@ from barnabas.coordination.election.peers import ElectionPeers
 from barnabas.coordination.quorum.configuration_files import ConfigurationFiles
 from barnabas.coordination.quorum.members import HostAndPort
 from barnabas.coordination.server.authentication import access_rules, tls_options
-from barnabas.coordination.server.connection import ClientTransport
-from barnabas.coordination.server.four_letter_words import answer
+from barnabas.coordination.server.client_transport import ClientTransport
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of, parse_my_id, session_timeouts_ms
 from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.storage.storage import Storage
@@ -75,6 +74,13 @@ def _identify(connection: Connection, client: ServerConnection, rules: AccessRul
 
 def _read_text(files: Files, path: str) -> str:
     return files.read(path).decode()
+
+
+def _configuration_files(files: Files, config_path: str | None) -> ConfigurationFiles:
+    """The files that a reconfiguration writes."""
+    if config_path is None:
+        raise ConfigError("reconfigEnabled is set, and there is no zoo.cfg that a reconfiguration could change")
+    return ConfigurationFiles(files, config_path)
 
 
 async def _open(
@@ -253,7 +259,11 @@ class CoordinationServer:
         if my_id not in self._ensemble.servers:
             raise ConfigError(f"{path} has the id {my_id}, and there is no line server.{my_id}")
         self._server_id = my_id
-        configurations = Configurations(my_id, self._ensemble, self._configuration_files())
+        configurations = Configurations(
+            my_id,
+            self._ensemble,
+            _configuration_files(self._files, self._config_path) if settings["reconfigEnabled"] else None,
+        )
         configurations.load()
         member = QuorumPeer(
             my_id,
@@ -269,14 +279,6 @@ class CoordinationServer:
         )
         member.least_voters = 2 if settings["standaloneEnabled"] else 1
         return member
-
-    def _configuration_files(self) -> ConfigurationFiles | None:
-        """The files that a reconfiguration writes; None without reconfigEnabled."""
-        if not self._settings["reconfigEnabled"]:
-            return None
-        if self._config_path is None:
-            raise ConfigError("reconfigEnabled is set, and there is no zoo.cfg that a reconfiguration could change")
-        return ConfigurationFiles(self._files, self._config_path)
 
     async def _start_member(self, member: QuorumPeer) -> None:
         """Open the election port, and begin to elect."""
@@ -430,7 +432,9 @@ class CoordinationServer:
     # Connections
 
     def _accept(self, connection: Connection, *, is_secure: bool = False) -> FrameHandler:
-        peer = ClientTransport(self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms())
+        peer = ClientTransport(
+            self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms(), self._loop.call_later
+        )
         peer.client.is_secure = is_secure
         if is_secure and not _identify(connection, peer.client, self._processor.limits.access):
             connection.close()
@@ -470,9 +474,6 @@ class CoordinationServer:
             self._logging_scheduled = True
             self._loop.call_soon(self._log)
 
-    def word(self, prefix: bytes) -> bytes | None:
-        return answer(prefix, self.view())
-
     def view(self) -> ServerView:
         """The present state, for the four-letter words and the admin server."""
         from barnabas.net import machine
@@ -506,9 +507,6 @@ class CoordinationServer:
         peers, self._flushing = self._flushing, []
         for peer in peers:
             peer.flush()
-
-    def later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        self._loop.call_later(delay_s, callback)
 
     # The log
 

@@ -15,7 +15,7 @@ from barnabas.coordination.zab.leader import Leader, LearnerHandler
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.quorum import SNAPSHOT_SIGNATURE, PacketReader
 
-__all__ = ["LeaderHost", "LearnerConnection", "Outbox"]
+__all__ = ["LeaderHost", "LearnerConnection", "QuorumOutbox"]
 
 logger = logging.getLogger(__name__)
 _MAX_UNSENT_BYTES = 256 << 20
@@ -26,7 +26,7 @@ _MAX_INTRODUCTION_BYTES = 64
 _MAX_STRANGERS = 64
 
 
-class Outbox:
+class QuorumOutbox:
     """Sends what one turn of the event loop produces in one piece."""
 
     def __init__(self, connection: Connection) -> None:
@@ -71,7 +71,7 @@ class LearnerConnection:
         self._leader = leader
         self._host = host
         self._connection = connection
-        self._outbox = Outbox(connection)
+        self._outbox = QuorumOutbox(connection)
         self._reader = PacketReader(_MAX_INTRODUCTION_BYTES)
         self._snapshot: Iterator[bytes] | None = None
         self._behind: list[bytes] = []

@@ -9,13 +9,23 @@ In ZooKeeper: `QuorumPeer.quorumVerifier` and `lastSeenQuorumVerifier`, `process
 import logging
 from collections.abc import Callable
 
-from barnabas.coordination.quorum.configuration import QuorumConfiguration
+from barnabas.base.errors import ConfigError
+from barnabas.coordination.quorum.configuration import QuorumConfiguration, parse_dynamic_text
 from barnabas.coordination.quorum.configuration_files import ConfigurationFiles
 from barnabas.coordination.quorum.members import QuorumServer
+from barnabas.wire.jute.codec import MalformedRecordError
 
-__all__ = ["Configurations"]
+__all__ = ["Configurations", "parse_configuration"]
 
 logger = logging.getLogger(__name__)
+
+
+def parse_configuration(text: bytes) -> QuorumConfiguration:
+    """The configuration in a packet. Raises `MalformedRecordError`."""
+    try:
+        return parse_dynamic_text(text.decode())
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise MalformedRecordError(f"the configuration of the ensemble cannot be read: {error}") from None
 
 
 class Configurations:

@@ -209,11 +209,6 @@ class Leader:
 
     # Reconfiguration
 
-    def is_quorum_synced(self, configuration: QuorumConfiguration) -> bool:
-        """Whether a quorum of a configuration follows this leader now."""
-        followers = {handler.server_id for handler in self.handlers if handler.is_participant and handler.is_synced}
-        return configuration.verifier.contains_quorum(followers | {self.my_id})
-
     def reconfigure(self, zxid: int, configuration: QuorumConfiguration) -> None:
         """The transaction with this zxid, which is proposed next, changes the configuration."""
         self._environment.see(configuration)

@@ -30,13 +30,13 @@ from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations.reconfig import leader_operation
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import LearnerSessionTracker, SessionTracker, first_session_id
-from barnabas.coordination.quorum.configuration import QuorumConfiguration, parse_dynamic_text
+from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.quorum.members import HostAndPort
 from barnabas.coordination.quorum.reconfiguration import plan_reconfiguration
 from barnabas.coordination.storage.snapshot import read_snapshot_of_leader
 from barnabas.coordination.storage.storage import Storage
-from barnabas.coordination.zab.channels import LearnerConnection, Outbox
-from barnabas.coordination.zab.configurations import Configurations
+from barnabas.coordination.zab.channels import LearnerConnection, QuorumOutbox
+from barnabas.coordination.zab.configurations import Configurations, parse_configuration
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog
 from barnabas.coordination.zab.leader import Leader, LearnerHandler, Timing
@@ -204,7 +204,8 @@ class _Leading(_Role):
             raise KeeperError(ErrorCode.RECONFIG_IN_PROGRESS)
         peer = self.peer
         planned = plan_reconfiguration(request, peer.configuration, zxid, least_voters=peer.least_voters)
-        if not self.leader.is_quorum_synced(planned):
+        followers = {each.server_id for each in self.leader.handlers if each.is_participant and each.is_synced}
+        if not planned.verifier.contains_quorum(followers | {peer.my_id}):
             logger.warning("Reconfig failed - there must be a connected and synced quorum in new configuration")
             raise KeeperError(ErrorCode.NEW_CONFIG_NO_QUORUM)
         return planned
@@ -279,7 +280,7 @@ class _Following(_Role):
         super().__init__(peer)
         self._leader_id = leader_id
         self._connection: Connection | None = None
-        self._outbox: Outbox | None = None
+        self._outbox: QuorumOutbox | None = None
         self._reader = PacketReader(peer.max_packet_bytes)
         self._scanner: SnapshotScanner | None = None
         self._snapshot_zxid = 0
@@ -342,7 +343,7 @@ class _Following(_Role):
     def _connected(self, connection: Connection) -> "_Following":
         connection.is_stream = True
         self._connection = connection
-        self._outbox = Outbox(connection)
+        self._outbox = QuorumOutbox(connection)
         return self
 
     def tick(self) -> None:
@@ -468,7 +469,7 @@ class _Following(_Role):
     def see(self, configuration: bytes | None) -> None:
         configurations = self.peer.configurations
         if configuration and configurations.can_reconfigure:
-            configurations.see(_parse_configuration(configuration))
+            configurations.see(parse_configuration(configuration))
 
     def activate(self, configuration: bytes | None, leader_id: int | None) -> bool:
         configurations = self.peer.configurations
@@ -480,7 +481,7 @@ class _Following(_Role):
                     "The ensemble is reconfigured: restart this server with the new lines and reconfigEnabled=true"
                 )
             return leader_id is not None
-        return configurations.activate(_parse_configuration(configuration), leader_id, self._leader_id)
+        return configurations.activate(parse_configuration(configuration), leader_id, self._leader_id)
 
     def fail(self, reason: str) -> None:
         if not self.ended.is_set():
@@ -501,13 +502,6 @@ class _Following(_Role):
         self.processor = None
         for zxid, payload in self.learner.uncommitted:
             self.apply(zxid, payload)
-
-
-def _parse_configuration(text: bytes) -> QuorumConfiguration:
-    try:
-        return parse_dynamic_text(text.decode())
-    except (ConfigError, UnicodeDecodeError) as error:
-        raise MalformedRecordError(f"the configuration of the ensemble cannot be read: {error}") from None
 
 
 class _ReadOnly:

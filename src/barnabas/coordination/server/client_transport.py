@@ -9,6 +9,8 @@ from typing import Protocol
 
 from barnabas.base.network import Connection
 from barnabas.coordination.core.connections import ServerConnection
+from barnabas.coordination.server.four_letter_words import answer
+from barnabas.coordination.server.view import ServerView
 
 __all__ = ["ClientHost", "ClientTransport"]
 
@@ -26,8 +28,8 @@ class ClientHost(Protocol):
         """A frame has come."""
         ...
 
-    def word(self, prefix: bytes) -> bytes | None:
-        """The answer to a four-letter word; None for bytes that are not one."""
+    def view(self) -> ServerView:
+        """What four-letter words show."""
         ...
 
     def closed(self, peer: "ClientTransport") -> None:
@@ -38,18 +40,32 @@ class ClientHost(Protocol):
         """Call `ClientTransport.flush` when the requests that have come are handled."""
         ...
 
-    def later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Call after a time."""
-        ...
-
 
 class ClientTransport:
     """One accepted connection: receives frames and sends replies."""
 
-    __slots__ = ("_connection", "_gathered_bytes", "_holds", "_max_frame_bytes", "_outgoing", "_server", "client")
+    __slots__ = (
+        "_connection",
+        "_gathered_bytes",
+        "_holds",
+        "_later",
+        "_max_frame_bytes",
+        "_outgoing",
+        "_server",
+        "client",
+    )
 
-    def __init__(self, server: ClientHost, connection: Connection, max_frame_bytes: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        server: ClientHost,
+        connection: Connection,
+        max_frame_bytes: int,
+        now_ms: int,
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        """``later`` calls a function after a number of seconds."""
         self._server = server
+        self._later = later
         self._connection = connection
         self._max_frame_bytes = max_frame_bytes  # once there is a session; until then the listener's small limit holds
         self._outgoing: list[bytearray] = []
@@ -67,7 +83,7 @@ class ClientTransport:
             self._max_frame_bytes = 0
 
     def bad_length(self, prefix: bytes) -> None:
-        text = self._server.word(prefix) if self.client.session is None else None
+        text = answer(prefix, self._server.view()) if self.client.session is None else None
         if text is None:
             logger.info(
                 "Closing the connection of %s: %r is not the length of a request", self.client.address, prefix[:4]
@@ -100,13 +116,13 @@ class ClientTransport:
             if self._connection.unsent_bytes > _MAX_UNSENT_BYTES:
                 # The client does not read its replies: take no more requests until it does.
                 self.hold()
-                self._server.later(_DRAIN_CHECK_S, self._check_drained)
+                self._later(_DRAIN_CHECK_S, self._check_drained)
 
     def _check_drained(self) -> None:
         if self.client.is_closed or self._connection.unsent_bytes <= _MAX_UNSENT_BYTES // 2:
             self.release()
         else:
-            self._server.later(_DRAIN_CHECK_S, self._check_drained)
+            self._later(_DRAIN_CHECK_S, self._check_drained)
 
     def hold(self) -> None:
         self._holds += 1
@@ -120,7 +136,7 @@ class ClientTransport:
     def close(self) -> None:
         self.flush()
         self._connection.close(after_sending=True)
-        self._server.later(_CLOSE_PATIENCE_S, self.abort)
+        self._later(_CLOSE_PATIENCE_S, self.abort)
 
     def abandon(self) -> None:
         """Close without the replies that are not sent yet: the processor is gone."""
