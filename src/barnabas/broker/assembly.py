@@ -29,6 +29,7 @@ from barnabas.broker.cluster.znodes import BrokerInfo
 from barnabas.broker.configuration import definitions
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_admin import ConfigAdmin
+from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.listeners import listeners
 from barnabas.broker.configuration.repository import ConfigRepository
@@ -311,6 +312,7 @@ class BrokerComponents:
             configs=self.configs,
             config_repository=self.config_repository,
             config_admin=ConfigAdmin(environment.broker_id, self.config_repository, self.metadata.__contains__),
+            config_helper=ConfigHelper(environment.broker_id, environment.config, self.configs),
             topics=self.topics,
             controller=self.controller,
         )

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.describe_configs import topic_entries
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
@@ -116,7 +115,9 @@ def _config_entries(services: Services, plan: CreationPlan) -> list[CreatableTop
             config_source=entry.config_source,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in topic_entries(services, plan.configs, None, with_synonyms=False, with_documentation=False)
+        for entry in services.config_helper.describe_topic(
+            plan.configs, None, with_synonyms=False, with_documentation=False
+        )
     ]
 
 

@@ -12,6 +12,7 @@ from barnabas.base.slices import InOrder, Slices
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.config_admin import ConfigAdmin
+from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.controller.service import Controller
@@ -32,7 +33,7 @@ __all__ = ["Services"]
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The parts of a running broker that handlers use."""
+    """The components of a running broker that handlers use."""
 
     broker_id: int
     broker_epoch: Callable[[], int]
@@ -61,5 +62,6 @@ class Services:
     configs: DynamicConfig
     config_repository: ConfigRepository
     config_admin: ConfigAdmin
+    config_helper: ConfigHelper
     topics: Topics
     controller: Controller

@@ -1,13 +1,14 @@
 """Which configuration a client may change, and how: topics, brokers and the levels of loggers. Kafka: ConfigAdminManager.
 
-`ConfigAdmin` checks a request and has `ConfigRepository` write what it changes; there the rules for values apply. The
-modules of dynamic configuration, from the request to the part that obeys a value:
+`ConfigAdmin` checks a request, and `ConfigRepository` checks the values and writes the changes. The modules of dynamic
+configuration, in the order of a change:
 
 - `operations`: what set, delete, append and subtract do to an entity's texts.
 - `rules`, `refused`: which changes of a broker's settings are refused.
-- `repository`: the znodes, written with a version check, and the notes by which all brokers hear of a change.
-- `dynamic_config`: the values that hold now; parts subscribe to them in `broker/assembly.py`.
-- `service`: the edge, which watches the notes.
+- `repository`: the znodes, written with a version check, and the notifications of changes to all brokers.
+- `dynamic_config`: the values that are in effect; components subscribe to them in `broker/assembly.py`.
+- `config_helper`: what DescribeConfigs shows of them.
+- `service`: the edge, which watches the notifications.
 """
 
 from collections import Counter
