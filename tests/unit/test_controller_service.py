@@ -15,7 +15,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import random_uuid
-from barnabas.broker.cluster.service import Interpreter
+from barnabas.broker.cluster.service import Interpreter, ensure_cluster_id, ensure_top_level_paths
 from barnabas.broker.cluster.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -36,12 +36,7 @@ from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.controller.isr_change import IsrChange
 from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.membership.registration import BrokerIdTakenError
-from barnabas.broker.membership.service import (
-    BrokerLifecycle,
-    LifecycleDependencies,
-    ensure_cluster_id,
-    ensure_top_level_paths,
-)
+from barnabas.broker.membership.service import BrokerLifecycle, LifecycleDependencies
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.transactions.producer_id_blocks import allocate_block
 from barnabas.coordination.client import CoordinationClient

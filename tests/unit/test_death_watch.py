@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from barnabas.broker.cluster.znodes import broker_path
-from barnabas.broker.membership.death_watch import watched
-from barnabas.broker.membership.service import DeathWatch
+from barnabas.broker.membership.death_watch.service import DeathWatch
+from barnabas.broker.membership.death_watch.watching import watched
 from barnabas.coordination.client.operations import delete
 from barnabas.testing import Cluster
 from support.waiting import eventually

@@ -17,9 +17,9 @@ from barnabas.broker.cluster.znodes import (
     encode_controller,
 )
 from barnabas.broker.membership import controlled_shutdown as shutdown
-from barnabas.broker.membership import death_watch as deaths
 from barnabas.broker.membership import joining
-from barnabas.broker.membership.death_watch import ConnectOutcome, removals_of_dead, watch_broker
+from barnabas.broker.membership.death_watch import watching as deaths
+from barnabas.broker.membership.death_watch.watching import ConnectOutcome, removals_of_dead, watch_broker
 from barnabas.broker.membership.isr_withdrawal import ReadStates, States
 from barnabas.broker.membership.joining import OnChange, join, on_registration_changed
 from barnabas.broker.membership.registration import (

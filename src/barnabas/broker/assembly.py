@@ -36,7 +36,8 @@ from barnabas.broker.configuration.repository import ConfigRepository
 from barnabas.broker.configuration.service import ConfigManager
 from barnabas.broker.controller.service import Controller, ControllerSettings
 from barnabas.broker.groups.service import GroupService
-from barnabas.broker.membership.service import BrokerLifecycle, DeathWatch, LifecycleDependencies
+from barnabas.broker.membership.death_watch.service import DeathWatch
+from barnabas.broker.membership.service import BrokerLifecycle, LifecycleDependencies
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.delayed_fetch import FetchHandler
 from barnabas.broker.replication.fetch_sessions import FetchSessions

@@ -22,6 +22,7 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.broker.assembly import BrokerComponents, Environment, connection_limits
+from barnabas.broker.cluster.service import ensure_cluster_id, ensure_top_level_paths, generate_broker_id
 from barnabas.broker.cluster.znodes import BrokerInfo, Endpoint
 from barnabas.broker.configuration import definitions as broker_settings
 from barnabas.broker.configuration.broker_config import BrokerConfig
@@ -33,11 +34,6 @@ from barnabas.broker.configuration.listeners import (
 )
 from barnabas.broker.groups.offsets_topic import count_offsets_partitions
 from barnabas.broker.membership.registration import stored_broker_id
-from barnabas.broker.membership.service import (
-    ensure_cluster_id,
-    ensure_top_level_paths,
-    generate_broker_id,
-)
 from barnabas.broker.replication.selection import replica_selector
 from barnabas.broker.requests.dispatch import ClientConnection
 from barnabas.coordination.client import CoordinationClient

@@ -1,8 +1,11 @@
-"""The interpreter of `steps`: the one place of the broker that waits for the coordination service and for brokers.
+"""The interpreter of `steps`: here the broker waits for the coordination service and for other brokers.
 
 Deciding generators yield what is to be done; `Interpreter.perform` does it and resumes them with the outcome, or raises
 in them what went wrong. Many reads or writes travel in one round trip. Writes of the controller are fenced by the version
 of ``/controller_epoch`` (Kafka's `KafkaZkClient` and its `retryRequestsUntilConnected` with the expected epoch).
+
+`ensure_top_level_paths`, `ensure_cluster_id` and `generate_broker_id` are for the start of a broker, before it performs
+steps.
 """
 
 import asyncio
@@ -11,6 +14,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from barnabas.base.ids import uuid_text
+from barnabas.base.randomness import Random, random_uuid
 from barnabas.broker.cluster.steps import (
     Ask,
     Children,
@@ -41,12 +46,27 @@ from barnabas.broker.cluster.znode_operations import (
     unfenced_operation,
     written_or_failed,
 )
+from barnabas.broker.cluster.znodes import (
+    BROKER_SEQUENCE,
+    CLUSTER_ID,
+    TOP_LEVEL_PATHS,
+    decode_cluster_id,
+    encode_cluster_id,
+)
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client.operations import WatchCallback, exists, get, get_children, multi
+from barnabas.coordination.client.operations import WatchCallback, create, exists, get, get_children, multi
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 
-__all__ = ["Channel", "ControllerTerm", "Interpreter", "WatchFor"]
+__all__ = [
+    "Channel",
+    "ControllerTerm",
+    "Interpreter",
+    "WatchFor",
+    "ensure_cluster_id",
+    "ensure_top_level_paths",
+    "generate_broker_id",
+]
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -223,3 +243,33 @@ async def _wait(begin: Callable[[Callable[[Any, Exception | None], None]], None]
 
     begin(done)
     return await over
+
+
+async def ensure_top_level_paths(client: CoordinationClient) -> None:
+    """Make the permanent znodes, those that are missing, in one round trip."""
+    paths: dict[str, None] = {}
+    for path in TOP_LEVEL_PATHS:
+        names = path.split("/")
+        paths.update(dict.fromkeys("/".join(names[: n + 1]) for n in range(1, len(names))))
+    for result in await client.batch([create(path) for path in paths], retry=True):
+        if isinstance(result, KeeperError) and result.code is not Keeper.NODE_EXISTS:
+            raise result
+
+
+async def ensure_cluster_id(client: CoordinationClient, rng: Random) -> str:
+    """The cluster's id; the first broker of all draws it."""
+    await client.ensure_path("/cluster")
+    made = uuid_text(random_uuid(rng))
+    try:
+        await client.run(create(CLUSTER_ID, encode_cluster_id(made)), retry=True)
+    except KeeperError as error:
+        if error.code is not Keeper.NODE_EXISTS:
+            raise
+    data, _ = await client.get(CLUSTER_ID)
+    return decode_cluster_id(data)
+
+
+async def generate_broker_id(client: CoordinationClient, reserved_max_id: int) -> int:
+    """The next broker id above reserved.broker.max.id: the znode's version counts them."""
+    stat = await client.set_data(BROKER_SEQUENCE, b"")
+    return int(stat.version) + reserved_max_id

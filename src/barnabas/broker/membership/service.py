@@ -1,7 +1,6 @@
-"""The edge of membership: performs the steps that `joining`, `controlled_shutdown` and `death_watch` decide.
+"""The edge of membership: performs the steps that `joining` and `controlled_shutdown` decide.
 
-`BrokerLifecycle` keeps this broker registered, waits for the first metadata, and leaves the cluster in order. `DeathWatch`
-keeps connections to the brokers whose death this one must notice.
+`BrokerLifecycle` keeps this broker registered, waits for the first metadata, and leaves the cluster in order.
 
 In Kafka: `KafkaServer`, and `BrokerLifecycleManager` in KRaft mode.
 """
@@ -11,107 +10,52 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files
-from barnabas.base.ids import TopicPartition, uuid_text
-from barnabas.base.network import Connection, Network
-from barnabas.base.randomness import Random, random_uuid
+from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import Channels
 from barnabas.broker.cluster.steps import Pause
 from barnabas.broker.cluster.znodes import (
-    BROKER_SEQUENCE,
     BROKER_TOPICS,
-    CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
-    TOP_LEVEL_PATHS,
     BrokerInfo,
     ZnodeFormatError,
     broker_path,
-    decode_cluster_id,
     decode_topic,
     encode_broker,
-    encode_cluster_id,
     partition_state_path,
     topic_path,
 )
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.controller.service import Controller
-from barnabas.broker.membership import controlled_shutdown, death_watch, isr_withdrawal, joining
+from barnabas.broker.membership import controlled_shutdown, isr_withdrawal, joining
 from barnabas.broker.membership.boot import has_kept_its_pages, note_boot
 from barnabas.broker.membership.controlled_shutdown import Answer, KnownControllers, ShutdownOptions, ShutdownSteps
-from barnabas.broker.membership.death_watch import ConnectOutcome
 from barnabas.broker.membership.joining import OnChange
 from barnabas.broker.membership.registration import EphemeralZnode, Removal, SessionZnodes
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client.operations import WatchEvent, check, create, delete, get, multi, set_data
+from barnabas.coordination.client.operations import WatchEvent, check, delete, get, multi, set_data
 from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownRequest
 
-__all__ = [
-    "BrokerLifecycle",
-    "DeathWatch",
-    "LifecycleDependencies",
-    "ensure_cluster_id",
-    "ensure_top_level_paths",
-    "generate_broker_id",
-]
+__all__ = ["BrokerLifecycle", "LifecycleDependencies", "read_session", "remove_znodes"]
 
 logger = logging.getLogger(__name__)
 
 _METADATA_TIMEOUT_S = 60
 _COORDINATION_AWAY_MS = 2000
 _READ_AT_ONCE = 1000
-_CONNECT_TIMEOUT_MS = 2000
-_MAX_FRAME_BYTES = 1024
-_REFUSED = (ConnectionRefusedError, ConnectionResetError)
 
 
-# The permanent znodes
-
-
-async def ensure_top_level_paths(client: CoordinationClient) -> None:
-    """Make the permanent znodes, those that are missing, in one round trip."""
-    paths: dict[str, None] = {}
-    for path in TOP_LEVEL_PATHS:
-        names = path.split("/")
-        paths.update(dict.fromkeys("/".join(names[: n + 1]) for n in range(1, len(names))))
-    for result in await client.batch([create(path) for path in paths], retry=True):
-        if isinstance(result, KeeperError) and result.code is not KeeperCode.NODE_EXISTS:
-            raise result
-
-
-async def ensure_cluster_id(client: CoordinationClient, rng: Random) -> str:
-    """The cluster's id; the first broker of all draws it."""
-    await client.ensure_path("/cluster")
-    made = uuid_text(random_uuid(rng))
-    try:
-        await client.run(create(CLUSTER_ID, encode_cluster_id(made)), retry=True)
-    except KeeperError as error:
-        if error.code is not KeeperCode.NODE_EXISTS:
-            raise
-    data, _ = await client.get(CLUSTER_ID)
-    return decode_cluster_id(data)
-
-
-async def generate_broker_id(client: CoordinationClient, reserved_max_id: int) -> int:
-    """The next broker id above reserved.broker.max.id: the znode's version counts them."""
-    stat = await client.set_data(BROKER_SEQUENCE, b"")
-    return int(stat.version) + reserved_max_id
-
-
-# The ephemeral ones
-
-
-async def _read_session(client: CoordinationClient, broker_id: int) -> SessionZnodes:
+async def read_session(client: CoordinationClient, broker_id: int) -> SessionZnodes:
     """A broker's registration and /controller, at one moment. Raises `KeeperError`."""
     found: list[EphemeralZnode | None] = []
     for result in await client.batch([get(broker_path(broker_id)), get(CONTROLLER)]):
@@ -125,7 +69,7 @@ async def _read_session(client: CoordinationClient, broker_id: int) -> SessionZn
     return SessionZnodes(*found)
 
 
-async def _remove(client: CoordinationClient, removals: Sequence[Removal], *, retry: bool = False) -> None:
+async def remove_znodes(client: CoordinationClient, removals: Sequence[Removal], *, retry: bool = False) -> None:
     """All or none; a znode that is gone or changed meanwhile is no error. Raises `KeeperError`."""
     (result,) = await client.batch([multi([delete(path, version) for path, version in removals])], retry=retry)
     if isinstance(result, KeeperError) and result.code not in (KeeperCode.NO_NODE, KeeperCode.BAD_VERSION):
@@ -309,9 +253,9 @@ class BrokerLifecycle:
             case joining.CreateRegistration():
                 return await self._create()
             case joining.ReadSession():
-                return await _read_session(client, self._broker_id)
+                return await read_session(client, self._broker_id)
             case joining.Remove(removals):
-                return await _remove(client, removals, retry=True)
+                return await remove_znodes(client, removals, retry=True)
             case joining.SetEpoch(epoch):
                 self.broker_epoch = epoch
                 return None
@@ -448,158 +392,3 @@ class BrokerLifecycle:
             while True:
                 await self._client.wait_connected(_COORDINATION_AWAY_MS)
                 await asyncio.sleep(_COORDINATION_AWAY_MS / 1000)
-
-
-class DeathWatch:
-    """This broker's connections to those whose death it must notice."""
-
-    def __init__(
-        self,
-        broker_id: int,
-        client: CoordinationClient,
-        network: Network,
-        metadata: MetadataCache,
-        *,
-        listener: str,
-        is_controller: Callable[[], bool],
-    ) -> None:
-        """``listener`` is the name of the listener that brokers use among themselves."""
-        self._broker_id = broker_id
-        self._client = client
-        self._network = network
-        self._metadata = metadata
-        self._listener = listener
-        self._is_controller = is_controller
-        self._watches: dict[int, _BrokerWatch] = {}
-        self._is_closed = False
-
-    def metadata_changed(self, *_: object) -> None:
-        """Keep connections to those that must be watched now, at their present addresses."""
-        if self._is_closed:
-            return
-        alive = {broker.broker_id: broker for broker in self._metadata.alive_brokers()}
-        controller = self._broker_id if self._is_controller() else self._metadata.controller_id
-        wanted = {
-            broker_id: (endpoint.host, endpoint.port)
-            for broker_id in death_watch.watched(self._broker_id, alive, controller)
-            if broker_id in alive and (endpoint := alive[broker_id].endpoint(self._listener)) is not None
-        }
-        for broker_id, watch in tuple(self._watches.items()):
-            if wanted.get(broker_id) != watch.address:
-                watch.close()
-                del self._watches[broker_id]
-        for broker_id, address in wanted.items():
-            if broker_id not in self._watches:
-                first = partial(self._is_first_to_act, broker_id)
-                self._watches[broker_id] = _BrokerWatch(self, self._network, broker_id, address, first)
-
-    def _is_first_to_act(self, broker_id: int) -> bool:
-        """The controller acts first, and for the controller all others do."""
-        return self._is_controller() or broker_id == self._metadata.controller_id
-
-    async def read_epoch(self, broker_id: int) -> int | None:
-        """The czxid of a broker's registration; None when it is not registered, or that is unknown now."""
-        try:
-            stat = await self._client.exists(broker_path(broker_id))
-        except KeeperError as error:
-            logger.debug("Broker %d cannot be watched now: %s", broker_id, error)
-            return None
-        return None if stat is None else stat.czxid
-
-    async def remove_broker(self, broker_id: int, epoch: int) -> None:
-        """Remove the registration of this epoch, and /controller if the same session holds it."""
-        try:
-            found = await _read_session(self._client, broker_id)
-            removals = death_watch.removals_of_dead(broker_id, epoch, found)
-            if removals:
-                logger.warning(
-                    "Broker %d is dead: its port refuses connections. Removing its registration %d", broker_id, epoch
-                )
-                await _remove(self._client, removals)
-        except KeeperError as error:
-            logger.debug("The registration of broker %d could not be removed: %s", broker_id, error)
-
-    async def close(self) -> None:
-        """Stop watching."""
-        self._is_closed = True
-        watches, self._watches = list(self._watches.values()), {}
-        for watch in watches:
-            watch.close()
-        await asyncio.gather(*(watch.task for watch in watches), return_exceptions=True)
-
-
-class _BrokerWatch:
-    """The connection to one broker, and its handler: only the connection's end matters."""
-
-    def __init__(
-        self,
-        watch: DeathWatch,
-        network: Network,
-        broker_id: int,
-        address: tuple[str, int],
-        is_first_to_act: Callable[[], bool],
-    ) -> None:
-        self.address = address
-        self._watch = watch
-        self._network = network
-        self._broker_id = broker_id
-        self._steps = death_watch.watch_broker(is_first_to_act)
-        self._broken = asyncio.Event()
-        self._connection: Connection | None = None
-        self.task = asyncio.get_running_loop().create_task(self._run())
-
-    def close(self) -> None:
-        self.task.cancel()
-        if self._connection is not None:
-            self._connection.close()
-
-    async def _run(self) -> None:
-        result: Any = None
-        while True:
-            result = await self._perform(self._steps.send(result))
-
-    async def _perform(self, step: death_watch.WatchStep) -> Any:
-        match step:
-            case death_watch.ReadEpoch():
-                return await self._watch.read_epoch(self._broker_id)
-            case death_watch.ConnectToBroker():
-                return await self._connect()
-            case death_watch.AwaitEnd():
-                return await self._await_end()
-            case death_watch.RemoveBroker(epoch):
-                return await self._watch.remove_broker(self._broker_id, epoch)
-            case Pause(ms):
-                return await asyncio.sleep(ms / 1000)
-
-    async def _connect(self) -> ConnectOutcome:
-        host, port = self.address
-        self._broken.clear()
-        try:
-            self._connection = await self._network.connect(
-                host, port, lambda _: self, max_frame_bytes=_MAX_FRAME_BYTES, timeout_ms=_CONNECT_TIMEOUT_MS
-            )
-        except _REFUSED:
-            return ConnectOutcome.REFUSED
-        except (OSError, TimeoutError) as error:
-            logger.debug("Broker %d cannot be watched now: %s", self._broker_id, error)
-            return ConnectOutcome.UNKNOWN
-        return ConnectOutcome.ACCEPTED
-
-    async def _await_end(self) -> int:
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        await self._broken.wait()
-        self._connection = None
-        return int(1000 * (loop.time() - began_s))
-
-    # The connection's handler
-
-    def frame(self, data: memoryview) -> None:
-        """Nothing was requested; what comes all the same is ignored."""
-
-    def bad_length(self, prefix: bytes) -> None:
-        """As `frame`: only the end of the connection matters."""
-
-    def closed(self, error: Exception | None) -> None:  # noqa: ARG002  # the seam's signature
-        """The other side is gone, or closed an idle connection."""
-        self._broken.set()

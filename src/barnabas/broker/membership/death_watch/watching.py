@@ -1,9 +1,8 @@
 """Notices within a second that another broker's process died, long before its session expires.
 
 The controller keeps an idle connection to every live broker, and every broker keeps one to the controller and to the
-`_WITNESSES` brokers after it in the circle of ids. So the death of a controller is noticed, that of a broker that dies
-with it, and, where the controller is an Apache Kafka broker, which watches none, that of any of ours. A witness gives the
-controller a short head start.
+`_WITNESSES` brokers after it in the circle of ids. This also detects a broker that dies together with the controller, and
+any of our brokers when the controller is Apache's, which watches none. A witness gives the controller a short head start.
 
 When a process dies its operating system closes its connections and refuses new ones. So a connection that breaks is tried
 again. A broker that accepts it lives; a paused one accepts it too, because its kernel does. A broker is dead if its port
