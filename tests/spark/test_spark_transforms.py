@@ -38,6 +38,7 @@ def test_rows_that_do_not_fit_are_bad_and_all_others_good(spark: Any) -> None:
         "barnabas.flow": "flow",
         "barnabas.reason": "the value is no line of 2 fields",
         "barnabas.source": "t-0-2",
+        "barnabas.error": "MALFORMED",
     }
     assert [each["barnabas.reason"] for each in reasons[2:]] == [
         "column delay is x, which is no int",
@@ -47,9 +48,17 @@ def test_rows_that_do_not_fit_are_bad_and_all_others_good(spark: Any) -> None:
 
 
 def test_bad_rows_are_counted(spark: Any) -> None:
-    """The figures that progress reports carry."""
-    parsed = transforms.parse_records(records(spark, "AA,5", "AA"), CSV)
-    assert parsed.agg(*transforms.bad_counts()).collect()[0].asDict() == {"rows": 2, "bad_rows": 1}
+    """The figures that progress reports carry: by class of error, by column, with an example."""
+    parsed = transforms.parse_records(records(spark, "AA,5", "AA", "AA,x"), CSV)
+    counts = parsed.agg(*transforms.bad_counts(CSV)).collect()[0].asDict()
+    assert {name: counts[name] for name in ("rows", "bad_rows", "error:MALFORMED", "error:WRONG_TYPE")} == {
+        "rows": 3,
+        "bad_rows": 2,
+        "error:MALFORMED": 1,
+        "error:WRONG_TYPE": 1,
+    }
+    assert (counts["column:carrier"], counts["column:delay"]) == (0, 1)
+    assert counts["example"] == "column delay is x, which is no int (t-0-2)"
 
 
 def test_json_becomes_typed_columns(spark: Any) -> None:

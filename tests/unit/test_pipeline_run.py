@@ -21,7 +21,7 @@ def report(batch: int, rows: int, end: int, latest: int, *, bad: int = 0, late: 
     return {
         "batchId": batch,
         "numInputRows": rows,
-        "observedMetrics": {"barnabas": {"rows": rows, "bad_rows": bad}},
+        "observedMetrics": {"barnabas.source": {"rows": rows, "bad_rows": bad}},
         "stateOperators": [{"numRowsDroppedByWatermark": late}],
         "sources": [{"endOffset": json.dumps({"t": {"0": end}}), "latestOffset": {"t": {"0": latest}}}],
     }
@@ -46,7 +46,7 @@ def test_totals_add_up_each_batch_once() -> None:
     def show(totals: Totals) -> None:
         shown.append(totals.rows)
 
-    progress = Progress(None, show)
+    progress = Progress([], show)
     progress.update(report(0, 10, 10, 25, bad=1))
     progress.update(report(1, 10, 20, 25, late=2))
     progress.update(report(0, 10, 10, 25, bad=1))
@@ -61,7 +61,7 @@ def test_totals_add_up_each_batch_once() -> None:
 
 def test_the_lag_is_unknown_until_spark_has_looked_at_the_topics() -> None:
     """The first report after a restart has no ends of the topics: that is no lag of 0."""
-    progress = Progress(None, lambda _: None)
+    progress = Progress([], lambda _: None)
     first = report(0, 0, 10, 25)
     del first["sources"][0]["latestOffset"]
     progress.update(first)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common import ToolParser, add_output_option, print_json
 from barnabas.pipelines import spec
+from barnabas.pipelines.flows import load_flow
 
 if TYPE_CHECKING:
     from barnabas.pipelines.analysis import Problem
@@ -44,7 +45,7 @@ def main(argv: list[str]) -> int:
         "--without-spark", action="store_true", help="leave out what only Spark can judge: expressions, types, patterns"
     )
     arguments = parser.parse_args(argv)
-    flow = spec.load(arguments.file, arguments.set)
+    flow = load_flow(arguments.file, arguments.set)
     if arguments.action == "check":
         return _check(flow, arguments.output, with_spark=not arguments.without_spark)
     from barnabas.pipelines.run import run_flow
@@ -59,10 +60,7 @@ def main(argv: list[str]) -> int:
 def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
     """Print what is wrong, or where the results go; 1 if something is wrong."""
     problems = _problems(flow) if with_spark else []
-    sinks = [
-        f"topic {sink.topic}" if isinstance(sink, spec.TopicSink) else f"{sink.type} table {sink.table}"
-        for sink in flow.sinks
-    ]
+    sinks = [_sink_name(sink) for sink in flow.sinks]
     keys = [list(sink.key) for sink in flow.sinks]
     if output == "json":
         found = [
@@ -81,7 +79,7 @@ def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
         for each in problems:
             print(flow.places.error(each.field, each.message), file=sys.stderr)
         return 1
-    topics = flow.source.pattern or ", ".join(flow.source.topics)
+    topics = ", ".join(source.pattern or ", ".join(source.topics) for source in flow.sources)
     print(f"{flow.name} is valid: {topics} -> {', '.join(sinks)}")
     for sink, key in zip(sinks, keys, strict=True):
         print(f"  {sink}: one row for each {', '.join(key)}")
@@ -89,6 +87,12 @@ def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
     if not with_spark:
         print("  not checked without Spark: expressions, types, patterns of times")
     return 0
+
+
+def _sink_name(sink: spec.Sink) -> str:
+    if isinstance(sink, spec.TopicSink):
+        return f"topic {sink.topic}"
+    return f"function {sink.name}" if isinstance(sink, spec.FunctionSink) else f"{sink.type} table {sink.table}"
 
 
 def _problems(flow: spec.Flow) -> "list[Problem]":

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,9 +19,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 
+from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines import transforms
-from barnabas.pipelines.spec import POSITION, Aggregate, Flow, Format
+from barnabas.pipelines.lookup import open_lookup
+from barnabas.pipelines.spec import POSITION, Aggregate, Flow, Format, Lookup, Source, Step, Transform, Watermark
+from barnabas.pipelines.views import output_mode, run_sql, step_rows
 
 __all__ = ["Problem", "find_problems", "without_spark_logging"]
 
@@ -65,94 +69,194 @@ class _Check:
         self._flow = flow
         self._folder = folder
         self._problems: list[Problem] = []
+        self._views: dict[str, DataFrame] = {}
+        self._broken: set[str] = set()
 
     def run(self) -> list[Problem]:
-        how = self._format(self._flow.source.format)
-        # A stream of files from an empty folder: it has no rows, and needs no cluster.
-        records = self._spark.readStream.schema(transforms.RECORD_SCHEMA).format("parquet").load(self._folder)
-        rows = transforms.good_rows(transforms.parse_records(records, how))
-        rows = self._transform(rows)
-        results = self._aggregate(rows, self._flow.aggregate) if self._flow.aggregate else rows
+        flow = self._flow
+        for source in flow.sources:
+            self._views[source.name] = self._source(source)
+        for lookup in flow.lookups:
+            self._lookup(lookup)
+        previous = flow.source.name
+        for number, step in enumerate(flow.steps):
+            rows = self._step(f"steps[{number}]", step, previous)
+            if rows is None:
+                self._broken.add(step.name)
+            else:
+                self._views[step.name] = self._expected(rows, step.name)
+            previous = step.name
+        results = self._views.get(previous)
+        if results is not None and flow.aggregate:
+            results = self._aggregate("aggregate", results, flow.aggregate)
         if results is not None:
+            results = self._expected(results, "results")
             self._sinks(results)
             if not self._problems:
                 self._start(results)
         return self._problems
 
-    def _format(self, how: Format) -> Format:
+    def _source(self, source: Source) -> DataFrame:
+        field = self._flow.field_of(source)
+        how = self._format(f"{field}.format", source.format)
+        # A stream of files from an empty folder: it has no rows, and needs no cluster.
+        records = self._spark.readStream.schema(transforms.RECORD_SCHEMA).format("parquet").load(self._folder)
+        rows = self._expected(transforms.good_rows(transforms.parse_records(records, how)), source.name)
+        if source is self._flow.source:
+            rows = self._transform("transform", rows, self._flow.transform)
+        return self._watermark(field, rows, source.watermark)
+
+    def _format(self, field: str, how: Format) -> Format:
         """The format with the columns that are right; the others count as strings."""
         columns = dict(how.columns)
         for name, type_name in how.columns.items():
-            ddl = f"`{name}` {type_name}"
-            field = f"source.format.columns.{name}"
-            if self._try(field, partial(self._spark.createDataFrame, [], ddl)) is None:
+            if not self._is_type(f"{field}.columns.{name}", name, type_name):
                 columns[name] = "string"
         if how.timestamp_format:
             pattern = F.lit(how.timestamp_format)
             parsed = F.try_to_timestamp(F.lit("2026-01-31"), pattern)
-            self._try("source.format.timestamp_format", lambda: self._spark.range(1).select(parsed).collect())
+            self._try(f"{field}.timestamp_format", lambda: self._spark.range(1).select(parsed).collect())
         return replace(how, columns=columns)
 
-    def _transform(self, rows: DataFrame) -> DataFrame:
-        transform = self._flow.transform
+    def _is_type(self, field: str, name: str, type_name: str) -> bool:
+        return self._try(field, partial(self._spark.createDataFrame, [], f"`{name}` {type_name}")) is not None
+
+    def _lookup(self, lookup: Lookup) -> None:
+        field = f"tables.{lookup.name}"
+        types = [self._is_type(f"{field}.columns.{name}", name, kind) for name, kind in lookup.columns.items()]
+        rows = None
+        if all(types):
+            rows = self._try(field, lambda: open_lookup(self._spark, lookup))
+        if rows is None:
+            self._broken.add(lookup.name)
+        else:
+            self._views[lookup.name] = rows
+
+    def _step(self, field: str, step: Step, previous: str) -> DataFrame | None:
+        rows = self._rows_of_step(field, step, previous)
+        if rows is None:
+            return None
+        rows = self._watermark(field, self._transform(field, rows, step.transform), step.watermark)
+        known = rows
+        for name in step.deduplicate:
+            self._try(f"{field}.deduplicate", partial(_select, known, f"`{name}`"), known)
+        if step.deduplicate:
+            unique = self._try(
+                f"{field}.deduplicate", lambda: transforms.deduplicate_rows(known, step.deduplicate), known
+            )
+            rows = rows if unique is None else unique
+        return self._aggregate(f"{field}.aggregate", rows, step.aggregate) if step.aggregate else rows
+
+    def _rows_of_step(self, field: str, step: Step, previous: str) -> DataFrame | None:
+        if step.sql:
+            text = step.sql
+            found: DataFrame | None = self._try(f"{field}.sql", lambda: run_sql(self._spark, text, self._views))
+            return found
+        inputs = step.inputs(previous) if step.function else (step.of or previous,)
+        if any(name in self._broken for name in inputs):
+            return None
+        if step.function is None:
+            return self._views[inputs[0]]
+        try:
+            return step_rows(self._spark, step, self._views, previous)
+        except PySparkException as error:
+            self._refused(f"{field}.function", error, [])
+        except Exception as error:  # the user's function may raise anything
+            self._problems.append(Problem(f"{field}.function", f"{type(error).__name__}: {error}"))
+        return None
+
+    def _watermark(self, field: str, rows: DataFrame, watermark: Watermark | None) -> DataFrame:
+        if watermark is None:
+            return rows
+
+        def mark() -> DataFrame:
+            rows.select(F.col(watermark.time))
+            marked = rows.withWatermark(watermark.time, watermark.delay)
+            _ = marked.schema
+            return marked
+
+        marked: DataFrame | None = self._try(f"{field}.watermark", mark, rows)
+        return rows if marked is None else marked
+
+    def _expected(self, rows: DataFrame, view: str) -> DataFrame:
+        for number, each in enumerate(self._flow.expectations):
+            if each.of == view:
+                self._try(f"expectations[{number}].check", partial(_filter, rows, each.check), rows)
+        return rows
+
+    def _transform(self, field: str, rows: DataFrame, transform: Transform) -> DataFrame:
         for name, expression in transform.derive.items():
-            derived = self._try(f"transform.derive.{name}", partial(_derive, rows, name, expression), rows)
+            derived = self._try(f"{field}.derive.{name}", partial(_derive, rows, name, expression), rows)
             rows = rows.withColumn(name, F.lit(None)) if derived is None else derived
         if transform.where:
-            rows = self._try("transform.where", partial(_filter, rows, transform.where), rows) or rows
+            kept = self._try(f"{field}.where", partial(_filter, rows, transform.where), rows)
+            rows = rows if kept is None else kept
         if transform.select:
             right = [
                 text
                 for text in transform.select
-                if self._try("transform.select", partial(_select, rows, text), rows) is not None
+                if self._try(f"{field}.select", partial(_select, rows, text), rows) is not None
             ]
-            rows = rows.select(*map(F.expr, right), *POSITION)
+            rows = rows.select(*map(F.expr, right), *transforms.position_of(rows))
         return rows
 
-    def _aggregate(self, rows: DataFrame, how: Aggregate) -> DataFrame | None:
+    def _aggregate(self, field: str, rows: DataFrame, how: Aggregate) -> DataFrame | None:
         known = [
-            name for name in how.group_by if self._try("aggregate.group_by", partial(_select, rows, f"`{name}`"), rows)
+            name for name in how.group_by if self._try(f"{field}.group_by", partial(_select, rows, f"`{name}`"), rows)
         ]
         right = replace(how, group_by=tuple(known), compute={})
-        if how.window and how.time and how.watermark and not self._window(rows, how.time, how):
-            right = replace(right, window=None, slide=None)
-        if not right.group_by and not right.window:
-            right = replace(right, group_by=POSITION[:1])  # so that the figures can still be checked
+        if (how.window or how.session) and how.time and not self._window(field, rows, how.time, how):
+            right = replace(right, window=None, slide=None, session=None, time=None, watermark=None)
+        if not right.group_by and not right.window and not right.session:
+            right = replace(right, group_by=tuple(rows.columns[:1]))  # so that the figures can still be checked
         for name, expression in how.compute.items():
             one = replace(right, compute={name: expression})
-            if self._try(f"aggregate.compute.{name}", partial(transforms.aggregate_rows, rows, one), rows):
+            if self._try(f"{field}.compute.{name}", partial(transforms.aggregate_rows, rows, one), rows):
                 right.compute[name] = expression
         return transforms.aggregate_rows(rows, how) if right == how else None
 
-    def _window(self, rows: DataFrame, time: str, how: Aggregate) -> bool:
+    def _window(self, field: str, rows: DataFrame, time: str, how: Aggregate) -> bool:
         """Whether windows can be cut from the column of event time."""
-        steps: list[tuple[str, Callable[[], object]]] = [
-            ("time", lambda: rows.select(F.col(time))),
-            ("time", lambda: rows.withWatermark(time, how.watermark or "").schema),
-            ("window", lambda: rows.select(F.window(time, how.window or ""))),
-            ("slide", lambda: rows.select(F.window(time, how.window or "", how.slide))),
-        ]
-        return all(self._try(f"aggregate.{field}", act, rows) is not None for field, act in steps)
+        steps: list[tuple[str, Callable[[], object]]] = [("time", lambda: rows.select(F.col(time)))]
+        if how.watermark:
+            steps.append(("time", lambda: rows.withWatermark(time, how.watermark or "").schema))
+        if how.session:
+            steps.append(("session", lambda: rows.select(F.session_window(time, how.session or ""))))
+        else:
+            steps.append(("window", lambda: rows.select(F.window(time, how.window or ""))))
+            steps.append(("slide", lambda: rows.select(F.window(time, how.window or "", how.slide))))
+        return all(self._try(f"{field}.{name}", act, rows) is not None for name, act in steps)
 
     def _sinks(self, results: DataFrame) -> None:
         types = transforms.field_types(results.schema)
+        for name, count in Counter(results.columns).items():
+            if count > 1:
+                self._problems.append(
+                    Problem("sinks", f"the results have {count} columns {name}; rename or leave out one")
+                )
         for number, sink in enumerate(self._flow.sinks):
+            field = f"sinks[{number}].key"
+            if sink.key == POSITION and not set(POSITION) <= set(types):
+                text = f"is missing: the results have no position in a topic; take columns from {', '.join(types)}"
+                self._problems.append(Problem(field, text))
+                continue
             for name in sink.key:
                 if name not in types:
-                    self._add(f"sinks[{number}].key", f"names {name}, which is no column of the results", name, types)
+                    self._add(field, f"names {name}, which is no column of the results", name, types)
 
     def _start(self, results: DataFrame) -> None:
         """Start the query on its empty stream: some operations exist for tables, but not for streams."""
 
         def act() -> object:
-            writer = results.writeStream.outputMode("update" if self._flow.aggregate else "append")
+            writer = results.writeStream.outputMode(output_mode(results))
             writer = writer.foreachBatch(lambda *_: None).trigger(availableNow=True)
             with tempfile.TemporaryDirectory(prefix="barnabas-check-") as checkpoint:
                 query = writer.option("checkpointLocation", checkpoint).start()
                 query.awaitTermination()
             return query
 
-        self._try("aggregate" if self._flow.aggregate else "transform", act)
+        last = f"steps[{len(self._flow.steps) - 1}]" if self._flow.steps else "transform"
+        self._try("aggregate" if self._flow.aggregate else last, act)
 
     # Problems
 
@@ -162,18 +266,25 @@ class _Check:
             return act()
         except PySparkException as error:
             self._refused(field, error, rows.columns if rows is not None else [])
-            return None
+        except BarnabasError as error:
+            self._problems.append(Problem(field, str(error)))
+        return None
 
     def _refused(self, field: str, error: PySparkException, columns: Sequence[str]) -> None:
         condition = error.getCondition() or ""
         parameters = error.getMessageParameters() or {}
         if condition.startswith("UNRESOLVED_COLUMN"):
             name = ".".join(_BACKTICKED.findall(parameters.get("objectName", "")))
+            columns = columns or _BACKTICKED.findall(parameters.get("proposal", ""))
             self._add(field, f"there is no column {name}", name, [each for each in columns if each not in POSITION])
         elif condition == "UNRESOLVED_ROUTINE":
             name = ".".join(_BACKTICKED.findall(parameters.get("routineName", "")))
             functions = [row[0] for row in self._spark.sql("SHOW FUNCTIONS").collect()]
             self._add(field, f"there is no function {name}", name, functions)
+        elif condition == "TABLE_OR_VIEW_NOT_FOUND":
+            name = ".".join(_BACKTICKED.findall(parameters.get("relationName", "")))
+            if name not in self._broken:  # what is wrong with that one is reported already
+                self._add(field, f"there is no view {name} before this step", name, list(self._views))
         else:
             self._problems.append(Problem(field, _plain(str(error))))
 

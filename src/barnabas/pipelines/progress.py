@@ -8,7 +8,7 @@ group is for looking only: a flow never starts from it.
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,6 +22,9 @@ from barnabas.pipelines.options import client_config
 __all__ = ["GroupCommitter", "Progress", "Totals"]
 
 _COMMIT_TIMEOUT_MS = 5_000
+_SOURCE = "barnabas."
+_EXPECT = "barnabas.expect."
+_NOT_KINDS = ("rows", "bad_rows", "example")
 
 
 @dataclass
@@ -37,6 +40,13 @@ class Totals:
     seconds: float = 0.0
     batch: int = -1
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
+    sources: dict[str, dict[str, int]] = field(default_factory=dict)
+    """For each source its ``rows`` and ``bad_rows``."""
+    bad: dict[str, int] = field(default_factory=dict)
+    """Bad rows by class of error, and by column as ``column NAME``."""
+    bad_example: str | None = None
+    expectations: dict[str, int] = field(default_factory=dict)
+    """For each expectation the rows that did not meet it."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -45,7 +55,15 @@ class Totals:
 class GroupCommitter:
     """Commits offsets to a group that has no members."""
 
-    def __init__(self, kafka: Mapping[str, str], group: str, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        kafka: Mapping[str, str],
+        group: str,
+        warn: Callable[[str], None],
+        covers: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """``covers`` says of a topic whether the group's position includes it."""
+        self._covers = covers
         config = client_config(kafka, **{"enable.auto.commit": False, "socket.timeout.ms": _COMMIT_TIMEOUT_MS})
         self._consumer: Any = open_client(Consumer, {**config, "group.id": group})
         self._group = group
@@ -55,7 +73,11 @@ class GroupCommitter:
         """Commit; a failure is reported, and the next batch's commit includes these offsets."""
         try:
             self._consumer.commit(
-                offsets=[ClientPartition(name.topic, name.partition, offset) for name, offset in offsets.items()],
+                offsets=[
+                    ClientPartition(name.topic, name.partition, offset)
+                    for name, offset in offsets.items()
+                    if self._covers(name.topic)
+                ],
                 asynchronous=False,
             )
         except KafkaException as error:
@@ -68,9 +90,9 @@ class GroupCommitter:
 class Progress:
     """Adds up the progress of one query; Spark's listener thread calls it."""
 
-    def __init__(self, committer: GroupCommitter | None, show: Callable[[Totals], None]) -> None:
+    def __init__(self, committers: Sequence[GroupCommitter], show: Callable[[Totals], None]) -> None:
         self.totals = Totals()
-        self._committer = committer
+        self._committers = committers
         self._show = show
         self._lock = threading.Lock()
         self._began = time.monotonic()
@@ -80,29 +102,53 @@ class Progress:
         with self._lock:
             totals = self.totals
             batch = int(report["batchId"])
-            source = report["sources"][0]
-            end = _offsets(source.get("endOffset"))
-            latest = _offsets(source.get("latestOffset"))
+            end, latest = _merged(report["sources"], "endOffset"), _merged(report["sources"], "latestOffset")
             totals.seconds = time.monotonic() - self._began
             if latest:
                 totals.lag = sum(max(0, offset - end.get(name, 0)) for name, offset in latest.items())
             if batch <= totals.batch or not report.get("numInputRows"):
                 self._show(totals)
                 return
-            observed = report.get("observedMetrics", {}).get("barnabas", {})
             totals.batch = batch
             totals.batches += 1
-            totals.rows += int(observed.get("rows", report["numInputRows"]))
-            totals.bad_rows += int(observed.get("bad_rows", 0))
+            self._count(report.get("observedMetrics", {}))
             totals.late_rows += sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in report["stateOperators"])
             totals.offsets = json.loads(to_json(end))
-            if self._committer:
-                self._committer.commit(end)
+            for each in self._committers:
+                each.commit(end)
             self._show(totals)
 
+    def _count(self, observed: Mapping[str, Mapping[str, Any]]) -> None:
+        totals = self.totals
+        for name, counts in observed.items():
+            if name.startswith(_EXPECT):
+                _add(totals.expectations, counts)
+            elif name.startswith(_SOURCE):
+                of_source = {"rows": int(counts["rows"] or 0), "bad_rows": int(counts["bad_rows"] or 0)}
+                _add(totals.sources.setdefault(name.removeprefix(_SOURCE), {}), of_source)
+                totals.rows += of_source["rows"]
+                totals.bad_rows += of_source["bad_rows"]
+                kinds = {kind.removeprefix("error:").replace("column:", "column "): counts[kind] for kind in counts}
+                _add(totals.bad, {kind: kinds[kind] for kind in kinds if kind not in _NOT_KINDS and kinds[kind]})
+                totals.bad_example = totals.bad_example or counts.get("example")
+
     def close(self) -> None:
-        if self._committer:
-            self._committer.close()
+        for each in self._committers:
+            each.close()
+
+
+def _add(sums: dict[str, int], counts: Mapping[str, Any]) -> None:
+    for name, count in counts.items():
+        sums[name] = sums.get(name, 0) + int(count or 0)
+
+
+def _merged(sources: Sequence[Mapping[str, Any]], which: str) -> Offsets:
+    """The offsets of all sources; of a topic that two of them read those of the one that is behind."""
+    merged: Offsets = {}
+    for source in sources:
+        for name, offset in _offsets(source.get(which)).items():
+            merged[name] = min(offset, merged.get(name, offset))
+    return merged
 
 
 def _offsets(value: Any) -> Offsets:

@@ -23,9 +23,9 @@ from barnabas.pipelines.errors import PipelineError, reason_of
 from barnabas.pipelines.offsets import from_json, to_json
 from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.session import open_session, require_extra
-from barnabas.pipelines.spec import Flow, SpecError
+from barnabas.pipelines.spec import Flow, Source, SpecError
 
-__all__ = ["run_flow"]
+__all__ = ["run_flow", "run_on", "source_options"]
 
 _POLL_S = 0.3
 
@@ -60,6 +60,13 @@ def run_flow(
             return _Run(flow, session.spark, checkpoint, show, say, stopped).run(once=once)
         finally:
             session.close()
+
+
+def run_on(spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Runs the flow on a session that is there already, until all that is in its topics now is done: for tests."""
+    checkpoint = Path(flow.checkpoint)
+    with _locked(checkpoint):
+        return _Run(flow, spark, checkpoint, lambda _: None, say, threading.Event()).run(once=True)
 
 
 @contextlib.contextmanager
@@ -110,9 +117,16 @@ class _Run:
         self._stopped = stopped
         self._sinks: list[Any] = []
         self._failure: BaseException | None = None
-        kafka = {**flow.source.kafka, "bootstrap.servers": flow.source.bootstrap_servers}
-        committer = GroupCommitter(kafka, flow.source.group, say) if flow.source.group else None
-        self._progress = Progress(committer, show)
+        self._warned: set[str] = set()
+        self._listener: Any = None
+        committers = [
+            GroupCommitter(
+                {**source.kafka, "bootstrap.servers": source.bootstrap_servers}, source.group, say, source.covers
+            )
+            for source in flow.sources
+            if source.group
+        ]
+        self._progress = Progress(committers, show)
 
     def run(self, *, once: bool) -> dict[str, Any]:
         from pyspark.errors import PySparkException
@@ -123,18 +137,22 @@ class _Run:
         status = "stopped"
         try:
             queries = self._start_checked(once=once)
-            self._say(f"reading {self._flow.source.pattern or ', '.join(self._flow.source.topics)}")
+            self._say(
+                f"reading {', '.join(source.pattern or ', '.join(source.topics) for source in self._flow.sources)}"
+            )
             while not self._stopped.is_set():
                 if not any(query.isActive for query in queries):
                     status = "done"
                     break
                 if any(query.exception() for query in queries):
                     break
+                self._check_limits()
                 self._stopped.wait(_POLL_S)
             self._stop(queries)
             failed = next((found for query in queries if (found := query.exception())), None)
             if failed is not None and not self._stopped.is_set():
                 raise reason_of(failed, self._failure)
+            self._check_limits()
         except PySparkException as error:
             raise reason_of(error, self._failure) from error
         except ClusterError:
@@ -142,10 +160,32 @@ class _Run:
                 raise
         finally:
             self._stop(queries)
+            if self._listener is not None:
+                self._spark.streams.removeListener(self._listener)
             for sink in self._sinks:
                 sink.close()
             self._progress.close()
         return {"flow": self._flow.name, "status": status, **self._progress.totals.as_dict()}
+
+    def _check_limits(self) -> None:
+        """Raise `PipelineError` when a source has more bad rows than it may have."""
+        totals = self._progress.totals
+        for source in self._flow.sources:
+            counts = totals.sources.get(source.name)
+            if not counts or not source.max_bad or not source.max_bad.is_passed(counts["rows"], counts["bad_rows"]):
+                continue
+            kinds = ", ".join(
+                f"{name}: {count:,}" for name, count in sorted(totals.bad.items(), key=lambda each: -each[1])
+            )
+            text = (
+                f"{counts['bad_rows']:,} of {counts['rows']:,} rows of {source.name} are bad, more than max_bad = "
+                f"{source.max_bad} ({kinds}); for example: {totals.bad_example}"
+            )
+            if source.max_bad.then == "stop":
+                raise PipelineError(text)
+            if source.name not in self._warned:
+                self._warned.add(source.name)
+                self._say(f"warning: {text}")
 
     def _stop(self, queries: list[Any]) -> None:
         for query in queries:
@@ -173,34 +213,40 @@ class _Run:
             raise
 
     def _start(self, *, once: bool) -> list[Any]:
-        from barnabas.pipelines import transforms
         from barnabas.pipelines.listener import ProgressListener
         from barnabas.pipelines.sinks import open_sinks
+        from barnabas.pipelines.views import build_views, output_mode
 
         flow = self._flow
-        parsed = transforms.parse_records(self._records(), flow.source.format)
-        observed = parsed.observe("barnabas", *transforms.bad_counts())
-        rows = transforms.shape_rows(transforms.good_rows(observed), flow.transform)
-        results = transforms.aggregate_rows(rows, flow.aggregate) if flow.aggregate else rows
+        results = build_views(self._spark, flow, self._records, observed=True).results
+        mode = output_mode(results)
         self._sinks = list(open_sinks(flow, results))
-        self._spark.streams.addListener(ProgressListener(flow.name, self._progress))
-        writer = results.writeStream.queryName(flow.name).outputMode("update" if flow.aggregate else "append")
+        self._listener = ProgressListener(flow.name, self._progress)
+        self._spark.streams.addListener(self._listener)
+        writer = results.writeStream.queryName(flow.name).outputMode(mode)
         writer = writer.foreachBatch(self._write).option("checkpointLocation", str(self._checkpoint / "main"))
+        # Rows that wait for the watermark, as sessions do, are given out without new records, too.
+        waits = "true" if mode == "append" and flow.waits_for_watermark else "false"
+        self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", waits)
         queries = [self._trigger(writer, once=once).start()]
-        if flow.source.bad_rows_topic:
-            queries.append(self._start_bad_rows(transforms, once=once))
+        queries += [self._start_bad_rows(source, once=once) for source in flow.sources if source.bad_rows_topic]
         return queries
 
-    def _start_bad_rows(self, transforms: Any, *, once: bool) -> Any:
+    def _start_bad_rows(self, source: Source, *, once: bool) -> Any:
         """A query of its own, for a stream cannot be split before an aggregate; it reads the topics again."""
+        from barnabas.pipelines import transforms
+        from barnabas.pipelines.views import source_rows
+
         flow = self._flow
-        parsed = transforms.parse_records(self._records(), flow.source.format)
-        writer = transforms.bad_messages(parsed, flow.name).writeStream.format("barnabas")
-        writer = writer.queryName(f"{flow.name}-bad-rows").outputMode("append")
-        for name, text in flow.source.producer_kafka.items():
+        parsed = transforms.parse_records(self._records(source, headers=True), source.format)
+        marked, _ = source_rows(flow, source, parsed)
+        suffix = "bad-rows" if source is flow.source else f"bad-rows-{source.name}"
+        writer = transforms.bad_messages(marked, flow.name).writeStream.format("barnabas")
+        writer = writer.queryName(f"{flow.name}-{suffix}").outputMode("append")
+        for name, text in source.producer_kafka.items():
             writer = writer.option(f"kafka.{name}", text)
-        writer = writer.option("topic", flow.source.bad_rows_topic)
-        writer = writer.option("checkpointLocation", str(self._checkpoint / "bad-rows"))
+        writer = writer.option("topic", source.bad_rows_topic)
+        writer = writer.option("checkpointLocation", str(self._checkpoint / suffix))
         return self._trigger(writer, once=once).start()
 
     def _trigger(self, writer: Any, *, once: bool) -> Any:
@@ -209,38 +255,28 @@ class _Run:
             return writer.trigger(availableNow=True)
         return writer.trigger(processingTime=trigger.interval) if trigger.interval else writer
 
-    def _records(self) -> Any:
-        from barnabas.pipelines.transforms import RECORD_SCHEMA
+    def _records(self, source: Source, *, headers: bool = False) -> Any:
+        from barnabas.pipelines.transforms import HEADERS_SCHEMA, RECORD_SCHEMA
 
-        reader = self._spark.readStream.format("barnabas").schema(RECORD_SCHEMA)
-        options = self._options()
-        start = self._starting_offsets(options)
-        for name, text in {**options, "startingOffsets": start}.items():
+        schema = f"{RECORD_SCHEMA}, {HEADERS_SCHEMA}" if headers else RECORD_SCHEMA
+        reader = self._spark.readStream.format("barnabas").schema(schema)
+        options = source_options(source)
+        start = self._starting_offsets(source, options)
+        for name, text in {**options, "includeHeaders": str(headers).lower(), "startingOffsets": start}.items():
             reader = reader.option(name, text)
         return reader.load()
 
-    def _options(self) -> dict[str, str]:
-        source = self._flow.source
-        kafka = {**source.kafka, "bootstrap.servers": source.bootstrap_servers, "isolation.level": source.isolation}
-        topics = {"subscribePattern": source.pattern} if source.pattern else {"subscribe": ",".join(source.topics)}
-        return {
-            **{f"kafka.{name}": text for name, text in kafka.items()},
-            **topics,
-            "maxOffsetsPerTrigger": str(source.max_offsets_per_trigger),
-            "failOnDataLoss": str(source.fail_on_data_loss).lower(),
-        }
-
-    def _starting_offsets(self, options: dict[str, str]) -> str:
+    def _starting_offsets(self, source: Source, options: dict[str, str]) -> str:
         """Where the flow's first run began, as offsets; decided by the first run and kept."""
         from barnabas.pipelines.kafka import KafkaCluster
 
-        path = self._checkpoint / "start.json"
+        path = self._checkpoint / ("start.json" if source is self._flow.source else f"start-{source.name}.json")
         if path.exists():
             try:
                 return to_json(from_json(path.read_text()))
             except BarnabasError as error:
                 raise PipelineError(f"{path} is damaged: {error}") from error
-        asked = SourceOptions.parse({**options, "startingOffsets": self._flow.source.starting_offsets}, streaming=True)
+        asked = SourceOptions.parse({**options, "startingOffsets": source.starting_offsets}, streaming=True)
         cluster = KafkaCluster(asked, give_up=self._stopped.is_set)
         start = to_json(cluster.resolve(cluster.partitions(), asked.start))
         OsFiles().write_atomically(str(path), start.encode())
@@ -263,6 +299,18 @@ class _Run:
         except BaseException as error:
             self._failure = error
             raise
+
+
+def source_options(source: Source) -> dict[str, str]:
+    """A source of a flow as options of the format ``barnabas``."""
+    kafka = {**source.kafka, "bootstrap.servers": source.bootstrap_servers, "isolation.level": source.isolation}
+    topics = {"subscribePattern": source.pattern} if source.pattern else {"subscribe": ",".join(source.topics)}
+    return {
+        **{f"kafka.{name}": text for name, text in kafka.items()},
+        **topics,
+        "maxOffsetsPerTrigger": str(source.max_offsets_per_trigger),
+        "failOnDataLoss": str(source.fail_on_data_loss).lower(),
+    }
 
 
 def _plain(report: Any) -> dict[str, Any]:

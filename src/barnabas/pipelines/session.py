@@ -110,6 +110,7 @@ def _start(settings: Mapping[str, str], home: Path) -> RunningSpark:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    from barnabas.pipelines.lookup import LookupDataSource
     from barnabas.pipelines.source import BarnabasDataSource
 
     descriptor, log_name = tempfile.mkstemp(prefix="barnabas-spark-", suffix=".log")
@@ -127,6 +128,7 @@ def _start(settings: Mapping[str, str], home: Path) -> RunningSpark:
     finally:
         os.close(descriptor)
     spark.dataSource.register(BarnabasDataSource)
+    spark.dataSource.register(LookupDataSource)
     return RunningSpark(spark, log)
 
 

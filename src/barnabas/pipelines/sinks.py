@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.pipelines.database import SinkDatabase
 from barnabas.pipelines.outputs.opening import TableSink, open_output
-from barnabas.pipelines.spec import POSITION, Flow, TopicSink
+from barnabas.pipelines.spec import POSITION, Flow, FunctionSink, TopicSink
 from barnabas.pipelines.transforms import as_messages, field_types, latest_per_key
 
 __all__ = ["BatchSink", "open_sinks"]
@@ -67,9 +67,21 @@ class _TopicWriter:
         """Producers live in the workers, and no longer than a batch."""
 
 
+class _FunctionWriter:
+    def __init__(self, sink: FunctionSink, flow: Flow) -> None:
+        self._sink = sink
+        self._flow = flow
+
+    def write(self, batch: DataFrame, query: str, epoch: int) -> None:  # noqa: ARG002  # the protocol's
+        self._sink.function(_for_key(batch, self._flow, self._sink.key), epoch)
+
+    def close(self) -> None:
+        """The function keeps what it needs."""
+
+
 def _for_key(batch: DataFrame, flow: Flow, key: tuple[str, ...]) -> DataFrame:
     """Aggregates have a row for each key already, and so have rows that are keyed by where they came from."""
-    if flow.aggregate or key == POSITION:
+    if flow.last_aggregate or key == POSITION:
         return batch
     return latest_per_key(batch, key)
 
@@ -79,7 +91,9 @@ def open_sinks(flow: Flow, results: DataFrame) -> list[BatchSink]:
     opened: list[BatchSink] = []
     try:
         for sink in flow.sinks:
-            if isinstance(sink, TopicSink):
+            if isinstance(sink, FunctionSink):
+                opened.append(_FunctionWriter(sink, flow))
+            elif isinstance(sink, TopicSink):
                 opened.append(_TopicWriter(sink, flow))
             else:
                 opened.append(_TableWriter(sink, flow, _static(results)))

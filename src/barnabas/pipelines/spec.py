@@ -9,7 +9,7 @@ can judge (an SQL expression, say) is judged by `barnabas.pipelines.analysis`. d
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,23 +17,48 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
 from barnabas.pipelines.spec_fields import NAME, Places, SpecError, SpecTable, check_name, resolve_path
+from barnabas.pipelines.steps import (
+    POSITION,
+    Aggregate,
+    Expectation,
+    Lookup,
+    Step,
+    Transform,
+    Watermark,
+    check_view,
+    read_aggregate,
+    read_expectations,
+    read_function,
+    read_lookups,
+    read_steps,
+    read_transform,
+    read_watermark,
+)
 from barnabas.pipelines.toml_lines import locate_keys
 
 __all__ = [
+    "POSITION",
     "Aggregate",
     "DatabaseSink",
+    "Expectation",
     "Flow",
     "Format",
+    "FunctionSink",
+    "Limit",
+    "Lookup",
     "Places",
     "Resources",
     "Sink",
     "Source",
     "SpecError",
+    "Step",
     "TopicSink",
     "Transform",
     "Trigger",
+    "Watermark",
     "load",
     "parse",
+    "read_flow",
 ]
 
 _TYPE = re.compile(
@@ -43,8 +68,6 @@ _TYPE = re.compile(
 )
 _NESTED_TYPE = re.compile(r"(array|map|struct)<.+>", re.IGNORECASE)
 _MEMORY = re.compile(r"\d+[kmgKMG]")
-POSITION = ("source_topic", "source_partition", "source_offset")
-"""The key of rows that are not aggregated: where each came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +80,24 @@ class Format:
     delimiter: str = ","
     timestamp_format: str | None = None
     required: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How many rows of a run may be bad, as a share or a number, and what happens then: ``stop`` or ``warn``."""
+
+    share: float | None
+    rows: int | None
+    then: str = "stop"
+
+    def is_passed(self, rows: int, bad_rows: int) -> bool:
+        """Whether there are too many."""
+        if self.rows is not None:
+            return bad_rows > self.rows
+        return self.share is not None and bad_rows > self.share * rows
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows" if self.share is None else f"{self.share:.4%}".rstrip("0%").rstrip(".") + "%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,37 +115,18 @@ class Source:
     group: str | None = None
     bad_rows_topic: str | None = None
     kafka: dict[str, str] = field(default_factory=dict)
+    name: str = "source"
+    watermark: Watermark | None = None
+    max_bad: Limit | None = None
+
+    def covers(self, topic: str) -> bool:
+        """Whether the source reads the topic."""
+        return bool(re.fullmatch(self.pattern, topic)) if self.pattern else topic in self.topics
 
     @property
     def producer_kafka(self) -> dict[str, str]:
         """What a producer to the same cluster needs of the settings."""
         return {**_for_producers(self.kafka), "bootstrap.servers": self.bootstrap_servers}
-
-
-@dataclass(frozen=True, slots=True)
-class Transform:
-    """Row by row: derived columns in their order, then a filter, then a choice of columns; all Spark SQL."""
-
-    derive: dict[str, str] = field(default_factory=dict)
-    where: str | None = None
-    select: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """Groups, in windows of event time when ``window`` is set."""
-
-    compute: dict[str, str]
-    group_by: tuple[str, ...] = ()
-    time: str | None = None
-    window: str | None = None
-    slide: str | None = None
-    watermark: str | None = None
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The columns that identify a result row."""
-        return (("window_start", "window_end") if self.window else ()) + self.group_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +149,19 @@ class TopicSink:
     kafka: dict[str, str] = field(default_factory=dict)
 
 
-Sink = DatabaseSink | TopicSink | LakeSink | SearchSink | OpenSearchSink
+@dataclass(frozen=True, slots=True)
+class FunctionSink:
+    """A Python function that takes each micro-batch's rows and number; after a crash the same number comes again."""
+
+    function: Callable[..., None]
+    key: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return getattr(self.function, "__name__", "function")
+
+
+Sink = DatabaseSink | TopicSink | LakeSink | SearchSink | OpenSearchSink | FunctionSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +190,36 @@ class Flow:
     checkpoint: str
     source: Source
     sinks: tuple[Sink, ...]
-    transform: Transform = Transform()
+    transform: Transform = field(default_factory=Transform)
     aggregate: Aggregate | None = None
     trigger: Trigger = Trigger()
     resources: Resources = Resources()
+    more_sources: tuple[Source, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
+    steps: tuple[Step, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
     places: Places = field(default=Places(), compare=False, repr=False)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All streams; the first is the one that ``[transform]`` shapes."""
+        return (self.source, *self.more_sources)
+
+    @property
+    def last_aggregate(self) -> Aggregate | None:
+        """The aggregate that gives the results their keys, if they come right out of one."""
+        return self.aggregate or (self.steps[-1].aggregate if self.steps else None)
+
+    @property
+    def waits_for_watermark(self) -> bool:
+        """Whether rows may be held back until event time has moved on."""
+        aggregates = [self.aggregate, *(step.aggregate for step in self.steps)]
+        watermarks = [*(source.watermark for source in self.sources), *(step.watermark for step in self.steps)]
+        return any(watermarks) or any(each.watermark for each in aggregates if each)
+
+    def field_of(self, source: Source) -> str:
+        """The path of a source's table in the file."""
+        return "source" if source.name == "source" else f"sources.{source.name}"
 
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Flow:
@@ -188,7 +247,18 @@ def parse(
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{file}: no valid TOML: {error}") from error
-    lines = locate_keys(text)
+    return read_flow(values, locate_keys(text), file=file, overrides=overrides, environ=environ)
+
+
+def read_flow(
+    values: dict[str, Any],
+    lines: dict[str, int],
+    *,
+    file: str,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Flow:
+    """The flow that plain values declare, and the lines where they stand; raises `SpecError`."""
     for override in overrides:
         _override(values, override, lines)
     places = Places(file, lines)
@@ -227,28 +297,54 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
     if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
         raise root.fail("name", f"is {name!r}, but may hold letters, digits, dot, dash and underscore only")
     checkpoint = root.needed("checkpoint", "the folder that keeps the flow's position and state")
-    source_table = root.table("source")
-    if source_table is None:
-        raise root.fail("source", "is missing: the table [source] says which topics are read")
-    source = _source(source_table)
-    transform = _transform(root.table("transform"))
-    aggregate = _aggregate(root.table("aggregate"))
-    sinks = tuple(_sink(each, source, aggregate, folder) for each in root.tables("sinks"))
+    sources = _sources(root)
+    views = [each.name for each in sources]
+    watermarks = [each.watermark for each in sources if each.watermark]
+    transform = read_transform(root.table("transform"))
+    lookups = read_lookups(root, views, folder)
+    steps = read_steps(root.tables("steps"), views, watermarks)
+    aggregate = read_aggregate(root.table("aggregate"), watermarks)
+    names = [each.name for each in sources]
+    expectations = read_expectations(root.tables("expectations"), names, [each.name for each in steps])
+    last = aggregate or (steps[-1].aggregate if steps else None)
+    sinks = tuple(_sink(each, sources[0], last, folder) for each in root.tables("sinks"))
     if not sinks:
         raise root.fail("sinks", "is missing: at least one table [[sinks]] says where results go")
+    if len(sources) > 1 and not steps:
+        raise root.fail("steps", "is missing: with several sources a step [[steps]] says how their rows come together")
     return Flow(
         name=name,
         checkpoint=resolve_path(checkpoint, folder),
-        source=source,
+        source=sources[0],
         sinks=sinks,
         transform=transform,
         aggregate=aggregate,
         trigger=_trigger(root.table("trigger")),
         resources=_resources(root.table("resources")),
+        more_sources=tuple(sources[1:]),
+        lookups=lookups,
+        steps=steps,
+        expectations=expectations,
     )
 
 
-def _source(table: SpecTable) -> Source:
+def _sources(root: SpecTable) -> list[Source]:
+    table = root.table("source")
+    tables = root.tables_by_name("sources")
+    if table is None and not tables:
+        raise root.fail("source", "is missing: the table [source] says which topics are read")
+    if table is not None and tables:
+        raise root.fail("sources", "cannot be combined with [source]: give each source a name, [sources.NAME]")
+    if table is not None:
+        return [_source(table, "source", None)]
+    found: list[Source] = []
+    for name, each in tables.items():
+        check_view(each, "", name, [source.name for source in found])
+        found.append(_source(each, name, found[0] if found else None))
+    return found
+
+
+def _source(table: SpecTable, name: str, first: Source | None) -> Source:
     topics, pattern = table.texts("topics"), table.text("pattern")
     if bool(topics) == bool(pattern):
         raise table.fail("topics", 'give either topics = ["name"] or pattern = "regular expression"')
@@ -264,8 +360,11 @@ def _source(table: SpecTable) -> Source:
     for reserved in ("bootstrap.servers", "isolation.level"):
         if reserved in kafka:
             raise table.fail(f"kafka.{reserved}", "has a field of its own in [source]")
+    servers = table.text("bootstrap_servers", first.bootstrap_servers if first else None)
+    if first and not table.has("bootstrap_servers"):
+        kafka = {**first.kafka, **kafka}
     return Source(
-        bootstrap_servers=table.needed("bootstrap_servers", 'for example "localhost:9092"'),
+        bootstrap_servers=servers or table.needed("bootstrap_servers", 'for example "localhost:9092"'),
         topics=topics,
         pattern=pattern,
         format=_format(format_table),
@@ -276,7 +375,24 @@ def _source(table: SpecTable) -> Source:
         group=table.text("group"),
         bad_rows_topic=table.text("bad_rows_topic"),
         kafka=kafka,
+        name=name,
+        watermark=read_watermark(table.table("watermark")),
+        max_bad=_limit(table),
     )
+
+
+def _limit(table: SpecTable) -> Limit | None:
+    value = table.value("max_bad")
+    then = table.choice("on_max_bad", ("stop", "warn"), "stop")
+    if value is None:
+        if table.has("on_max_bad"):
+            raise table.fail("on_max_bad", "needs max_bad")
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Limit(None, value, then)
+    if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?%", value) and float(value[:-1]) <= 100:
+        return Limit(float(value[:-1]) / 100, None, then)
+    raise table.fail("max_bad", f'is {value!r}, but must be a number of rows, or a share such as "1%"')
 
 
 def _starting(table: SpecTable) -> str:
@@ -320,49 +436,20 @@ def _format(table: SpecTable) -> Format:
     return Format(kind, columns, null, delimiter, table.text("timestamp_format"), required)
 
 
-def _transform(table: SpecTable | None) -> Transform:
-    if table is None:
-        return Transform()
-    derive = table.texts_by_name("derive")
-    for name in derive:
-        check_name(table, f"derive.{name}", name)
-    return Transform(derive, table.text("where"), table.texts("select"))
-
-
-def _aggregate(table: SpecTable | None) -> Aggregate | None:
-    if table is None:
-        return None
-    compute, group_by = table.texts_by_name("compute"), table.texts("group_by")
-    if not compute:
-        raise table.fail("compute", 'is missing: name = "count(*)" for each figure')
-    for name in compute:
-        check_name(table, f"compute.{name}", name)
-        if name in group_by:
-            raise table.fail(f"compute.{name}", "is also in group_by")
-    for name in group_by:
-        check_name(table, "group_by", name)
-    time, window = table.text("time"), table.duration("window")
-    slide, watermark = table.duration("slide"), table.duration("watermark")
-    if window and not time:
-        raise table.fail("time", "is missing: the column of event time that windows are cut from")
-    if window and not watermark:
-        raise table.fail("watermark", "is missing: how late a row may come; without it state would grow for ever")
-    for name, value in (("slide", slide), ("watermark", watermark), ("time", time)):
-        if value and not window:
-            raise table.fail(name, "needs window")
-    if not window and not group_by:
-        raise table.fail("group_by", "is missing: give group_by, window, or both")
-    return Aggregate(compute, group_by, time, window, slide, watermark)
-
-
 def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder: Path) -> Sink:
-    kind = table.choice("type", ("sqlite", "duckdb", "postgresql", *OUTPUT_TYPES, "topic"))
+    function = read_function(table, "function")
+    kinds = ("sqlite", "duckdb", "postgresql", *OUTPUT_TYPES, "topic", "function")
+    kind = table.choice("type", kinds, "function" if function else None)
+    if (kind == "function") != (function is not None):
+        raise table.fail("function", 'goes with type = "function", a Python function that takes each micro-batch')
     key = table.texts("key")
     if aggregate:
         if key:
             raise table.fail("key", f"is given by the aggregate: {', '.join(aggregate.keys)}")
         key = aggregate.keys
     key = key or POSITION
+    if function:
+        return FunctionSink(function, key)
     if kind in OUTPUT_TYPES:
         return declare_output(kind, table, key, folder, rows_change=aggregate is not None or key != POSITION)
     if kind == "topic":

@@ -61,12 +61,21 @@ class SpecTable:
     def has(self, name: str) -> bool:
         return name in self._values
 
+    @property
+    def folder(self) -> Path:
+        """The folder of the flow's file."""
+        return Path(self._places.file).parent
+
+    def value(self, name: str) -> Any:
+        """The field as it is; None if it is missing."""
+        return self._take(name, object, "")
+
     def _take(self, name: str, kind: type, what: str) -> Any:
         self._read[name] = None
         value = self._values.get(name)
         if value is None:
             return None
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
             raise self.fail(name, f"is {value!r}, but must be {what}")
         return value
 
@@ -123,9 +132,19 @@ class SpecTable:
 
     def tables(self, name: str) -> "list[SpecTable]":
         value = self._take(name, list, f"an array of tables [[{self.at(name)}]]") or []
+        # A flow written in Python may have a function where a table with the field `function` may be.
+        value = [{"function": each} if callable(each) else each for each in value]
         if not all(isinstance(each, dict) for each in value):
             raise self.fail(name, f"must be an array of tables [[{self.at(name)}]]")
         return [self._child(each, f"{self.at(name)}[{index}]") for index, each in enumerate(value)]
+
+    def tables_by_name(self, name: str) -> "dict[str, SpecTable]":
+        """The tables ``[name.KEY]`` by their keys."""
+        value = self._take(name, dict, f"tables [{self.at(name)}.NAME]") or {}
+        for key, each in value.items():
+            if not isinstance(each, dict):
+                raise self.fail(f"{name}.{key}", f"must be a table [{self.at(name)}.{key}]")
+        return {key: self._child(each, f"{self.at(name)}.{key}") for key, each in value.items()}
 
     def _child(self, value: dict[str, Any], path: str) -> "SpecTable":
         child = SpecTable(value, path, self._places, self._environ)

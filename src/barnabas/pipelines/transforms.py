@@ -2,7 +2,8 @@
 
 They take and give batch and streaming frames alike, so tests run them on a few rows. ``records`` are the columns key,
 value, topic, partition, offset of the source; ``parsed`` has the format's columns, the three position columns, and
-``_barnabas_bad``, which says why a row is bad, and is null for a good one.
+``_barnabas_bad``, which says why a row is bad, and is null for a good one, with ``_barnabas_error``, its class: NO_VALUE,
+MALFORMED, WRONG_TYPE, REQUIRED_NULL or NOT_EXPECTED.
 """
 
 from collections.abc import Sequence
@@ -12,24 +13,37 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import StructType
 
-from barnabas.pipelines.spec import POSITION, Aggregate, Format, Transform
+from barnabas.pipelines.spec import POSITION, Aggregate, Expectation, Format, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS
 
 __all__ = [
+    "HEADERS_SCHEMA",
     "RECORD_SCHEMA",
     "aggregate_rows",
     "as_messages",
+    "bad_counts",
     "bad_messages",
+    "deduplicate_rows",
+    "field_types",
     "good_rows",
     "latest_per_key",
+    "mark_unexpected",
     "parse_records",
+    "position_of",
     "shape_rows",
 ]
 
 RECORD_SCHEMA = "key binary, value binary, topic string, partition int, offset bigint"
 """The source's columns that a flow needs; the others are not built."""
 
+HEADERS_SCHEMA = "headers array<struct<key: string, value: binary>>"
+"""The column that dead letters are also made of."""
+
 _BAD = "_barnabas_bad"
+_ERROR = "_barnabas_error"
+_HEADERS = "_barnabas_headers"
+_ERRORS = ("NO_VALUE", "MALFORMED", "WRONG_TYPE", "REQUIRED_NULL", "NOT_EXPECTED")
+_COUNTED_COLUMNS = 50
 _ROW = "_barnabas_row"
 _CORRUPT = "_barnabas_corrupt"
 _RECORD = ("_barnabas_key", "_barnabas_value")
@@ -43,14 +57,25 @@ def parse_records(records: DataFrame, how: Format) -> DataFrame:
         F.col(name).alias(alias) for name, alias in zip(("topic", "partition", "offset"), POSITION, strict=True)
     ]
     originals = [F.col(name).alias(alias) for name, alias in zip(("key", "value"), _RECORD, strict=True)]
+    if "headers" in records.columns:
+        originals.append(F.col("headers").alias(_HEADERS))
     parsed = records.select(_parser(how, F.col("value")).alias(_ROW), *position, *originals)
     columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
-    why = F.when(F.col(_RECORD[1]).isNull(), F.lit("the record has no value"))
+    no_value = F.col(_RECORD[1]).isNull()
+    why = F.when(no_value, F.lit("the record has no value"))
+    error = F.when(no_value, F.lit("NO_VALUE"))
     if how.type != "text":
-        why = why.when(F.col(_ROW).isNull() | F.col(f"{_ROW}.{_CORRUPT}").isNotNull(), _misfit(how))
+        is_misfit = F.col(_ROW).isNull() | F.col(f"{_ROW}.{_CORRUPT}").isNotNull()
+        found = _wrong_columns(how)
+        whole = "no JSON object" if how.type == "json" else f"no line of {len(how.columns)} fields"
+        why = why.when(is_misfit, F.when(found != "", found).otherwise(F.lit(f"the value is {whole}")))
+        error = error.when(is_misfit, F.when(found != "", F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED")))
     for name in how.required:
-        why = why.when(F.col(f"{_ROW}.{name}").isNull(), F.lit(f"the required column {name} is null"))
-    return parsed.select(*columns, *POSITION, *_RECORD, why.alias(_BAD))
+        is_null = F.col(f"{_ROW}.{name}").isNull()
+        why = why.when(is_null, F.lit(f"the required column {name} is null"))
+        error = error.when(is_null, F.lit("REQUIRED_NULL"))
+    kept = [name for name in (*_RECORD, _HEADERS) if name in parsed.columns]
+    return parsed.select(*columns, *POSITION, *kept, why.alias(_BAD), error.alias(_ERROR))
 
 
 def _parser(how: Format, value: Column) -> Column:
@@ -67,8 +92,8 @@ def _parser(how: Format, value: Column) -> Column:
     return F.from_csv(text, F.lit(ddl), options)
 
 
-def _misfit(how: Format) -> Column:
-    """Why a value does not fit the format: the columns whose text is not of their type, else the value as a whole.
+def _wrong_columns(how: Format) -> Column:
+    """The columns whose text is not of their type, with the text; empty if the value as a whole does not fit.
 
     The value is parsed again, all columns as strings. Spark does so for these rows only.
     """
@@ -83,26 +108,50 @@ def _misfit(how: Format) -> Column:
         )
         for name, type_name in how.columns.items()
     ]
-    found = F.concat_ws("; ", *problems)
-    whole = "no JSON object" if how.type == "json" else f"no line of {len(how.columns)} fields"
-    return F.when(found != "", found).otherwise(F.lit(f"the value is {whole}"))
+    return F.concat_ws("; ", *problems)
+
+
+def mark_unexpected(parsed: DataFrame, expectations: Sequence[Expectation], source: str) -> DataFrame:
+    """Rows of a source that do not meet an expectation with ``quarantine`` become bad rows."""
+    ours = [each for each in expectations if each.of == source and each.on_fail == "quarantine"]
+    for each in ours:
+        is_unmet = F.col(_BAD).isNull() & ~F.coalesce(F.expr(each.check).cast("boolean"), F.lit(False))
+        reason = F.lit(f"the expectation {each.name} is not met: {each.check}")
+        # The class first: its condition looks at the reason.
+        parsed = parsed.withColumn(_ERROR, F.when(is_unmet, F.lit("NOT_EXPECTED")).otherwise(F.col(_ERROR)))
+        parsed = parsed.withColumn(_BAD, F.when(is_unmet, reason).otherwise(F.col(_BAD)))
+    return parsed
 
 
 def good_rows(parsed: DataFrame) -> DataFrame:
     """The rows that fit their format, with the format's columns and the position."""
-    return parsed.where(F.col(_BAD).isNull()).drop(_BAD, *_RECORD)
+    return parsed.where(F.col(_BAD).isNull()).drop(_BAD, _ERROR, _HEADERS, *_RECORD)
 
 
-def bad_counts() -> list[Column]:
-    """Figures over parsed rows for `DataFrame.observe`: all, and the bad ones."""
-    return [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows")]
+def bad_counts(how: Format) -> list[Column]:
+    """Figures over parsed rows for `DataFrame.observe`: all, the bad ones, these by class and by column, an example."""
+    counts = [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows")]
+    counts += [F.count_if(F.col(_ERROR) == each).alias(f"error:{each}") for each in _ERRORS]
+    for name in list(how.columns)[:_COUNTED_COLUMNS]:
+        counts.append(F.count_if(F.col(_BAD).contains(f"column {name} is ")).alias(f"column:{name}"))
+    example = F.concat(F.col(_BAD), F.lit(" ("), _position(), F.lit(")"))
+    return [*counts, F.min(example).alias("example")]
 
 
 def bad_messages(parsed: DataFrame, flow_name: str) -> DataFrame:
     """Bad rows as records for a dead-letter topic: as they came, with headers that say why and where from."""
-    headers = [("barnabas.flow", F.lit(flow_name)), ("barnabas.reason", F.col(_BAD)), ("barnabas.source", _position())]
+    ours = _headers(
+        [
+            ("barnabas.flow", F.lit(flow_name)),
+            ("barnabas.reason", F.col(_BAD)),
+            ("barnabas.source", _position()),
+            ("barnabas.error", F.col(_ERROR)),
+        ]
+    )
+    if _HEADERS in parsed.columns:
+        ours = F.concat(F.coalesce(F.col(_HEADERS), F.array().cast(parsed.schema[_HEADERS].dataType)), ours)
     return parsed.where(F.col(_BAD).isNotNull()).select(
-        F.col(_RECORD[0]).alias("key"), F.col(_RECORD[1]).alias("value"), _headers(headers)
+        F.col(_RECORD[0]).alias("key"), F.col(_RECORD[1]).alias("value"), ours.alias("headers")
     )
 
 
@@ -113,8 +162,20 @@ def shape_rows(rows: DataFrame, transform: Transform) -> DataFrame:
     if transform.where:
         rows = rows.where(F.expr(transform.where))
     if transform.select:
-        rows = rows.select(*[F.expr(each) for each in transform.select], *POSITION)
+        rows = rows.select(*[F.expr(each) for each in transform.select], *position_of(rows))
     return rows
+
+
+def position_of(rows: DataFrame) -> list[str]:
+    """The position columns, if the rows still have them."""
+    return [name for name in POSITION if name in rows.columns]
+
+
+def deduplicate_rows(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """The first row for each value of the columns; a repetition is known for as long as the watermark's delay."""
+    if rows.isStreaming:
+        return rows.dropDuplicatesWithinWatermark(list(columns))
+    return rows.dropDuplicates(list(columns))
 
 
 def aggregate_rows(rows: DataFrame, how: Aggregate) -> DataFrame:
@@ -123,20 +184,27 @@ def aggregate_rows(rows: DataFrame, how: Aggregate) -> DataFrame:
     Rows later than the watermark are dropped by Spark, which counts them in its progress.
     """
     groups: list[Column] = [F.col(name) for name in how.group_by]
-    if how.window and how.time and how.watermark:
+    if how.time and how.watermark:
         rows = rows.withWatermark(how.time, how.watermark)
+    span = "session_window" if how.session else "window"
+    if how.time and how.session:
+        groups.insert(0, F.session_window(how.time, how.session))
+    elif how.time and how.window:
         groups.insert(0, F.window(how.time, how.window, how.slide))
     figures = [F.expr(expression).alias(name) for name, expression in how.compute.items()]
     result = rows.groupBy(*groups).agg(*figures)
-    window = [F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")]
-    return result.select(*(window if how.window else []), *how.group_by, *how.compute)
+    window = [F.col(f"{span}.start").alias("window_start"), F.col(f"{span}.end").alias("window_end")]
+    return result.select(*(window if how.window or how.session else []), *how.group_by, *how.compute)
 
 
 def latest_per_key(batch: DataFrame, key: Sequence[str]) -> DataFrame:
     """Of rows with an equal key the one read last, for an upsert takes a key once; drops the position.
 
-    Rows of one key are in order only if they come from one partition, as Kafka's keyed records do.
+    Rows of one key are in order only if they come from one partition, as Kafka's keyed records do. Rows that a join or
+    a query made without a position have no order: any of them stays.
     """
+    if len(position_of(batch)) < len(POSITION):
+        return batch.dropDuplicates(list(key))
     order = Window.partitionBy(*key).orderBy(*[F.col(name).desc() for name in ("source_offset", "source_partition")])
     ranked = batch.withColumn(_ROW, F.row_number().over(order)).where(F.col(_ROW) == 1)
     return ranked.drop(_ROW, *[name for name in POSITION if name not in key])

@@ -1,14 +1,16 @@
 """The pytest fixtures; registered by the package's ``pytest11`` entry point."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from barnabas.testing.cluster import Cluster
+    from barnabas.testing.flows import FlowUnderTest
 
-__all__ = ["barnabas_cluster", "barnabas_session_cluster", "pytest_configure"]
+__all__ = ["barnabas_cluster", "barnabas_flow", "barnabas_session_cluster", "barnabas_spark", "pytest_configure"]
 
 
 _MARK = "barnabas"
@@ -40,3 +42,24 @@ def barnabas_session_cluster() -> "Iterator[Cluster]":
 
     with Cluster() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def barnabas_spark() -> Iterator[Any]:
+    """A Spark session on two cores for the whole run; needs the extra ``pipelines``."""
+    from barnabas.pipelines.session import open_session
+
+    session = open_session("tests", cores=2)
+    yield session.spark
+    session.close()
+
+
+@pytest.fixture
+def barnabas_flow(
+    barnabas_spark: Any, barnabas_session_cluster: "Cluster", tmp_path: "Path"
+) -> "Callable[[Any], FlowUnderTest]":
+    """Makes of a flow, or its file, one that runs in the test: ``barnabas_flow("orders.toml").given(rows).run()``."""
+    from barnabas.testing.flows import FlowUnderTest
+
+    servers = barnabas_session_cluster.bootstrap_servers
+    return lambda flow: FlowUnderTest(flow, barnabas_spark, servers, tmp_path)

@@ -1,0 +1,179 @@
+"""Tables that streams are joined with: files and databases, as a Spark data source that notices new rows.
+
+Spark plans a join's table side once in each micro-batch, so a reader that looks again gives the flow what is in the table
+now. A worker keeps what it has read: of a file until its size or time changes, of a database for ``refresh``.
+Values of files and databases come as texts and are cast by Spark to the columns' types; Parquet has types of its own.
+"""
+
+import csv
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.spec import Lookup
+
+__all__ = ["LookupDataSource", "open_lookup"]
+
+_MEMORY: dict[str, tuple[object, pa.Table]] = {}
+"""What this worker has read: by options, with the stamp of what it was."""
+_ROWS = 10_000
+_UNITS_S = {"millisecond": 0.001, "second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+
+
+def open_lookup(spark: SparkSession, lookup: Lookup) -> DataFrame:
+    """The table as a frame; raises `PipelineError` when it is not there."""
+    if lookup.type != "postgresql" and not Path(lookup.place).exists():
+        raise PipelineError(f"the table {lookup.name} cannot be read: there is no {lookup.place}")
+    options = {
+        "kind": lookup.type,
+        "place": lookup.place,
+        "query": lookup.query or "",
+        "columns": json.dumps(list(lookup.columns)),
+        "null": lookup.null,
+        "delimiter": lookup.delimiter,
+        "refresh_s": str(_seconds(lookup.refresh)),
+        "name": lookup.name,
+    }
+    rows = spark.read.format(LookupDataSource.name()).options(**options).load()
+    if not lookup.columns:
+        return rows
+    typed = lookup.type == "parquet"
+    columns = [F.col(name) if typed else F.col(name).cast(kind).alias(name) for name, kind in lookup.columns.items()]
+    return rows.select(*columns)
+
+
+def _seconds(duration: str | None) -> float:
+    words = (duration or "").split()
+    return sum(float(words[at]) * _UNITS_S[words[at + 1].rstrip("s")] for at in range(0, len(words), 2))
+
+
+class LookupDataSource(DataSource):
+    """What Spark makes for ``format("barnabas_lookup")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas_lookup"
+
+    def schema(self) -> StructType:
+        if self.options["kind"] == "parquet":
+            import pyarrow.dataset
+
+            try:
+                found = pyarrow.dataset.dataset(self.options["place"], format="parquet")
+            except OSError as error:
+                raise PipelineError(_problem(self.options, error)) from error
+            return from_arrow_schema(found.schema)
+        return StructType([StructField(name, StringType()) for name in json.loads(self.options["columns"])])
+
+    def reader(self, schema: StructType) -> "LookupReader":  # noqa: ARG002  # Spark's signature
+        return LookupReader(dict(self.options))
+
+
+class LookupReader(DataSourceReader):
+    """Reads the whole table, in one task."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  # Spark's signature
+        key = json.dumps(self._options, sort_keys=True)
+        try:
+            stamp = _stamp(self._options)
+            kept = _MEMORY.get(key)
+            if kept is None or kept[0] != stamp:
+                kept = _MEMORY[key] = (stamp, _read_table(self._options))
+        except (OSError, sqlite3.Error, pa.ArrowException, ValueError) as error:
+            raise PipelineError(_problem(self._options, error)) from error
+        yield from kept[1].to_batches(max_chunksize=_ROWS)
+
+
+def _problem(options: Mapping[str, str], error: Exception) -> str:
+    place = options["place"] if options["kind"] != "postgresql" else "PostgreSQL"
+    return f"the table {options['name']} cannot be read from {place}: {error}"
+
+
+def _stamp(options: Mapping[str, str]) -> object:
+    if options["kind"] in ("sqlite", "postgresql"):
+        return time.monotonic() // float(options["refresh_s"])
+    place = Path(options["place"])
+    files = sorted(place.rglob("*.parquet")) if place.is_dir() else [place]
+    return [(str(each), found.st_mtime_ns, found.st_size) for each in files for found in [os.stat(each)]]
+
+
+def _read_table(options: Mapping[str, str]) -> pa.Table:
+    kind, place = options["kind"], options["place"]
+    names: list[str] = json.loads(options["columns"])
+    if kind == "parquet":
+        import pyarrow.dataset
+
+        return pyarrow.dataset.dataset(place, format="parquet").to_table()
+    rows: list[Sequence[str | None]]
+    if kind == "csv":
+        rows = list(_csv_rows(place, names, options))
+    elif kind == "json":
+        rows = list(_json_rows(place, names))
+    else:
+        found = _sqlite_rows(place, options["query"]) if kind == "sqlite" else _postgres_rows(place, options["query"])
+        rows = [[_text(value) for value in row] for row in found]
+        if rows and len(rows[0]) != len(names):
+            raise ValueError(f"the query gives {len(rows[0])} columns, but {len(names)} are declared")
+    columns: list[Sequence[str | None]] = list(zip(*rows, strict=True)) if rows else [() for _ in names]
+    return pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)})
+
+
+def _csv_rows(place: str, names: Sequence[str], options: Mapping[str, str]) -> Iterator[list[str | None]]:
+    with open(place, encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file, delimiter=options["delimiter"])
+        missing = [name for name in names if name not in (reader.fieldnames or ())]
+        if missing:
+            raise ValueError(f"its first line names no column {', '.join(missing)}")
+        for row in reader:
+            yield [None if row[name] is None or row[name] == options["null"] else row[name] for name in names]
+
+
+def _json_rows(place: str, names: Sequence[str]) -> Iterator[list[str | None]]:
+    text = Path(place).read_text(encoding="utf-8")
+    values = (
+        json.loads(text) if text.lstrip().startswith("[") else [json.loads(each) for each in text.splitlines() if each]
+    )
+    for value in values:
+        yield [_text(value.get(name)) for name in names]
+
+
+def _sqlite_rows(place: str, query: str) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(f"{Path(place).as_uri()}?mode=ro", uri=True)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def _postgres_rows(place: str, query: str) -> list[tuple[Any, ...]]:
+    import psycopg
+
+    try:
+        with psycopg.connect(place, application_name="barnabas") as connection:
+            return connection.execute(query.encode()).fetchall()
+    except psycopg.Error as error:
+        raise ValueError(str(error)) from error
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value) if isinstance(value, bool | list | dict) else str(value)

@@ -1,0 +1,140 @@
+"""A flow as frames: its sources, tables and steps, one view after the other. Runs, checks, previews and tests use it.
+
+A view is a DataFrame with a name. Steps in SQL see the views before them as tables; steps in Python take them as
+parameters. The frames may be streams or tables: `build_views` gets what reads a source's records.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from barnabas.pipelines import transforms
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.expectations import expected_rows
+from barnabas.pipelines.lookup import open_lookup
+from barnabas.pipelines.spec import Flow, Source, Step
+
+__all__ = ["Views", "build_views", "output_mode", "run_sql", "step_rows", "temporary_views"]
+
+
+@dataclass
+class Views:
+    """The frames of a flow, in the order of the data."""
+
+    by_name: dict[str, DataFrame] = field(default_factory=dict)
+    parsed: dict[str, DataFrame] = field(default_factory=dict)
+    """For each source its rows with the reasons of bad ones."""
+
+    @property
+    def results(self) -> DataFrame:
+        """What the sinks take."""
+        return self.by_name["results"]
+
+
+def build_views(
+    spark: SparkSession, flow: Flow, read: Callable[[Source], DataFrame], *, observed: bool = False
+) -> Views:
+    """All frames of a flow; ``observed`` adds the counts of bad rows and expectations to Spark's progress reports."""
+    views = Views()
+    for source in flow.sources:
+        parsed = transforms.parse_records(read(source), source.format)
+        views.parsed[source.name], rows = source_rows(flow, source, parsed, observed=observed)
+        views.by_name[source.name] = rows
+    for lookup in flow.lookups:
+        views.by_name[lookup.name] = open_lookup(spark, lookup)
+    previous = flow.source.name
+    for step in flow.steps:
+        rows = shape_step(step, step_rows(spark, step, views.by_name, previous))
+        views.by_name[step.name] = expected_rows(rows, flow, step.name, observed=observed)
+        previous = step.name
+    rows = views.by_name[previous]
+    if flow.aggregate:
+        rows = transforms.aggregate_rows(rows, flow.aggregate)
+    views.by_name["results"] = expected_rows(rows, flow, "results", observed=observed)
+    return views
+
+
+def source_rows(
+    flow: Flow, source: Source, parsed: DataFrame, *, observed: bool = False
+) -> tuple[DataFrame, DataFrame]:
+    """A source's parsed rows with the marks of expectations, and its good rows, shaped."""
+    marked = transforms.mark_unexpected(parsed, flow.expectations, source.name)
+    if observed:
+        marked = marked.observe(f"barnabas.{source.name}", *transforms.bad_counts(source.format))
+    rows = expected_rows(transforms.good_rows(marked), flow, source.name, observed=observed)
+    if source is flow.source:
+        rows = transforms.shape_rows(rows, flow.transform)
+    if source.watermark:
+        rows = rows.withWatermark(source.watermark.time, source.watermark.delay)
+    return marked, rows
+
+
+def step_rows(spark: SparkSession, step: Step, views: Mapping[str, DataFrame], previous: str) -> DataFrame:
+    """The rows that a step begins with."""
+    if step.sql:
+        return run_sql(spark, step.sql, views)
+    if step.function:
+        result: Any = step.function(*[views[name] for name in step.inputs(previous)])
+        if not isinstance(result, DataFrame):
+            raise PipelineError(
+                f"the function of step {step.name} must return a DataFrame, not {type(result).__name__}"
+            )
+        return result
+    return views[step.of or previous]
+
+
+def shape_step(step: Step, rows: DataFrame) -> DataFrame:
+    """What a step does to its rows, in the order that `steps` describes."""
+    rows = transforms.shape_rows(rows, step.transform)
+    if step.watermark:
+        rows = rows.withWatermark(step.watermark.time, step.watermark.delay)
+    if step.deduplicate:
+        rows = transforms.deduplicate_rows(rows, step.deduplicate)
+    return transforms.aggregate_rows(rows, step.aggregate) if step.aggregate else rows
+
+
+def run_sql(spark: SparkSession, text: str, views: Mapping[str, DataFrame]) -> DataFrame:
+    """The result of a query over views; commands (INSERT, DROP and the like) are refused by Spark's parser."""
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()  # of classic sessions only
+    parser.parseQuery(text)
+    with temporary_views(spark, views):
+        return spark.sql(text)
+
+
+@contextlib.contextmanager
+def temporary_views(spark: SparkSession, views: Mapping[str, DataFrame]) -> Iterator[None]:
+    """Names for the frames, for as long as the block runs: flows that share a session must not see each other's."""
+    for name, frame in views.items():
+        frame.createOrReplaceTempView(name)
+    try:
+        yield
+    finally:
+        for name in views:
+            spark.catalog.dropTempView(name)
+
+
+def output_mode(results: DataFrame) -> str:
+    """How Spark is to give results: updated figures where it can, else rows that are final.
+
+    A single aggregate can be updated. Spark wants final rows where nothing is aggregated, for sessions, for aggregates
+    of aggregates, and where two streams are joined.
+    """
+    aggregates = 0
+    final_only = False
+    waiting = [results._jdf.queryExecution().analyzed()]  # of classic sessions only
+    while waiting:
+        node = waiting.pop()
+        if not node.isStreaming():
+            continue
+        children = [node.children().apply(at) for at in range(node.children().size())]
+        kind = node.nodeName()
+        if kind == "Aggregate":
+            aggregates += 1
+            final_only = final_only or "session_window" in node.simpleString(10_000)
+        elif kind == "Join":
+            final_only = final_only or all(each.isStreaming() for each in children)
+        waiting += children
+    return "update" if aggregates == 1 and not final_only else "append"

@@ -1,0 +1,182 @@
+"""Flows of several sources, tables and steps, declared in TOML and in Python, without Spark."""
+
+from pathlib import Path
+
+import pytest
+
+from barnabas.pipelines.flows import load_flow
+from barnabas.pipelines.spec import POSITION, Limit, SpecError, parse
+
+FLOW = """\
+name = "paid"
+checkpoint = "state"
+
+[sources.orders]
+bootstrap_servers = "localhost:9092"
+topics = ["orders"]
+watermark = { time = "at", delay = "1 hour" }
+max_bad = "1%"
+format = { type = "json", columns = { id = "bigint", at = "timestamp" } }
+
+[sources.payments]
+topics = ["payments"]
+format = { type = "csv", columns = { order_id = "bigint" } }
+
+[tables.customers]
+type = "csv"
+path = "customers.csv"
+columns = { customer = "int" }
+
+[[steps]]
+name = "once"
+from = "orders"
+deduplicate = ["id"]
+
+[[steps]]
+name = "paid"
+sql = "select o.* from once o join payments p on p.order_id = o.id"
+
+[[expectations]]
+name = "known"
+check = "id > 0"
+on_fail = "quarantine"
+
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "paid"
+key = ["id"]
+"""
+PROGRAM = """\
+from barnabas.pipelines.flows import declare, fields, foreach_batch, sqlite, topic
+
+
+def once(orders):
+    return orders
+
+
+def paid(once, payments):
+    return once
+
+
+def send(rows, epoch):
+    pass
+
+
+flow = declare(
+    "paid",
+    checkpoint="state",
+    sources={
+        "orders": topic("orders", format=fields("json", id="bigint", at="timestamp"), watermark=("at", "1 hour")),
+        "payments": topic("payments", format=fields("csv", order_id="bigint") | {"null": "NA"}),
+    },
+    steps=[once, paid],
+    sinks=[sqlite("out.db", "paid", key=["id"]), foreach_batch(send)],
+)
+"""
+
+
+def test_sources_tables_and_steps_become_views_in_their_order() -> None:
+    """The second source takes the servers of the first."""
+    flow = parse(FLOW, file="/x/flow.toml")
+    assert [source.name for source in flow.sources] == ["orders", "payments"]
+    assert flow.sources[1].bootstrap_servers == "localhost:9092"
+    assert flow.lookups[0].place == "/x/customers.csv"
+    assert [(step.name, step.of, step.deduplicate) for step in flow.steps] == [
+        ("once", "orders", ("id",)),
+        ("paid", None, ()),
+    ]
+    assert flow.expectations[0].of == "orders"
+    assert flow.waits_for_watermark
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('from = "orders"', 'from = "order"', r"f.toml:22: steps\[0\].from: names order, which is no source.*did you mean orders"),
+        ('name = "once"', 'name = "orders"', r"steps\[0\].name: orders is the name of another"),
+        ('watermark = { time = "at", delay = "1 hour" }', "", r"steps\[0\].deduplicate: needs a watermark"),
+        ('from = "orders"', 'sql = "select 1"\nfrom = "orders"', r"steps\[0\].sql: cannot be combined with from"),
+        ('max_bad = "1%"', 'max_bad = "one"', r'sources.orders.max_bad: is \'one\', but must be a number of rows, or a share'),
+        ('max_bad = "1%"', 'on_max_bad = "warn"', "sources.orders.on_max_bad: needs max_bad"),
+        ('on_fail = "quarantine"', 'on_fail = "quarantine"\nof = "paid"', r"expectations\[0\].on_fail: quarantine is for rows of a source"),
+        ('on_fail = "quarantine"', 'on_fail = "explode"', r"expectations\[0\].on_fail: is 'explode', but must be one of warn, drop"),
+        ('path = "customers.csv"', 'path = "customers.csv"\nrefresh = "1 hour"', "tables.customers.refresh: is for databases"),
+        ("[sources.orders]", '[source]\ntopics = ["t"]\n[sources.orders]', "sources: cannot be combined with"),
+        ('deduplicate = ["id"]', 'deduplicate = ["id"]\naggregate = {group_by = ["id"], compute = {n = "count(*)"}, session = "1 minute", time = "x"}', r"steps\[0\].aggregate.watermark: is missing"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_step_is_reported_with_its_line_and_field(old: str, new: str, problem: str) -> None:
+    """Before Spark is started."""
+    assert FLOW.count(old) == 1
+    with pytest.raises(SpecError, match=problem):
+        parse(FLOW.replace(old, new), file="f.toml")
+
+
+def test_several_sources_need_a_step_that_brings_them_together() -> None:
+    """The results would be those of the first one alone."""
+    text = FLOW[: FLOW.index("[[steps]]")] + FLOW[FLOW.index("[[sinks]]") :]
+    with pytest.raises(SpecError, match="steps: is missing: with several sources"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows", "bad", "passed"),
+    [
+        (Limit(0.01, None), 1000, 10, False),
+        (Limit(0.01, None), 1000, 11, True),
+        (Limit(None, 3), 1000, 3, False),
+        (Limit(None, 3), 10, 4, True),
+    ],
+)
+def test_a_limit_of_bad_rows_is_passed_by_one_row_more(limit: Limit, rows: int, bad: int, passed: bool) -> None:
+    """As a share, and as a number."""
+    assert limit.is_passed(rows, bad) is passed
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.01, "1%"), (0.1, "10%"), (0.005, "0.5%"), (1.0, "100%")])
+def test_a_limit_is_shown_as_it_was_given(share: float, text: str) -> None:
+    """A share is shown in percent."""
+    assert str(Limit(share, None)) == text
+
+
+def test_a_program_declares_the_same_flow_as_a_file(tmp_path: Path) -> None:
+    """Functions are steps, with the views that their parameters name; a sink may be a function."""
+    (tmp_path / "flow.py").write_text(PROGRAM)
+    flow = load_flow(tmp_path / "flow.py", ['sources.orders.topics=["others"]'])
+    assert [source.topics for source in flow.sources] == [("others",), ("payments",)]
+    assert flow.sources[1].format.null == "NA"
+    assert [step.name for step in flow.steps] == ["once", "paid"]
+    assert flow.steps[1].inputs("once") == ("once", "payments")
+    assert [sink.key for sink in flow.sinks] == [("id",), POSITION]
+    assert flow.checkpoint == str(tmp_path / "state")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("(once, payments)", "(once, payment)", r"flow.py:23: steps\[1\].function: paid has the parameter payment.*did you mean payments"),
+        ('at="timestamp"', 'at="timestmp"', "flow.py:20: sources.orders.format.columns.at: has the type 'timestmp'"),
+        ('"1 hour"', '"one hour"', "flow.py:20: sources.orders.watermark.delay: is 'one hour'"),
+        ("flow = declare", "flaw = declare", "flow.py: sets no variable flow"),
+        ("return once\n", "return once\n1 / 0\n", "flow.py:10: ZeroDivisionError: division by zero"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_program_is_reported_with_its_line(tmp_path: Path, old: str, new: str, problem: str) -> None:
+    """The line of the program's own text."""
+    assert PROGRAM.count(old) == 1
+    (tmp_path / "flow.py").write_text(PROGRAM.replace(old, new))
+    with pytest.raises(SpecError, match=problem):
+        load_flow(tmp_path / "flow.py")
+
+
+def test_a_file_takes_functions_from_a_program_beside_it(tmp_path: Path) -> None:
+    """``file:name``, relative to the flow's file."""
+    (tmp_path / "functions.py").write_text("def late(rows):\n    return rows\n")
+    text = FLOW.replace('from = "orders"', 'function = "functions.py:late"')
+    (tmp_path / "flow.toml").write_text(text)
+    flow = load_flow(tmp_path / "flow.toml")
+    assert flow.steps[0].inputs("orders") == ("orders",)
+    (tmp_path / "flow.toml").write_text(text.replace(":late", ":later"))
+    with pytest.raises(SpecError, match=r"functions.py has no function later"):
+        load_flow(tmp_path / "flow.toml")
