@@ -36,7 +36,7 @@ class _TableWriter:
         self._flow = flow
         self._key = sink.key
         schema = _for_key(results, flow, sink.key).schema
-        rows_change = flow.aggregate is not None or sink.key != POSITION
+        rows_change = flow.last_aggregate is not None or sink.key != POSITION
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
         self._output: SinkDatabase = open_output(sink, field_types(schema), arrow_schema, rows_change=rows_change)
 
