@@ -23,7 +23,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines import transforms
 from barnabas.pipelines.lookup import open_lookup
-from barnabas.pipelines.spec import POSITION, Aggregate, Flow, Format, Lookup, Source, Step, Transform, Watermark
+from barnabas.pipelines.spec import POSITION, Aggregate, Flow, FlowStep, Format, Lookup, Source, Transform, Watermark
 from barnabas.pipelines.views import output_mode, run_sql, step_rows
 
 __all__ = ["Problem", "find_problems", "without_spark_logging"]
@@ -132,7 +132,7 @@ class _Check:
         else:
             self._views[lookup.name] = rows
 
-    def _step(self, field: str, step: Step, previous: str) -> DataFrame | None:
+    def _step(self, field: str, step: FlowStep, previous: str) -> DataFrame | None:
         rows = self._rows_of_step(field, step, previous)
         if rows is None:
             return None
@@ -147,7 +147,7 @@ class _Check:
             rows = rows if unique is None else unique
         return self._aggregate(f"{field}.aggregate", rows, step.aggregate) if step.aggregate else rows
 
-    def _rows_of_step(self, field: str, step: Step, previous: str) -> DataFrame | None:
+    def _rows_of_step(self, field: str, step: FlowStep, previous: str) -> DataFrame | None:
         if step.sql:
             text = step.sql
             found: DataFrame | None = self._try(f"{field}.sql", lambda: run_sql(self._spark, text, self._views))

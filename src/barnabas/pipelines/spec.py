@@ -21,8 +21,8 @@ from barnabas.pipelines.steps import (
     POSITION,
     Aggregate,
     Expectation,
+    FlowStep,
     Lookup,
-    Step,
     Transform,
     Watermark,
     check_view,
@@ -42,6 +42,7 @@ __all__ = [
     "DatabaseSink",
     "Expectation",
     "Flow",
+    "FlowStep",
     "Format",
     "FunctionSink",
     "Limit",
@@ -51,7 +52,6 @@ __all__ = [
     "Sink",
     "Source",
     "SpecError",
-    "Step",
     "TopicSink",
     "Transform",
     "Trigger",
@@ -196,7 +196,7 @@ class Flow:
     resources: Resources = Resources()
     more_sources: tuple[Source, ...] = ()
     lookups: tuple[Lookup, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[FlowStep, ...] = ()
     expectations: tuple[Expectation, ...] = ()
     places: Places = field(default=Places(), compare=False, repr=False)
 

@@ -20,8 +20,8 @@ __all__ = [
     "POSITION",
     "Aggregate",
     "Expectation",
+    "FlowStep",
     "Lookup",
-    "Step",
     "Transform",
     "Watermark",
     "check_view",
@@ -78,7 +78,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FlowStep:
     """A view made from those before it."""
 
     name: str
@@ -175,10 +175,10 @@ def read_aggregate(table: SpecTable | None, watermarks: Sequence[Watermark] = ()
     return Aggregate(compute, group_by, time, window, slide, watermark, session)
 
 
-def read_steps(tables: Sequence[SpecTable], views: Sequence[str], watermarks: list[Watermark]) -> tuple[Step, ...]:
+def read_steps(tables: Sequence[SpecTable], views: Sequence[str], watermarks: list[Watermark]) -> tuple[FlowStep, ...]:
     """The steps in their order; ``views`` are the names before them. Adds what steps set to ``watermarks``."""
     known = list(views)
-    steps: list[Step] = []
+    steps: list[FlowStep] = []
     for table in tables:
         step = _step(table, known, watermarks)
         known.append(step.name)
@@ -186,7 +186,7 @@ def read_steps(tables: Sequence[SpecTable], views: Sequence[str], watermarks: li
     return tuple(steps)
 
 
-def _step(table: SpecTable, known: Sequence[str], watermarks: list[Watermark]) -> Step:
+def _step(table: SpecTable, known: Sequence[str], watermarks: list[Watermark]) -> FlowStep:
     function = read_function(table, "function")
     name = table.text("name") or (function.__name__ if function else "")
     if not name:
@@ -218,7 +218,7 @@ def _step(table: SpecTable, known: Sequence[str], watermarks: list[Watermark]) -
     aggregate = read_aggregate(table.table("aggregate"), watermarks)
     if aggregate and aggregate.time and aggregate.watermark:
         watermarks.append(Watermark(aggregate.time, aggregate.watermark))
-    return Step(name, of, sql, function, read_transform(table), watermark, deduplicate, aggregate)
+    return FlowStep(name, of, sql, function, read_transform(table), watermark, deduplicate, aggregate)
 
 
 def check_view(table: SpecTable, field_name: str, name: str, known: Sequence[str]) -> None:

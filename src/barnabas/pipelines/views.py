@@ -15,7 +15,7 @@ from barnabas.pipelines import transforms
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.expectations import expected_rows
 from barnabas.pipelines.lookup import open_lookup
-from barnabas.pipelines.spec import Flow, Source, Step
+from barnabas.pipelines.spec import Flow, FlowStep, Source
 
 __all__ = ["Views", "build_views", "output_mode", "run_sql", "step_rows", "temporary_views"]
 
@@ -72,7 +72,7 @@ def source_rows(
     return marked, rows
 
 
-def step_rows(spark: SparkSession, step: Step, views: Mapping[str, DataFrame], previous: str) -> DataFrame:
+def step_rows(spark: SparkSession, step: FlowStep, views: Mapping[str, DataFrame], previous: str) -> DataFrame:
     """The rows that a step begins with."""
     if step.sql:
         return run_sql(spark, step.sql, views)
@@ -86,7 +86,7 @@ def step_rows(spark: SparkSession, step: Step, views: Mapping[str, DataFrame], p
     return views[step.of or previous]
 
 
-def shape_step(step: Step, rows: DataFrame) -> DataFrame:
+def shape_step(step: FlowStep, rows: DataFrame) -> DataFrame:
     """What a step does to its rows, in the order that `steps` describes."""
     rows = transforms.shape_rows(rows, step.transform)
     if step.watermark:

@@ -30,7 +30,7 @@ from barnabas.pipelines.spec import POSITION, Flow, Format, FunctionSink, Source
 
 __all__ = ["FlowResult", "FlowUnderTest"]
 
-Row = Mapping[str, Any]
+_Row = Mapping[str, Any]
 _RUNS = itertools.count()
 _TIMEOUT_S = 30
 _NEW_TOPIC: Any = vars(client_admin)["NewTopic"]  # its stubs forget to export it
@@ -46,7 +46,7 @@ class FlowResult:
     """The reasons of bad rows of sources with a ``bad_rows_topic``; ``summary["bad"]`` counts all of them."""
     summary: dict[str, Any]
 
-    def assert_rows(self, expected: Sequence[Row]) -> None:
+    def assert_rows(self, expected: Sequence[_Row]) -> None:
         """The results are these rows, in any order; only the columns that the rows name are compared.
 
         Times are texts such as ``2026-01-01 00:00:00``, in UTC.
@@ -180,7 +180,7 @@ def _json(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def _shown(row: Row) -> str:
+def _shown(row: _Row) -> str:
     return ", ".join(f"{name}={_value(value)}" for name, value in row.items())
 
 
