@@ -10,7 +10,7 @@ from support.trio import trio
 
 pytestmark = [pytest.mark.interop, pytest.mark.fault]
 SOON_S = 60
-"""Far above what it takes, and below the time-out and the pause that the brokers are given."""
+"""Far above what it takes, and below the timeout and the pause that the brokers are given."""
 PATIENT = {"controller.socket.timeout.ms": 300_000, "controlled.shutdown.retry.backoff.ms": 100_000}
 
 

@@ -141,7 +141,7 @@ def test_records_without_a_key_are_rejected_by_a_compacted_topic_with_the_same_c
 
 
 def test_a_transactional_producer_fails_at_once(ports: tuple[int, int]) -> None:
-    """Until there are transactions, librdkafka gets a fatal error rather than a time-out."""
+    """Until there are transactions, librdkafka gets a fatal error rather than a timeout."""
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{ports[1]}", "transactional.id": "t"})
     started_s = time.monotonic()
     with pytest.raises(KafkaException) as error:

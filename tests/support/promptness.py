@@ -2,7 +2,7 @@
 
 The kernel counts for how long each thread waited for a CPU (``/proc/PID/task/TID/schedstat``). What the server's threads
 and this process waited while an answer was due is explained by the machine's load, and nothing else is: a server that
-works for long, sleeps or waits for a time-out is late by its own doing, and fails the test.
+works for long, sleeps or waits for a timeout is late by its own doing, and fails the test.
 """
 
 import contextlib

@@ -213,7 +213,7 @@ def test_one_dead_address_of_several_is_no_reason_to_wait(serve: Callable[[Answe
 
 
 def test_a_broker_that_accepts_and_answers_nothing_counts_as_absent() -> None:
-    """After the time-out for connections, not after that of requests."""
+    """After the timeout for connections, not after that of requests."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with (

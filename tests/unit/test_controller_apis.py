@@ -1,4 +1,4 @@
-"""ElectLeaders and the reassignment APIs over the wire: versions, shapes of answers, time-outs, other brokers' refusal."""
+"""ElectLeaders and the reassignment APIs over the wire: versions, shapes of answers, timeouts, other brokers' refusal."""
 
 from collections.abc import Iterator
 from typing import Any

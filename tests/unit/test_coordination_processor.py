@@ -406,7 +406,7 @@ def test_watches_end_with_their_connection(harness: Harness) -> None:
 
 
 def test_ephemerals_live_as_long_as_their_session(harness: Harness) -> None:
-    """A session with requests stays; a silent one expires a tick after its time-out, with its nodes."""
+    """A session with requests stays; a silent one expires a tick after its timeout, with its nodes."""
     silent, lively = harness.connect(), harness.connect()
     silent.call(OpCode.CREATE, CreateRequest("/silent", b"", OPEN, 1))
     lively.call(OpCode.CREATE, CreateRequest("/lively", b"", OPEN, 1))

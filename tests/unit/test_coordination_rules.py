@@ -153,7 +153,7 @@ def test_sessions_expire_at_most_a_tick_late_and_never_early(steps: list[tuple[i
 
 
 def test_a_session_expires_with_its_tick_and_not_earlier() -> None:
-    """A time-out of 150 ms that began at 0 ends with the tick at 200 ms."""
+    """A timeout of 150 ms that began at 0 ends with the tick at 200 ms."""
     tracker = SessionTracker(tick_ms=100, first_id=0, now_ms=0)
     session = tracker.track(1, 150, now_ms=0)
     assert tracker.expire(199) == []

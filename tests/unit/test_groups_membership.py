@@ -185,7 +185,7 @@ def test_member_with_changed_metadata_sets_off_a_rebalance() -> None:
 
 
 def test_members_that_do_not_join_in_time_are_left_behind() -> None:
-    """The rebalance continues without them after the longest rebalance time-out."""
+    """The rebalance continues without them after the longest rebalance timeout."""
     world = World()
     leader, sleeper = world.stable(2, session_ms=30_000, rebalance_ms=20_000)
     again = world.join(member_id=leader.member_id, session_ms=30_000, rebalance_ms=20_000)
@@ -361,7 +361,7 @@ def test_sync_checks_whom_it_hears(changes: dict[str, object], error: E) -> None
 
 
 def test_members_that_never_sync_are_removed() -> None:
-    """After the rebalance time-out the group continues without them."""
+    """After the rebalance timeout the group continues without them."""
     world = World()
     [first] = world.stable(session_ms=60_000, rebalance_ms=20_000)
     second = world.start_join(session_ms=60_000, rebalance_ms=20_000)
@@ -378,7 +378,7 @@ def test_members_that_never_sync_are_removed() -> None:
 
 
 def test_session_ends_without_heartbeats_and_lasts_with_them() -> None:
-    """The session time-out counts from the last sign of life."""
+    """The session timeout counts from the last sign of life."""
     world = World()
     [member] = world.stable(session_ms=10_000)
     for _ in range(5):
@@ -415,7 +415,7 @@ def test_member_that_waits_for_an_answer_does_not_expire() -> None:
 
 
 def test_wall_clock_jump_ends_no_session() -> None:
-    """Time-outs run on the monotonic clock."""
+    """Timeouts run on the monotonic clock."""
     world = World()
     [member] = world.stable()
     world.wall_ms += 3_600_000

@@ -139,7 +139,7 @@ def test_static_member_that_joins_twice_during_a_rebalance_fences_its_first_join
 
 
 def test_static_members_outlast_a_rebalance_that_they_do_not_join() -> None:
-    """Their session decides, not the rebalance time-out."""
+    """Their session decides, not the rebalance timeout."""
     world = World()
     leader, away = two_static(world)
     joined = world.join(instance="c", rebalance_ms=5_000)

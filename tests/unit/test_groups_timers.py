@@ -17,7 +17,7 @@ def test_deadline_pushed_back_fires_at_its_last_time_only() -> None:
 
 
 def test_deadline_brought_forward_fires_early_and_once() -> None:
-    """A shorter time-out replaces a longer one."""
+    """A shorter timeout replaces a longer one."""
     timers = Timers()
     timers.set("a", 100)
     timers.set("a", 5)

@@ -13,7 +13,7 @@ from support.promptness import promptly, read_to_the_end, waited_for_cpu_s
 
 
 def test_a_block_that_waits_for_nothing_but_time_is_late() -> None:
-    """No CPU was missing, so nothing explains it: a time-out is never taken for load."""
+    """No CPU was missing, so nothing explains it: a timeout is never taken for load."""
     with (
         pytest.raises(AssertionError, match=r"the answer took .* promised 0\.05 s"),
         promptly(os.getpid(), "the answer", limit_s=0.05),

@@ -1,4 +1,4 @@
-"""Delayed operations: attempts after changes, time-outs, and order."""
+"""Delayed operations: attempts after changes, timeouts, and order."""
 
 from collections.abc import Callable, Hashable
 
@@ -79,7 +79,7 @@ def test_a_completed_operation_is_removed_with_its_timer() -> None:
 
 
 def test_an_operation_that_never_completes_expires_once() -> None:
-    """The time-out ends the wait."""
+    """The timeout ends the wait."""
     timers = ManualTimers()
     purgatory = Purgatory(timers)
     waits = Waits(satisfied_at=99)

@@ -22,7 +22,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since an arbitrary start; never goes back. For time-outs and intervals."""
+        """Milliseconds since an arbitrary start; never goes back. For timeouts and intervals."""
         ...
 
     def time_slice(self) -> Callable[[], bool]:

@@ -144,7 +144,7 @@ class Definitions:
     ) -> None:
         """``check_unknown`` takes a given name without a definition and its text, and returns what is wrong with them.
 
-        ``check_all`` raises `ConfigError` for values that cannot stand together.
+        ``check_all`` raises `ConfigError` for values that contradict each other.
         """
         self._by_name = {setting.name: setting for setting in settings}
         self._check_unknown = check_unknown

@@ -1,7 +1,7 @@
-"""Work in slices: what takes long goes on for some milliseconds at a time, and between two slices everything else is served.
+"""Work in slices: long work runs for some milliseconds at a time, and everything else is served between two slices.
 
 Work in proportion to partitions, files, records or bytes is written as a generator. It yields None wherever it may be
-interrupted: its data must be whole there, because other code runs before it goes on. It yields `Beside` for what waits
+interrupted: its data must be whole there, because other code runs before it continues. It yields `Beside` for what waits
 for a disk, which then runs in a thread. `Slices` runs such work. A slice ends at the first yield after some 5 ms, so
 short work is done before `Slices.start` returns, as if it were a plain call. Works that wait have their turn one after
 the other, and together they get one slice in each turn of the event loop. `InOrder` is for works that must not overlap.
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Beside(NamedTuple):
-    """Run ``work`` in a thread, then go on; what it raises is raised at the yield.
+    """Run ``work`` in a thread, then continue; what it raises is raised at the yield.
 
     It must share nothing with what runs meanwhile.
     """

@@ -77,7 +77,7 @@ class Environment:
     """What is registered; known when the listeners are open."""
     is_closing: Callable[[], bool]
     shut_down: Callable[[], None]
-    """Have the broker stop: it cannot go on."""
+    """Stop the broker, because it cannot continue."""
 
     clock: Clock
     rng: Random

@@ -95,11 +95,11 @@ class BrokerServer:
         self._closing = False
         self._takes_work = True
         self.failed: asyncio.Event = asyncio.Event()
-        """Set when the broker cannot go on: no log dir is left."""
+        """Set when the broker must stop, because no log dir is online."""
 
     @property
     def has_components(self) -> bool:
-        """Whether the start has come to the components."""
+        """Whether the components are made."""
         return self._components is not None
 
     @property

@@ -58,7 +58,7 @@ def _produce(given: argparse.Namespace, properties: dict[str, str]) -> int:
 
 
 def _parts(delimiter: bytes) -> Iterator[bytes]:
-    """What stands between delimiters in standard input, as it comes."""
+    """The text between delimiters in standard input, as it comes."""
     if delimiter == b"\n":
         for line in sys.stdin.buffer:
             yield line.removesuffix(b"\n")
@@ -177,8 +177,8 @@ def _parser() -> ToolParser:
     add("-e", action="store_true", help="consume: end at the end of the topic")
     add("-c", type=int, metavar="N", help="end after N records")
     add("-k", metavar="KEY", help="produce: the key of all records")
-    add("-K", metavar="DELIMITER", help="what stands between key and value")
-    add("-D", default="\\n", metavar="DELIMITER", help="what stands between records")
+    add("-K", metavar="DELIMITER", help="separator of key and value")
+    add("-D", default="\\n", metavar="DELIMITER", help="separator of records")
     add("-H", action="append", default=[], metavar="NAME=VALUE", help="produce: a header of all records")
     add("-Z", action="store_true", help="produce: empty values are null")
     add(

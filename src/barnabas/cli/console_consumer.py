@@ -215,7 +215,7 @@ def _parser() -> ToolParser:
     add("--timeout-ms", type=int, metavar="MS", help="stop when none came for this long")
     add_connect_timeout(parser, "--connect-timeout")
     add("--isolation-level", choices=("read_committed", "read_uncommitted"), help="default read_uncommitted")
-    add("--skip-message-on-error", action="store_true", help="go on when a record cannot be shown")
+    add("--skip-message-on-error", action="store_true", help="continue when a record cannot be shown")
     add(
         "--property",
         "--formatter-property",

@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
         properties,
         serializer=BYTES,
         key_serializer=BYTES,
-        on_failure=None if given.sync else failures.heard,
+        on_failure=None if given.sync else failures.note,
     ) as producer:
         topic = given.topic
         try:
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
                 except ClientError as error:
                     if error.name != "MESSAGE_TOO_LARGE":
                         raise
-                    failures.heard(error)  # of this line alone: the others are sent
+                    failures.note(error)  # of this line alone: the others are sent
         except KeyboardInterrupt:
             producer.close(timeout_s=10)  # what was typed is sent
             raise
@@ -67,7 +67,7 @@ class _Failures:
     def __init__(self) -> None:
         self.count = 0
 
-    def heard(self, error: ClientError) -> None:
+    def note(self, error: ClientError) -> None:
         self.count += 1
         if self.count <= _ERRORS_SHOWN:
             print(f"Error: {error}", file=sys.stderr)

@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     parser = _parser()
     given = parser.parse_args(argv)
     _check(parser, given)
-    # The time-out bounds each call, with its repetitions while a coordinator moves.
+    # The timeout bounds each call, with its repetitions while a coordinator moves.
     with connect(given, "barnabas-consumer-groups") as connection:
         connection.api_timeout_ms = max(given.timeout, 1)
         try:

@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--data-dir", metavar="DIR", help="of which cluster, if several run")
     parser.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="how many of each (default 20)")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
+    parser.add_argument("-f", "--follow", action="store_true", help="continue with new lines as they come")
     given = parser.parse_args(argv)
     files = _files(choose_cluster(given.data_dir), given.server)
     width = max(map(len, files))

@@ -180,7 +180,7 @@ def _parser() -> ToolParser:
     size.add_argument("--record-size", type=_positive, metavar="BYTES", help="the size of each record")
     size.add_argument("--payload-file", metavar="FILE", help="a file of payloads, from which each record takes one")
     size.add_argument("--payload-monotonic", action="store_true", help="payloads are the numbers 0, 1, 2 ...")
-    add("--payload-delimiter", default="\\n", metavar="TEXT", help="what stands between payloads in the file")
+    add("--payload-delimiter", default="\\n", metavar="TEXT", help="separator of payloads in the file")
     add("--throughput", type=float, required=True, metavar="N", help="records a second at most; -1 for no limit")
     add(
         "--producer-props",

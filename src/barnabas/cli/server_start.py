@@ -22,7 +22,7 @@ _FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
 
 
 def main(argv: list[str]) -> int:
-    """Run until a signal; 0 after a clean stop, 1 when the broker cannot start or go on."""
+    """Run until a signal; 0 after a clean stop, 1 when the broker cannot start, or has to stop."""
     given = _parser().parse_args(argv)
     texts = _settings(given.properties, given.override)
     logging.basicConfig(level=given.log_level.upper(), format=_FORMAT, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)

@@ -55,7 +55,7 @@ class CommandError(BarnabasError):
 
 
 class ShellSession(NamedTuple):
-    """What commands work with: the connection, and who hears of watches."""
+    """What commands work with: the connection, and what receives watch events."""
 
     client: BlockingClient
     watch: WatchCallback

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
 
 
 def _servers(config: str | None) -> list[int]:
-    """The processes, by what stands in their command lines."""
+    """The processes, found by their command lines."""
     try:
         entries = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
     except OSError:

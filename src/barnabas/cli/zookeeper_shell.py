@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
         "-server", "--server", dest="server_option", metavar="HOST:PORT", help="the same, as zkCli has it"
     )
     parser.add_argument(
-        "-timeout", "--timeout", type=int, default=30_000, metavar="MS", help="the session's time-out (default 30000)"
+        "-timeout", "--timeout", type=int, default=30_000, metavar="MS", help="the session's timeout (default 30000)"
     )
     # The command's own flags are the command's: everything after the server, or after -server's value.
     options, command = _split(argv)
@@ -129,7 +129,7 @@ class _Shell:
 
     def _announce(self, state: str, kind: str, path: str) -> None:
         if self._print_watches:
-            # Who reads only the first lines is gone; the thread that hears of events is not the one to end for it.
+            # The reader has closed the pipe. Only the main thread ends for that, not the one that receives events.
             with self._printing, contextlib.suppress(BrokenPipeError):
                 print(f"\nWATCHER::\n\nWatchedEvent state:{state} type:{kind} path:{path}", flush=True)
 

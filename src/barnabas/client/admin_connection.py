@@ -231,7 +231,7 @@ class AdminConnection:
         return self._first_link(addresses)
 
     def _first_link(self, addresses: list[tuple[str, int]]) -> "_Link":
-        """A connection to the first broker that answers. A dead address costs a quarter of a second, not its time-out."""
+        """A connection to the first broker that answers. A dead address costs a quarter of a second, not its timeout."""
         outcomes: queue.Queue[_Link | Exception] = queue.Queue()
         is_over = threading.Event()
 
@@ -323,7 +323,7 @@ class _Link:
         except BaseException:
             self._socket.close()
             raise
-        # A broker that accepts connections and answers nothing is as good as none: the long time-out is for later answers.
+        # A broker that accepts connections and answers nothing is as good as none: the long timeout is for later answers.
         self._timeout_ms = timeout_ms
         self._socket.settimeout(timeout_ms / 1000)
 

@@ -172,7 +172,7 @@ class SerializationError(ClientError, TypeError):
 
 
 class DeserializationError(ClientError):
-    """Bytes that the deserializer cannot read; ``record`` holds them as they came. The next call goes on after it."""
+    """Bytes that the deserializer cannot read; ``record`` holds them as they came. The next call continues after it."""
 
     def __init__(self, message: str, record: "Record[bytes, bytes]", *, remedy: str = "") -> None:
         super().__init__(message, name="_VALUE_DESERIALIZATION", remedy=remedy)

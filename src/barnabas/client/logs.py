@@ -27,7 +27,7 @@ librdkafka_logger.addFilter(_Doubled())
 class ErrorLog:
     """librdkafka's error callback: logs each error, and the same one again only after half a minute.
 
-    ``last`` is the last problem, for the messages of time-outs; ``refusal`` the last one that waiting does not end:
+    ``last`` is the last problem, for the messages of timeouts; ``refusal`` the last one that waiting does not end:
     credentials that are not accepted, a certificate that is not trusted.
     """
 
@@ -49,5 +49,5 @@ class ErrorLog:
         logger.log(logging.ERROR if error.fatal() else logging.WARNING, "%s", problem)
 
     def because(self) -> str:
-        """The end of a time-out's message: "; the last ..." or nothing."""
+        """The end of a timeout's message: "; the last ..." or nothing."""
         return "" if self.last is None else f"; the last {self.last}"

@@ -43,7 +43,7 @@ class Chooser:
             except ClientError:
                 if known is None:
                     raise
-                count = known[0]  # the cluster does not answer now: go on with what was true
+                count = known[0]  # the cluster does not answer now: use the last known number
             known = self._counts[topic] = (count, now + _COUNT_AGE_S)
         return known[0]
 

@@ -215,7 +215,7 @@ class Appender:
         config: LogConfig,
         now_ms: int,
     ) -> None:
-        """Write a batch that is as it shall stand in the log; its header may have other offsets and timestamps."""
+        """Write a batch that is complete. ``header`` is as it came, and may have other offsets and timestamps."""
         size = len(batch)
         attributes = header[5]
         last_offset = first_offset + header[6]

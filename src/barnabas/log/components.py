@@ -56,7 +56,7 @@ def roll(components: LogComponents, config: LogConfig, base_offset: int, now_ms:
 
 
 def raise_start(components: LogComponents, offset: int) -> None:
-    """Records below an offset are gone. Raises `OSError`, and nothing has changed then."""
+    """Raise the log start offset. Raises `OSError`, and then nothing has changed."""
     if offset > components.bounds.log_start_offset:
         components.epochs.truncate_from_start(offset)
         components.bounds.raise_start(offset)

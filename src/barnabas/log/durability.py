@@ -4,7 +4,7 @@
 indexes and small files too: recovery does not look there. Below the durable offset the records are on stable storage,
 which is all that an acknowledgement waits for.
 
-A sync runs as a `FlushTask`, perhaps in another thread, while the log goes on. Whatever changes meanwhile is not
+A sync runs as a `FlushTask`, perhaps in another thread, while the log takes appends. Whatever changes meanwhile is not
 covered: each small file and each change of names is counted, and a task covers what had been counted when it was made.
 A cut of the log counts too: what a task began before a cut synced says nothing of records that were appended since.
 """

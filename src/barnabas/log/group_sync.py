@@ -6,7 +6,7 @@ each append, with a hundred it is a sync for the appends of all that arrived dur
 
 A sync that the disk fails is never repeated: the kernel may report success for pages that it has dropped. The log dir
 goes offline, and those that wait get an error. After any other failure, such as a shortage of file descriptors, the log
-stays online: those that wait go on waiting, and a sync follows after a pause, or at the next request if that comes first.
+stays online: the callers keep waiting, and a sync follows after a pause, or at the next request if that comes first.
 
 `GroupSync` decides. Its steps return the `LogSync` to run now, beside the event loop, if any; its outcome goes to `done`.
 

@@ -4,7 +4,7 @@ A start finds a loss in one of these ways:
 
 - The log ends below its own checkpointed high watermark, or below its checkpointed recovery point: the file was cut, or a
   loss of power took what the disk had promised.
-- Recovery cut off a damaged batch, or segments behind one. What a crash leaves of its last append is no damage
+- Recovery cut off a damaged batch, or segments after one. What a crash leaves of its last append is no damage
   (`barnabas.log.segment.damage`).
 - A checkpoint names the log, and its folder is gone; or the whole log dir was empty, and the broker is in the partition's
   in-sync set (`barnabas.log.dirs.missing_logs`).

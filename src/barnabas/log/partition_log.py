@@ -205,7 +205,7 @@ class PartitionLog:
             raise self.availability.fail(error, "appending to") from error
 
     def skip_to(self, offset: int, now_ms: int) -> None:
-        """Let the log go on at a later offset: compaction left no records before it.
+        """Advance the log end offset, because compaction left no records before ``offset``.
 
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
@@ -323,7 +323,7 @@ class PartitionLog:
             truncate_fully(self._components, offset)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that retention by start offset, size or time gives up. Returns how many.
+        """Delete expired segments: below the log start offset, above retention.bytes, older than retention.ms. Return how many.
 
         Their files are renamed to ``.deleted`` and removed by `purge_deleted` after file.delete.delay.ms.
         """

@@ -12,7 +12,7 @@ __all__ = ["apply_retention"]
 
 
 def apply_retention(components: LogComponents, config: LogConfig, now_ms: int) -> int:
-    """Delete what retention gives up; returns the number of segments. Raises `OSError`."""
+    """Delete expired segments; return their number. Raises `OSError`."""
     segments = components.segments
     count = _count_deletable(components, config, now_ms)
     if not count:

@@ -227,7 +227,7 @@ class Cluster:
 
     async def _stop(self) -> None:
         if self._starting is not None and not self._starting.done():
-            # Interrupted: what goes on starting would write to a folder that is being removed.
+            # Interrupted: a server that continued to start would write to a folder that is being removed.
             self._starting.cancel()
             await asyncio.wait({self._starting})
         brokers = list(self._brokers.values())

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45), version 0.
 
 Begins, replaces and cancels moves of replicas, each on its own (KIP-455). Answered when the orders are written: the
-moves go on after that, and ListPartitionReassignments shows them.
+moves continue after that, and ListPartitionReassignments shows them.
 
 Errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS,
 REQUEST_TIMED_OUT.

@@ -1,6 +1,6 @@
 """CreatePartitions (key 37), versions 0 to 3.
 
-More partitions for topics, each on its own (KIP-195); answered when they have leaders or at the request's time-out.
+More partitions for topics, each on its own (KIP-195); answered when they have leaders or at the request's timeout.
 
 Errors: NOT_CONTROLLER, UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT,
 REASSIGNMENT_IN_PROGRESS, INVALID_REQUEST (a topic named twice), REQUEST_TIMED_OUT.

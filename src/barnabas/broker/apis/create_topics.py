@@ -1,6 +1,6 @@
 """CreateTopics (key 19), versions 2 to 7.
 
-The controller writes the topics, and answers when they have leaders or at the request's time-out.
+The controller writes the topics, and answers when they have leaders or at the request's timeout.
 
 - 4: -1 stands for the default number of partitions and replicas (KIP-464).
 - 5: the new topic's settings in the response (KIP-525).

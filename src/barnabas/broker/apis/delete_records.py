@@ -1,7 +1,7 @@
 """DeleteRecords (key 21), versions 0 to 2.
 
 Moves the log start offset of partitions (KIP-107). An offset of -1 stands for the high watermark. The response waits
-until every living replica begins there, or for the request's time-out, and has the low watermark: the least log start
+until every living replica begins there, or for the request's timeout, and has the low watermark: the least log start
 offset among them.
 
 Errors: INVALID_TOPIC_EXCEPTION (an internal topic), OFFSET_OUT_OF_RANGE, POLICY_VIOLATION (a topic that is only

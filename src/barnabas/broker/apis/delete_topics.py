@@ -1,6 +1,6 @@
 """DeleteTopics (key 20), versions 1 to 6.
 
-The controller orders the deletion, and answers when the topics are gone or at the request's time-out.
+The controller orders the deletion, and answers when the topics are gone or at the request's timeout.
 
 - 3: TOPIC_DELETION_DISABLED instead of INVALID_REQUEST.
 - 6: topics named by id (KIP-516).

@@ -1,7 +1,7 @@
 """ElectLeaders (key 43), versions 0 to 2.
 
 Preferred leaders, or unclean ones, on demand (KIP-460). Answered when this broker knows the new leaders, so that a
-client that asks it next finds them, or at the request's time-out. A request for all partitions leaves out those that
+client that asks it next finds them, or at the request's timeout. A request for all partitions leaves out those that
 need no election.
 
 - 1: the kind of election; before, all are of preferred leaders.

@@ -11,7 +11,7 @@ and leads its partitions unless they were moved.
 
 Errors: COORDINATOR_NOT_AVAILABLE; INVALID_REQUEST for a type of key that has no coordinator;
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional ids of a cluster without ``__transaction_state``. Of all error
-codes it is the one after which every client stops at once: after most others librdkafka tries again until its time-out.
+codes it is the one after which every client stops at once: after most others librdkafka tries again until its timeout.
 """
 
 from barnabas.base.ids import TopicPartition

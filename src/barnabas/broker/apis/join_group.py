@@ -2,7 +2,7 @@
 
 Become or stay a member of a group; answered when the generation begins.
 
-- 1: the rebalance time-out.
+- 1: the rebalance timeout.
 - 4: a new member gets its id first, and joins with it (KIP-394).
 - 5: static members (KIP-345).
 - 7: the protocol type in the response (KIP-559).

@@ -19,7 +19,7 @@ __all__ = ["answer_later", "answer_when_done", "in_slices", "keeper_failure", "r
 
 logger = logging.getLogger(__name__)
 
-_GRACE_MS = 500  # the work's own time-out, which can say more, comes first
+_GRACE_MS = 500  # the work's own timeout, which can say more, comes first
 
 
 def keeper_failure(error: KeeperError) -> KafkaError:
@@ -33,14 +33,14 @@ def answer_later(services: Services, request: Request, steps: Steps[None], timeo
     """Perform ``steps``, which answer ``request``; if they fail before that, the answer carries the error.
 
     ``timeout_ms`` is what the client grants (request.timeout.ms unless given). Work that waits longer, because the
-    coordination service is away, is answered with REQUEST_TIMED_OUT and goes on: what it began may still be done.
+    coordination service is away, is answered with REQUEST_TIMED_OUT and continues: the change may still be made.
     """
     granted_ms = services.config["request.timeout.ms"] if timeout_ms is None else max(timeout_ms, 0)
     services.start(_with_timeout(services.call_later, request, steps, granted_ms + _GRACE_MS))
 
 
 def answer_when_done(services: Services, request: Request, steps: Steps[None]) -> None:
-    """As `answer_later`, without a time-out: for requests whose sender has one of its own."""
+    """As `answer_later`, without a timeout: for requests whose sender has one of its own."""
     services.start(_with_errors(request, steps))
 
 

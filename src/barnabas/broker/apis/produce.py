@@ -2,7 +2,7 @@
 
 Appends batches to partitions that this broker leads. acks 0 gets no response (an error closes the connection, which
 is the only sign there is), 1 is answered after the append (and its sync, where the topic's settings ask for one), -1
-when all in-sync replicas have the records or at the request's time-out. Errors, offsets and messages are those of
+when all in-sync replicas have the records or at the request's timeout. Errors, offsets and messages are those of
 each partition. Advertised from version 0, as Apache Kafka 4 does: librdkafka takes the lowest version as a sign of
 which codecs a broker knows. Of a partition that is named twice the last records count.
 

@@ -1,7 +1,7 @@
 """Requests to other brokers, and to ourselves, by broker id.
 
 A `Channels` keeps one connection to each broker, made when it is first needed. Requests are pipelined and answered in
-order; an answer out of order, a time-out or a broken connection fails all requests under way with `ChannelError`. The
+order; an answer out of order, a timeout or a broken connection fails all requests under way with `ChannelError`. The
 next request connects again, after a back-off that grows with failures. The first request on a connection asks for the
 peer's versions; each message goes in the highest version that both sides know. Requests to the own broker id are a
 direct call of the dispatcher: the same handlers, no bytes.
@@ -40,7 +40,7 @@ CallSelf = Callable[[ApiKey, Any, Callable[[Any], None]], None]
 
 
 class ChannelError(BarnabasError):
-    """The request was not answered: no connection, a time-out, a broker that is not known, bad bytes."""
+    """The request was not answered: no connection, a timeout, a broker that is not known, bad bytes."""
 
 
 class BrokenConnectionError(ChannelError):

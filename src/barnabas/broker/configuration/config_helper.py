@@ -132,7 +132,7 @@ class ConfigHelper:
         ]
 
     def _broker_chain(self, name: str) -> list[DescribeConfigsSynonym]:
-        """Where a broker property takes its value from; what stands before its own name is left out, as Kafka does."""
+        """Where a broker property takes its value from; synonyms before its own name are left out, as Kafka does."""
         static = self._configs.static.texts
         if name == "node.id":
             static = {name: str(self._broker_id)}  # both ids are one, which is always known

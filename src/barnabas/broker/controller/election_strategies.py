@@ -1,6 +1,6 @@
-"""On which occasion which election is held (Kafka's `PartitionLeaderElectionStrategy`).
+"""Which election is held on which occasion (Kafka's `PartitionLeaderElectionStrategy`).
 
-A strategy looks up in the context what its election asks for: which replicas are online, which of them stay.
+A strategy gets from the context what its election needs: which replicas are online, and which of them stay.
 """
 
 from collections.abc import Callable, Iterable
@@ -107,14 +107,14 @@ def _controlled_shutdown(
 OFFLINE = ElectionStrategy(_offline, obeys_unclean_setting=True)
 """The leader is gone, or there was none yet."""
 UNCLEAN = ElectionStrategy(_unclean)
-"""As `OFFLINE`, and where no live replica is in sync another one leads, whatever the topic's setting is."""
+"""As `OFFLINE`, but if no live replica is in sync another one becomes leader, whatever the topic's setting is."""
 PREFERRED = ElectionStrategy(_preferred)
-"""The first replica is to lead."""
+"""Make the first replica the leader."""
 REASSIGNMENT = ElectionStrategy(_reassignment)
-"""A reassignment ends: a replica that stays is to lead."""
+"""At the end of a reassignment, make a replica that stays the leader."""
 RETIREMENT = ElectionStrategy(_retirement)
-"""Replicas that lead are removed at once: as `REASSIGNMENT`, but the original replicas are candidates too."""
+"""As `REASSIGNMENT`, for leaders that are removed at once: the original replicas are candidates too."""
 CONTROLLED_SHUTDOWN = ElectionStrategy(_controlled_shutdown, notifies_leaving_brokers=True)
-"""Brokers are about to stop: a replica elsewhere is to lead."""
+"""Before brokers stop, make a replica on another broker the leader."""
 LEADER_EPOCH_ONLY = ElectionStrategy(_leader_epoch_only)
-"""The leader stays. Under a new leader epoch brokers take up an assignment that changed."""
+"""Keep the leader, and raise the leader epoch, so that brokers apply a changed assignment."""

@@ -32,7 +32,7 @@ class IsrChange(NamedTuple):
     recovery_state: int
     partition_epoch: int
     broker_epochs: tuple[int, ...] = ()
-    """Of the members, in their order (KIP-903): under which registration each fetched; -1, and none at all: unknown."""
+    """The broker epoch under which each member fetched, in the order of isr (KIP-903); -1 or an empty tuple: unknown."""
 
 
 def process_alter_partition(
@@ -45,7 +45,7 @@ def process_alter_partition(
     answers: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
     proposals: dict[TopicPartition, LeaderAndIsr] = {}
     for change in changes:
-        answer = _judge_isr(context, broker, change)
+        answer = _validate_isr_change(context, broker, change)
         if answer is None:
             proposals[change.topic_partition] = LeaderAndIsr(
                 broker, change.leader_epoch, change.isr, change.recovery_state, change.partition_epoch
@@ -71,14 +71,14 @@ def process_alter_partition(
     return answers
 
 
-def _judge_isr(context: ControllerContext, broker: int, change: IsrChange) -> LeaderAndIsr | ErrorCode | None:
-    """None to write the change; otherwise the answer: an error, or the state that is as wanted already."""
+def _validate_isr_change(context: ControllerContext, broker: int, change: IsrChange) -> LeaderAndIsr | ErrorCode | None:
+    """None if the change is to be written; otherwise the response: an error, or the state if it is already as requested."""
     known = context.leadership.get(change.topic_partition)
     if known is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     current = known.leader_and_isr
     if change.partition_epoch > current.version or change.leader_epoch > current.leader_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the leader knows more than we: another controller rules
+        return ErrorCode.NOT_CONTROLLER  # the leader has a newer state, so another controller is active
     if change.leader_epoch < current.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if (broker, change.isr, change.recovery_state) == (current.leader, current.isr, current.recovery_state):

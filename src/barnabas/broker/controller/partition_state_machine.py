@@ -2,7 +2,7 @@
 
     ABSENT -> NEW -> ONLINE <-> OFFLINE -> ABSENT      NEW: assigned; ONLINE: it has a leader; OFFLINE: its leader is gone
 
-The legal moves are `context.PARTITION_STATE_SOURCES`; an illegal one is logged and left out, the others go on. Requests
+The legal moves are `context.PARTITION_STATE_SOURCES`; an illegal one is logged and left out, the others are made. Requests
 gather in the `RequestBatch` that is passed in. Callers send it when the whole move is done, so that a broker learns of a
 thousand partitions in one request.
 """

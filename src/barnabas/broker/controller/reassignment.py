@@ -2,7 +2,7 @@
 
 Kafka's `onPartitionReassignment`, `processApiPartitionReassignment`, `processZkPartitionReassignment` and
 `maybeCompleteReassignment`. The topic's znode holds the whole reassignment: all replicas, those that are added (``adding``) and
-those that are removed (``removing``); the next controller finds it there and goes on. For a move from {1,2,3} to {4,5,6}:
+those that are removed (``removing``); the next controller finds it there and continues. For a move from {1,2,3} to {4,5,6}:
 
     replicas        adding   removing  leader  in sync
     1,2,3                              1       1,2,3
@@ -194,7 +194,7 @@ def _begin(
 
 
 def _keeps_records(context: ControllerContext, topic_partition: TopicPartition, planned: ReplicaAssignment) -> bool:
-    """Whether those replicas that are to go at once may go: another one, that stays, is in sync."""
+    """Whether the replicas that leave at once may leave: another one, that stays, is in sync."""
     if set(context.assignment(topic_partition).replicas) <= set(planned.replicas):
         return True
     known = context.leadership.get(topic_partition)
@@ -205,7 +205,7 @@ def _keeps_records(context: ControllerContext, topic_partition: TopicPartition, 
 
 
 def resume_on_brokers(context: ControllerContext, batch: RequestBatch, brokers: Iterable[int]) -> Steps[None]:
-    """These brokers came: go on with the moves to them."""
+    """Continue the moves to brokers that came back."""
     came = set(brokers)
     yield from resume_reassignments(
         context, batch, [p for p in context.reassigning if not came.isdisjoint(context.assignment(p).target)]

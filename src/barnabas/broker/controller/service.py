@@ -218,11 +218,13 @@ class Controller:
                 if error.code is Keeper.SESSION_EXPIRED:
                     self._resign()  # the new session brings the next election
                 else:
-                    logger.error("The controller could not go on: %s", error)
+                    logger.error("The controller could not continue: %s", error)
                     await self._abdicate()
             except Exception as error:
                 if isinstance(error, BarnabasError) and not self._is_registered:
-                    logger.error("This broker could not be registered, and does not stand for controller: %s", error)
+                    logger.error(
+                        "This broker could not be registered, and does not take part in controller elections: %s", error
+                    )
                 else:
                     logger.exception("The controller failed at %r and resigns", event)
                 await self._abdicate()

@@ -35,7 +35,7 @@ class Append:
         self.group = group
         self.records = records
         self.done = done
-        """What to decide once the outcome is known; None when it was (a time-out came first)."""
+        """What to decide once the outcome is known; None when it was (a timeout came first)."""
 
     @property
     def partition(self) -> int:

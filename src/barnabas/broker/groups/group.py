@@ -211,7 +211,7 @@ class Group:
         return member
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
-        """Take the protocols and time-outs that a rejoining member sends."""
+        """Take the protocols and timeouts that a rejoining member sends."""
         self._supporters.subtract(name for name, _ in member.protocols)
         self._supporters.update(name for name, _ in protocols)
         member.protocols = protocols

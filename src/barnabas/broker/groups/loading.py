@@ -37,7 +37,7 @@ class Loader:
         self._transactions: dict[int, dict[bytes, tuple[bytes | None, int]]] = {}
 
     def read(self, batches: Buffer) -> Iterator[int]:
-        """Read a piece of the log; yields, every few milliseconds of work, where to go on reading."""
+        """Read a piece of the log; yields, every few milliseconds of work, where to continue reading."""
         unread_bytes = 0
         for offset, header in read_headers(batches):
             try:

@@ -5,7 +5,7 @@ all. Requests wait for each other on the way, so answers are effects, and reques
 Every request is answered: one that a newer request of the same member displaces gets REBALANCE_IN_PROGRESS, one whose
 member is removed UNKNOWN_MEMBER_ID.
 
-Time-outs: a member's session; a new member's whole wait in its first JoinGroup; the rebalance, which continues without
+Timeouts: a member's session; a new member's whole wait in its first JoinGroup; the rebalance, which continues without
 the members that have not rejoined; and the sync, after which members that never asked for their assignment are removed.
 
 In Kafka: the join, sync, heartbeat and leave methods of `GroupCoordinator`, with `DelayedJoin`, `DelayedSync` and
@@ -51,7 +51,7 @@ def sync_error(error: ErrorCode) -> SyncGroupResponse:
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    # Version 0 has the session time-out alone.
+    # Version 0 has the session timeout alone.
     return request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
 
 
@@ -531,7 +531,7 @@ def _check_sync(group: Group, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _record(group: Group, assignments: dict[str, bytes] | None = None) -> GroupRecord:
-    """The group as it is to be stored; members without an assignment get an empty one."""
+    """The group in the form in which it is stored; members without an assignment get an empty one."""
     members = [
         MemberValue(
             member_id=member.member_id,

@@ -180,7 +180,7 @@ def _group_value(value: GroupMetadataValue) -> GroupValue:
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                # Version 0 has the session time-out alone.
+                # Version 0 has the session timeout alone.
                 rebalance_timeout_ms=(
                     member.rebalance_timeout if member.rebalance_timeout >= 0 else member.session_timeout
                 ),

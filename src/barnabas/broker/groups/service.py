@@ -2,7 +2,7 @@
 
 `GroupService` passes each request to the pure `GroupCoordinator` with the time, and performs the effects that it returns.
 Records are appended to the local replica of ``__consumer_offsets`` with acks -1, and count when they are committed. One
-timer serves all time-outs. When the controller makes this broker leader of a partition, the partition's log is read and
+timer serves all timeouts. When the controller makes this broker leader of a partition, the partition's log is read and
 its groups are built in steps, between which the event loop is free. Meanwhile requests get COORDINATOR_LOAD_IN_PROGRESS.
 
 In Kafka: `GroupCoordinatorAdapter`, and the loading and appending of `GroupMetadataManager`.

@@ -2,7 +2,7 @@
 
 A killed process leaves all that it wrote in the page cache. After a power failure, or with a replaced disk, everything
 that was not synced is gone. Such a broker must not come back as if nothing had happened: while the registration of its
-last life stands, its replicas count as in sync, and one that leads could go on leading, in the same leader epoch, without
+last life exists, its replicas count as in sync, and one that leads could continue to lead, in the same leader epoch, without
 records that the other replicas have.
 
 So each log dir holds a note of the operating system's boot id. If it names another boot, or is missing, the broker waits

@@ -6,7 +6,7 @@ life's registration.
 
 `join` decides. It yields steps to the edge (`service`) and gets their results:
 
-    yield IsRegistered()       -> bool                a registration stands under this broker's id
+    yield IsRegistered()       -> bool                whether this broker's id is registered
     yield CreateRegistration() -> int | None          the czxid of our new znode; None when there is one in the way
     yield ReadSession()        -> SessionZnodes       that znode, and /controller
     yield Remove(removals)     -> None                in one transaction; a znode that changed meanwhile stays
@@ -58,7 +58,7 @@ _MAX_BROKER_EPOCH = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class IsRegistered:
-    """Whether a registration stands under this broker's id, be it an earlier life's."""
+    """Whether there is a registration with this broker's id, perhaps of its last life."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def wait_for_acknowledgements(
     respond: Callable[[Mapping[TopicPartition, ErrorCode]], None],
     timeout_ms: int,
 ) -> DelayedOperation:
-    """Call ``respond`` with the errors by partition, when every append is acknowledged or failed, or at the time-out."""
+    """Call ``respond`` with the errors by partition, when every append is acknowledged or failed, or at the timeout."""
     error_of = commit_error if acks == ALL_IN_SYNC else _sync_error
     errors: dict[TopicPartition, ErrorCode] = {}
 

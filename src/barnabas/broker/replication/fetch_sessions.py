@@ -112,7 +112,7 @@ class FetchPartitionData:
     can_rest: bool = False
     """Whether it need not be looked at again before it changes."""
     is_urgent: bool = False
-    """Whether the reader must hear of it at once, though there are no records."""
+    """Whether the response must be sent at once, although there are no records."""
     is_throttled: bool = False
     """Whether its bytes count for the replication throttle."""
 

@@ -183,7 +183,7 @@ class Fetcher:
     # Fetching
 
     def leaving(self) -> list[TopicPartition]:
-        """What the other fetcher of the same source is to take over."""
+        """The partitions that the other fetcher of the same source should take over."""
         return list(self._leaving)
 
     @property

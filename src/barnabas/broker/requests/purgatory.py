@@ -1,4 +1,4 @@
-"""Requests that wait for a watermark, for bytes to read or for their time-out, whichever comes first.
+"""Requests that wait for a watermark, for bytes to read or for their timeout, whichever comes first.
 
 Kafka's `DelayedOperationPurgatory` and its `DelayedOperation`, for all kinds of operations in one object. Kafka's names
 and ours: `tryCompleteElseWatch` is `Purgatory.watch` (the caller tries first, as it has just looked), `checkAndComplete`
@@ -60,7 +60,7 @@ class DelayedOperation:
         try:
             is_complete = self._try_complete(key)
         except Exception:
-            # One broken operation must not end the others with it: it ends as its time-out would end it.
+            # One broken operation must not end the others with it: it ends as its timeout would end it.
             logger.exception("A delayed operation failed")
             self._expire()
             return
@@ -108,7 +108,7 @@ class Purgatory:
     ) -> DelayedOperation:
         """Call ``try_complete(key)`` after each change of one of ``keys`` until it returns True.
 
-        ``on_expiration`` is called at the time-out. Nothing is called from here: try before. At most one of
+        ``on_expiration`` is called at the timeout. Nothing is called from here: try before. At most one of
         ``on_expiration`` and a true ``try_complete`` happens.
         """
         operation = DelayedOperation(self, tuple(keys), try_complete, on_expiration)

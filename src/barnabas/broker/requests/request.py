@@ -86,7 +86,7 @@ class Request:
         answer(self, response, None)
 
     def no_reply(self) -> None:
-        """The protocol foresees no answer (Produce with acks 0); the connection goes on."""
+        """Send no response (Produce with acks 0), and serve the connection's next request."""
         self.reply(None)
 
     def fail(self, code: ErrorCode) -> None:

@@ -18,7 +18,7 @@ __all__ = ["Effects", "InSlices", "Later", "RunBeside"]
 class RunBeside(NamedTuple):
     """Run ``work`` in a thread, then continue on the loop with ``done`` and the exception of the work, or None.
 
-    The work shares nothing with what goes on meanwhile: all that it needs was looked up when the effect was made.
+    The work shares nothing with other code: all that it needs was looked up when the effect was made.
     """
 
     work: Callable[[], None]

@@ -5,7 +5,7 @@ A move is a copy from the current log into a future log of the target dir, slice
 1. the future log is truncated to what it has in common with the current one, if that was truncated since (by leader
    epochs, as in any follower), and its start follows the current log's;
 2. a slice is looked up, and is read and appended beside the loop: only this thread writes to a future log, so it shares
-   no state with the requests that go on meanwhile;
+   no state with the requests that are served meanwhile;
 3. the rest is small at last: it is copied on the loop, and the future log takes the current one's place before anything
    else can be appended. So no record is lost or doubled, and no request waits longer than for one small slice.
 

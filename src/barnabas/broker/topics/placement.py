@@ -89,7 +89,7 @@ def _spread_over_racks(
 
 
 def _follower(first: int, shift: int, nth: int, brokers: int) -> int:
-    """Where in the list the follower number ``nth`` stands; never on the first replica."""
+    """The index in the list of follower number ``nth``; never that of the first replica."""
     return (first + 1 + (shift + nth) % (brokers - 1)) % brokers
 
 

@@ -61,7 +61,7 @@ class CoordinationClient:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The time-out that the server granted."""
+        """The timeout that the server granted."""
         return self._session.timeout_ms
 
     @property

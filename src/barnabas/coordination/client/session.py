@@ -12,7 +12,7 @@ Requests are pipelined: each is sent at once, and replies come in the order of t
 - a write that was sent fails with CONNECTION_LOSS, because it is unknown whether it happened.
 
 The servers of the connect string are tried in turn. A connection to any of them carries on the same session as long as
-one of them receives something from the client within the time-out: the client presents the session's id, its password and the last
+one of them receives something from the client within the timeout: the client presents the session's id, its password and the last
 zxid that it has seen (a server that is behind refuses it), repeats its identities, and registers its watches again.
 When a server answers that the session has expired, all waiting operations fail with SESSION_EXPIRED, the watches are
 dropped, and a new session begins with the next connection.
@@ -369,7 +369,7 @@ class ClientSession:
         self._fail_all(ErrorCode.SESSION_EXPIRED)
 
     def _keep_alive(self, now_ms: int) -> None:
-        """Ping after a third of the time-out without a frame sent; give up after two thirds without one received."""
+        """Ping after a third of the timeout without a frame sent; give up after two thirds without one received."""
         silent_ms = now_ms - self._received_ms
         if silent_ms * 3 > self.timeout_ms * 2:
             logger.warning("The coordination server has been silent for %.1f s", silent_ms / 1000)

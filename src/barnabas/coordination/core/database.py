@@ -1,4 +1,4 @@
-"""The committed state of a server: the tree, the sessions with their time-outs, the last zxid. In ZooKeeper: ZKDatabase.
+"""The committed state of a server: the tree, the sessions with their timeouts, the last zxid. In ZooKeeper: ZKDatabase.
 
 A zxid has 64 bits: the epoch of a leader above, a count below; a server alone stays in epoch 0. Transactions are applied in the order of their zxids, live (prepared by `Staged`) or from the log.
 """

@@ -1,4 +1,4 @@
-"""Sessions, their time-outs and their passwords: ZooKeeper's SessionTrackerImpl and ExpiryQueue.
+"""Sessions, their timeouts and their passwords: ZooKeeper's SessionTrackerImpl and ExpiryQueue.
 
 Sessions expire by buckets of one tick: a session whose client sent something at ``now`` is in the bucket of the first
 tick after ``now + timeout``. Each request moves it to a later bucket; when a bucket's time has come, its sessions
@@ -75,7 +75,7 @@ class SessionTracker:
         return self._next_id
 
     def track(self, session_id: int, timeout_ms: int, now_ms: int) -> Session:
-        """Track a session; one that is tracked already gets the time-out."""
+        """Track a session; one that is tracked already gets the timeout."""
         session = self.sessions.get(session_id)
         if session is None:
             session = self.sessions[session_id] = Session(session_id, timeout_ms)
@@ -84,7 +84,7 @@ class SessionTracker:
         return session
 
     def touch(self, session: Session, now_ms: int) -> None:
-        """The session's client has sent something: its time-out begins again."""
+        """The session's client has sent something: its timeout begins again."""
         expires_ms = self._bucket(now_ms + session.timeout_ms)
         if expires_ms <= session.expires_ms or session.is_closing:
             return
@@ -124,7 +124,7 @@ class SessionTracker:
 
 
 class LearnerSessionTracker:
-    """All sessions, as a learner knows them: it reports which of them were heard, and its leader decides which expire.
+    """All sessions, as a learner knows them: it reports which of them sent something, and its leader decides which expire.
 
     In ZooKeeper: LearnerSessionTracker and UpgradeableSessionTracker.
     """
@@ -144,7 +144,7 @@ class LearnerSessionTracker:
         return self._next_id
 
     def track(self, session_id: int, timeout_ms: int, now_ms: int) -> Session:  # noqa: ARG002  # as SessionTracker.track
-        """Know a session; one that is known already gets the time-out."""
+        """Know a session; one that is known already gets the timeout."""
         session = self.sessions.get(session_id)
         if session is None:
             session = self.sessions[session_id] = Session(session_id, timeout_ms)
@@ -156,7 +156,7 @@ class LearnerSessionTracker:
         self._touched[session.id] = session.timeout_ms
 
     def take_touched(self) -> dict[int, int]:
-        """The sessions that were heard since the last call, with their time-outs in ms."""
+        """The sessions whose clients sent something since the last call, with their timeouts in ms."""
         touched, self._touched = self._touched, {}
         return touched
 

@@ -21,7 +21,7 @@ __all__ = ["Event", "Staged", "Tree", "TreeChange", "View"]
 _DIGEST_MASK = (1 << 64) - 1
 
 TreeChange = tuple[str, DataNode | None]
-"""A path and the node that stands there now, or None."""
+"""A path and the node that is there now, or None."""
 
 
 class Event(NamedTuple):

@@ -1,4 +1,4 @@
-"""The end of a transaction log: whether what stands behind the last valid entry is torn, or damaged.
+"""The end of a transaction log: whether what follows the last valid entry is torn, or damaged.
 
 A batch of entries is written into zeros, or at the end of the file, and is acknowledged when it is synced. So a crash
 leaves of an entry that was not acknowledged a beginning, or a part of its sectors, with zeros in the place of the
@@ -10,12 +10,12 @@ been acknowledged, and the server must not start as if they had never been:
     the checksum is right for another size than the one that is named   damaged
     a checksum or a size that no entry has, and no zeros                damaged
     the size leads to a byte that is neither the end byte nor zero      damaged
-    a valid entry stands somewhere behind it                            damaged
+    a valid entry follows somewhere                                     damaged
     cut off, or zeros where the end byte should be                      torn
     zeros in the place of its first sector, or of a part of its head    torn
 
-A znode's data may hold the bytes of an entry. So a valid entry within the size that the bad one names does not stand
-behind it, unless it ends where the file's data end: then a wrong size may hide the rest of the log.
+A znode's data may hold the bytes of an entry. So a valid entry within the size that the bad one names does not
+count, unless it ends where the file's data end: then a wrong size may hide the rest of the log.
 
 ZooKeeper's FileTxnLog refuses to start on a wrong checksum too. It takes a wrong end byte, and a wrong size that leads
 to no end byte, for the end of the log, and drops what follows. Two cases cannot be decided:
@@ -64,7 +64,7 @@ def payload_at(data: bytes, offset: int) -> bytes | None:
 
 
 def check_tail(file: File, path: str, position: int) -> bool:
-    """Whether a torn entry stands at ``position``, behind the last valid one; False for nothing but zeros.
+    """Whether there is a torn entry at ``position``, after the last valid one; False for nothing but zeros.
 
     Raises `CorruptDataError` for damage.
     """
@@ -83,7 +83,7 @@ def check_tail(file: File, path: str, position: int) -> bool:
 
 
 def _end_of_data(file: File, position: int) -> int:
-    """The offset behind the last byte that is not zero, at least ``position``."""
+    """The offset after the last byte that is not zero, at least ``position``."""
     end = offset = position
     while data := file.read_at(offset, _CHUNK_BYTES):
         if kept := len(data.rstrip(b"\0")):
@@ -116,7 +116,7 @@ def _valid_entry_behind(file: File, position: int, data_end: int) -> str | None:
 
 
 def _claimed_end(file: File, position: int) -> int:
-    """The offset behind the invalid entry at ``position`` by its own size; ``position`` if its head is no entry's."""
+    """The offset after the invalid entry at ``position`` by its own size; ``position`` if its head is no entry's."""
     head = file.read_at(position, ENTRY_HEAD.size)
     if len(head) < ENTRY_HEAD.size:
         return position
@@ -165,7 +165,7 @@ def _has_lost_size(file: File, position: int, head: bytes) -> bool:
 
 
 def _has_lost_checksum_bytes(position: int, checksum: int, payload: bytes) -> bool:
-    """Whether the checksum is right behind the sector boundary in it, and zeros before the boundary."""
+    """Whether the checksum is right after the sector boundary in it, and zeros before the boundary."""
     boundary = -position % _SECTOR_BYTES
     if not 0 < boundary < _CHECKSUM_BYTES:
         return False
@@ -174,7 +174,7 @@ def _has_lost_checksum_bytes(position: int, checksum: int, payload: bytes) -> bo
 
 
 def _size_with_checksum(file: File, start: int, data_end: int, checksum: int) -> int | None:
-    """The size of a payload that begins at ``start``, has the checksum, and has the end byte behind it."""
+    """The size of a payload that begins at ``start``, has the checksum, and is followed by the end byte."""
     running = 1
     size = 0
     offset = start

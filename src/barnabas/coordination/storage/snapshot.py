@@ -3,7 +3,7 @@
 A file ``snapshot.<zxid in hex>`` holds the state after the transaction of that zxid:
 
     FileHeader      magic "ZKSN", version 2, dbid -1
-    Int             sessions, each: Long id, Int time-out in ms
+    Int             sessions, each: Long id, Int timeout in ms
     Int             access control lists, each: Long number, vector of ACL
     nodes           path, data, Long number of its ACL (-1: open to all), StatPersisted; parents before children;
                     the root's path is ""
@@ -13,9 +13,9 @@ A file ``snapshot.<zxid in hex>`` holds the state after the transaction of that 
                     the server had not applied a transaction since its start
     Long, "/"       Adler-32 of all that is before, and a mark
 
-Apache's server goes on while it writes, so its snapshots may contain later changes than their name says (they are
+Apache's server continues to serve while it writes, so its snapshots may contain later changes than their name says (they are
 fuzzy), and the replay of the log applies these changes again. Ours are exact: nodes are values, and a copy of the
-tree's dictionary is already a snapshot. It is encoded in slices, between which the server goes on.
+tree's dictionary is already a snapshot. It is encoded in slices, between which the server serves requests.
 
 In ZooKeeper: FileSnap and SerializeUtils.
 """
@@ -184,7 +184,7 @@ def read_snapshot_of_leader(data: bytes, zxid: int) -> Database:
 
 
 def _read_state(database: Database, data: bytes, offset: int) -> int:
-    """Read the sessions and the nodes into an empty database; the offset behind them."""
+    """Read the sessions and the nodes into an empty database; the offset after them."""
     indexes, offset = decode_from(_Indexes, data, offset)
     acls = {entry.number: tuple(entry.acl) for entry in indexes.acls}
     acls[-1] = OPEN_ACL
@@ -195,7 +195,7 @@ def _read_state(database: Database, data: bytes, offset: int) -> int:
 
 
 def _read_nodes(data: bytes, offset: int, acls: dict[int, tuple[ACL, ...]]) -> tuple[list[tuple[str, DataNode]], int]:
-    """The nodes up to the mark behind them. Decoded inline, because there may be millions."""
+    """The nodes up to the mark after them. Decoded inline, because there may be millions."""
     nodes: list[tuple[str, DataNode]] = []
     while True:
         name, offset = _take(data, offset)

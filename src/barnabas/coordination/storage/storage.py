@@ -169,7 +169,7 @@ class Storage:
     # What a leader makes a learner do
 
     def truncate(self, zxid: int) -> None:
-        """Remove all transactions behind ``zxid``, and the snapshots that hold some of them. `load` comes next.
+        """Remove all transactions after ``zxid``, and the snapshots that hold some of them. `load` comes next.
 
         Raises `CorruptDataError` if only such snapshots hold the beginning.
         """
@@ -186,7 +186,7 @@ class Storage:
             self._files.remove(posixpath.join(self.snapshots_dir, name))
         self._files.sync_dir(self.snapshots_dir)
         for first, name in reversed([each for each in logs_from(names, 0) if each[0] > zxid]):
-            logger.info("Removing %s/%s: it begins behind 0x%x", self.logs_dir, name, zxid)
+            logger.info("Removing %s/%s: it begins after 0x%x", self.logs_dir, name, zxid)
             del first
             self._files.remove(posixpath.join(self.logs_dir, name))
         self._files.sync_dir(self.logs_dir)

@@ -104,7 +104,7 @@ def read_transaction_log(files: Files, path: str, *, repair: bool) -> Iterator[b
 
 
 def cut_transaction_log(files: Files, path: str, zxid: int) -> None:
-    """Cut off all transactions of a file behind ``zxid``. Durable at return."""
+    """Cut off all transactions of a file after ``zxid``. Durable at return."""
     end = _HEADER_BYTES
     for payload in read_transaction_log(files, path, repair=True):
         if decode(TxnHeader, payload).zxid > zxid:

@@ -1,8 +1,10 @@
-"""Which log is compacted next, and how far. Kafka: LogCleanerManager.grabFilthiestCompactedLog, cleanableOffsets.
+"""How much of a log can be compacted, and whether it is due. `LogCleaner` chooses the dirtiest.
+
+Kafka: LogCleanerManager.grabFilthiestCompactedLog, cleanableOffsets.
 
 The first dirty offset is where the last compaction ended, at least the log start offset; it is kept by log dir in the
-checkpoint ``cleaner-offset-checkpoint``. Up to where a log may be compacted: below the last stable offset, the active
-segment, and the first segment with records younger than ``min.compaction.lag.ms``. A log is due when dirty bytes make
+checkpoint ``cleaner-offset-checkpoint``. A log may be compacted up to the last stable offset, the active
+segment, or the first segment with records younger than ``min.compaction.lag.ms``. A log is due when dirty bytes make
 up more than ``min.cleanable.dirty.ratio`` of the bytes looked at, or when its oldest dirty segment began longer ago
 than ``max.compaction.lag.ms``; of the logs that are due the dirtiest comes first.
 """

@@ -13,7 +13,7 @@ does `is_possible`, to be asked before each step. Apache's cleaner thread and it
 Offsets never change and no batch is merged with another, so followers and consumers may read on at any offset.
 
 A batch that cannot be read (a wrong CRC, records that do not fill it, more bytes or records than a leader takes) is reported
-and stays as it is; compaction goes on behind it. Only where a header does not say where the next batch begins is there no
+and stays as it is; compaction continues after it. Only where a header does not say where the next batch begins is there no
 way on, and the compaction fails.
 """
 

@@ -1,7 +1,7 @@
 """The records of several batches, unpacked and found together, so that columns have many rows.
 
 A piece of a segment holds hundreds of small batches, or a few large ones. Neighbours are read as one group, up to some
-thousands of records: plain ones where they are in the piece, compressed ones behind each other in a buffer.
+thousands of records: plain ones where they are in the piece, compressed ones one after another in a buffer.
 
 A batch whose records cannot be read is reported and left out: one that is damaged, or that has more bytes or records
 than a leader takes. Memory is bounded by those limits, whatever a batch claims.

@@ -2,7 +2,7 @@
 Kafka: part of LogManager.
 
 Invariants: a log that is found here lies in a dir that is online. A dir whose disk fails goes offline alone, with all
-of its logs, and its owner hears of it once.
+of its logs, and its owner is notified once.
 """
 
 import logging
@@ -30,7 +30,7 @@ class CheckpointWrite:
         self.log_dir = log_dir
         self.name = name
         self.offsets: dict[TopicPartition, int] = {}
-        """What is to be written; filled before `run`."""
+        """The contents to write; filled before `run`."""
         self.is_done = False
         """Whether the file has these offsets."""
         self._written = written
@@ -67,7 +67,7 @@ class DirSet:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         """The logs by partition. For reading."""
         self.futures: dict[TopicPartition, PartitionLog] = {}
-        """The logs that are to take the place of others. For reading."""
+        """The future logs, which will replace others. For reading."""
 
     # ---- dirs
 
@@ -144,7 +144,7 @@ class DirSet:
         self.logs[log.topic_partition] = log
 
     def add_future(self, log: PartitionLog) -> None:
-        """A log is to take the place of another."""
+        """Add a future log, which will replace another."""
         self.futures[log.topic_partition] = log
 
     def take(self, topic_partition: TopicPartition) -> PartitionLog | None:

@@ -1,14 +1,14 @@
 """All log dirs of a broker and the logs in them. Kafka: LogManager.
 
-A dir whose disk fails goes offline alone: its partitions answer KAFKA_STORAGE_ERROR, the others serve on; the owner hears
-of it through `LogDirs.on_offline` and must stop when none is left. It comes back with the next start only, and until then no
+A dir whose disk fails goes offline alone: its partitions answer KAFKA_STORAGE_ERROR, the others are still served. The owner
+is notified through `LogDirs.on_offline` and must stop when no dir is online. It comes back with the next start only, and until then no
 log is made in another dir that may lie in the lost one.
 
 A replica moves between dirs as a future log (KIP-113): a second log in a folder ``topic-N.UNIQUE-future`` of the target
 dir, which the owner fills from the current one and then lets take its place (``moves``). Future logs survive a restart.
 They belong to the code that fills them, in a thread perhaps: here they are only loaded, counted, checkpointed and closed.
 
-Parts: `dir_set` (the dirs and where each log is), `log_factory`, `loading`, `moves`, `deleted_folders`, `missing_logs`.
+Components: `dir_set` (the dirs and where each log is), `log_factory`, `loading`, `moves`, `deleted_folders`, `missing_logs`.
 """
 
 import contextlib
@@ -297,7 +297,7 @@ class LogDirs:
         """Remove the folders and segment files whose time has come."""
         for log in list(self._dirs.logs.values()):
             if len(log.deletions):
-                with contextlib.suppress(KafkaError):  # the owner heard that its dir went offline
+                with contextlib.suppress(KafkaError):  # the owner was notified that its dir went offline
                     log.purge_deleted(now_ms)
             yield None
         for log_dir in self._deleted_folders.due(now_ms):
@@ -353,7 +353,7 @@ class LogDirs:
         """Let retention delete segments of all logs; returns the partitions that lost some."""
         shorter = []
         for topic_partition, log in list(self._dirs.logs.items()):
-            with contextlib.suppress(KafkaError):  # the owner heard that its dir went offline
+            with contextlib.suppress(KafkaError):  # the owner was notified that its dir went offline
                 if log.offline is None and log.apply_retention(now_ms):
                     shorter.append(topic_partition)
             yield None

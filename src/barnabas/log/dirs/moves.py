@@ -58,7 +58,7 @@ class Moves:
     # ---- future logs
 
     def future(self, topic_partition: TopicPartition) -> PartitionLog | None:
-        """The log that is to take the place of a partition's; None when it is not on the move."""
+        """The future log of a partition; None when it does not move."""
         return self._dirs.futures.get(topic_partition)
 
     def create(self, topic_partition: TopicPartition, path: str, now_ms: int) -> PartitionLog:

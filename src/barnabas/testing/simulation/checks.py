@@ -98,7 +98,7 @@ def _check_segment(history: History, where: str, data: bytes, next_offset: int, 
 
 
 def check_sessions(simulation: Simulation) -> None:
-    """When everyone is gone and the time-outs are over, no session is left, and no ephemeral node."""
+    """When everyone is gone and the timeouts are over, no session is left, and no ephemeral node."""
     for machine in simulation.coordination:
         if not machine.is_serving:
             continue

@@ -1,6 +1,6 @@
 """What an ensemble of coordination servers has committed, and whether each server delivers exactly that.
 
-The observer hears of every commit of the leader before any server can show it to a client. It applies the transactions
+The observer sees every commit of the leader before any server can show it to a client. It applies the transactions
 to a tree of its own, and compares: these are the properties of Zab (`Zab.tla`), on the production code.
 
 - *Leadership*: one server at most leads an established epoch.
@@ -146,7 +146,7 @@ class EnsembleObserver:
         self._history.count("transactions committed")
 
     def check_expired(self, name: str, session_id: int, servers: list[Any]) -> None:
-        """A client heard that its session is over: it is closed, or a leader has proposed its end (as in ZooKeeper)."""
+        """A client learned that its session is over: it is closed, or a leader has proposed its end (as in ZooKeeper)."""
         sessions = [
             server._processor.tracker.sessions.get(session_id) for server in servers if server._mode == "leader"
         ]

@@ -60,7 +60,7 @@ def _power(faults: FaultInjector) -> bool:
 
 
 def _pause(faults: FaultInjector) -> bool:
-    """SIGSTOP, for less than a session's time-out or for longer."""
+    """SIGSTOP, for less than a session's timeout or for longer."""
     machine = faults.server()
     if machine is None:
         return False

@@ -7,7 +7,7 @@ most a window of them is under way or unread, the rest waits at the sender (`Con
 - A blocked direction holds its chunks back; after `GIVE_UP_US` without an acknowledgement the sender's side fails.
 - A killed process's connections end at its peers at once; a machine without power says nothing, and answers later bytes
   with a reset when it is up again.
-- A paused process's system goes on: it takes connections and bytes, until the window is full.
+- A paused process's system keeps running: it takes connections and bytes, until the window is full.
 """
 
 import errno

@@ -190,7 +190,7 @@ def decode_transaction_key(data: Buffer) -> TransactionLogKey | None:
 
 
 def decode_value(key: Key, data: Buffer) -> Value:
-    """The value that stands with ``key``; raises MalformedMessageError, also for versions that we do not know."""
+    """The value that belongs to ``key``; raises MalformedMessageError, also for versions that we do not know."""
     value_type: type[Value]
     if isinstance(key, OffsetCommitKey):
         value_type = OffsetCommitValue

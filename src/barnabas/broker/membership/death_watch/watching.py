@@ -7,7 +7,7 @@ any of our brokers when the controller is Apache's, which watches none. A witnes
 When a process dies its operating system closes its connections and refuses new ones. So a connection that breaks is tried
 again. A broker that accepts it lives; a paused one accepts it too, because its kernel does. A broker is dead if its port
 refuses `_REFUSALS` times in a row while its registration is still the one under which it accepted our connection. Any
-other failure (time-outs, no route) proves nothing, and is left to the session. So is a broker that never accepted a
+other failure (timeouts, no route) proves nothing, and is left to the session. So is a broker that never accepted a
 connection under its current registration: Apache's brokers register before they listen.
 
 The ephemeral znodes of a dead broker are then removed, as the end of its session would do some seconds later. All else
@@ -80,7 +80,7 @@ class ConnectOutcome(Enum):
     ACCEPTED = "accepted"
     REFUSED = "refused"
     UNKNOWN = "unknown"
-    """A time-out, no route: it proves nothing."""
+    """A timeout, no route: it proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
