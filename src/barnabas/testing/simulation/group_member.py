@@ -246,8 +246,8 @@ class SimulatedMember:
         return ErrorCode.NONE
 
     def _is_coordinated(self) -> bool:
-        """Whether the coordinator leads a partition of groups. One that was replaced unnoticed (a pause, a cut) tells
-        what it remembers, as Apache's does; it cannot commit anything."""
+        """Whether the coordinator leads a partition of groups. One that was replaced unnoticed (a pause, a cut) answers
+        from memory, as Apache's does; it cannot commit anything."""
         history = self._client.history
         return any(
             history.true_leader(topic_partition) == self._coordinator for topic_partition in self._groups_partition()
