@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common import ToolParser, add_output_option, print_json
+from barnabas.cli.pipeline_outputs import OUTPUT_ACTIONS, add_output_actions, add_words
 from barnabas.pipelines import spec
 from barnabas.pipelines.flows import load_flow
 
@@ -19,7 +20,7 @@ _PLAIN_LINE_EVERY_S = 5.0
 
 
 def main(argv: list[str]) -> int:
-    """``run FILE`` or ``check FILE``.
+    """An action and a flow's file.
 
     Returns the exit code: 0 when the flow ended well, was stopped, or is valid; 1 when it is not valid.
     """
@@ -29,7 +30,8 @@ def main(argv: list[str]) -> int:
     )
     run = commands.add_parser("run", help="run a flow until it is done, or until Ctrl-C")
     check = commands.add_parser("check", help="check a flow's file, expressions and types included, without a cluster")
-    for each in (run, check):
+    outputs = add_output_actions(commands)
+    for each in (run, check, *outputs):
         each.add_argument("file", metavar="FILE", help="the flow's TOML file")
         each.add_argument(
             "--set",
@@ -39,6 +41,7 @@ def main(argv: list[str]) -> int:
             help="another value for a field of the file, such as source.bootstrap_servers=host:9092; may be repeated",
         )
         add_output_option(each)
+    add_words(commands.choices["search"])
     run.add_argument("--once", action="store_true", help="stop when all that is in the topics now has been processed")
     run.add_argument("--quiet", action="store_true", help="show no progress")
     check.add_argument(
@@ -46,6 +49,8 @@ def main(argv: list[str]) -> int:
     )
     arguments = parser.parse_args(argv)
     flow = load_flow(arguments.file, arguments.set)
+    if action := OUTPUT_ACTIONS.get(arguments.action):
+        return action(flow, arguments)
     if arguments.action == "check":
         return _check(flow, arguments.output, with_spark=not arguments.without_spark)
     from barnabas.pipelines.run import run_flow

@@ -116,6 +116,7 @@ class _Run:
         self._say = say
         self._stopped = stopped
         self._sinks: list[Any] = []
+        self._scorer: Any = None
         self._failure: BaseException | None = None
         self._warned: set[str] = set()
         self._listener: Any = None
@@ -220,7 +221,11 @@ class _Run:
         flow = self._flow
         results = build_views(self._spark, flow, self._records, observed=True).results
         mode = output_mode(results)
-        self._sinks = list(open_sinks(flow, results))
+        if flow.model:
+            from barnabas.pipelines.models.scoring import Scorer
+
+            self._scorer = Scorer(flow.model, self._checkpoint, self._say)
+        self._sinks = list(open_sinks(flow, self._scorer.add_columns(results) if self._scorer else results))
         self._listener = ProgressListener(flow.name, self._progress)
         self._spark.streams.addListener(self._listener)
         writer = results.writeStream.queryName(flow.name).outputMode(mode)
@@ -288,6 +293,8 @@ class _Run:
             query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
             if not query:
                 raise PipelineError("Spark did not report the query's id")
+            if self._scorer:
+                batch = self._scorer.score(batch, query, epoch)
             if len(self._sinks) > 1:
                 batch = batch.persist()
             try:

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.base.errors import ConfigError
+from barnabas.pipelines.charts_spec import Chart, declare_chart
+from barnabas.pipelines.models.declared import Model, declare_model
 from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
 from barnabas.pipelines.spec_fields import NAME, Places, SpecError, SpecTable, check_name, resolve_path
 from barnabas.pipelines.steps import (
@@ -198,6 +200,8 @@ class Flow:
     lookups: tuple[Lookup, ...] = ()
     steps: tuple[FlowStep, ...] = ()
     expectations: tuple[Expectation, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    model: Model | None = None
     places: Places = field(default=Places(), compare=False, repr=False)
 
     @property
@@ -325,6 +329,8 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
         lookups=lookups,
         steps=steps,
         expectations=expectations,
+        charts=tuple(declare_chart(each, len(sinks)) for each in root.tables("charts")),
+        model=declare_model(root.table("model"), folder),
     )
 
 

@@ -1,0 +1,149 @@
+"""Charts over a result: which are drawn, their data, and the same figures in Prometheus's text form. No I/O.
+
+A chart is a query in SQL over the table ``results``, or the result as it is; ``x`` is a column, each of ``y`` a figure,
+and ``color`` cuts a figure into one series for each of its values.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from barnabas.pipelines.charts_spec import Chart
+from barnabas.pipelines.spec import Flow
+
+__all__ = ["ChartError", "Series", "default_charts", "draw_chart", "metrics_text", "series_of"]
+
+_MAX_SERIES = 30
+_MAX_POINTS = 5_000
+
+
+class ChartError(ValueError):
+    """A chart does not fit the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line, or one set of bars."""
+
+    figure: str
+    group: str | None
+    x: list[Any]
+    y: list[float | None]
+
+
+def default_charts(flow: Flow) -> tuple[Chart, ...]:
+    """Charts for a flow that declares none: each figure over time or by group; rows over time if there is a time."""
+    how = flow.aggregate
+    if how is None:
+        return (Chart("Rows", "table", "", ()),)
+    groups: tuple[str | None, ...] = (*how.group_by, None, None)
+    if how.window:
+        return tuple(Chart(figure, "line", "window_start", (figure,), groups[0]) for figure in how.compute)
+    return tuple(Chart(figure, "bar", how.group_by[0], (figure,), groups[1]) for figure in how.compute)
+
+
+def series_of(chart: Chart, rows: pa.Table) -> list[Series]:
+    """The chart's data, in the order of x; of many groups those with the largest sums."""
+    for name in (chart.x, *chart.y, *([chart.color] if chart.color else [])):
+        if name not in rows.column_names:
+            raise ChartError(f"there is no column {name}; there are {', '.join(rows.column_names)}")
+    xs = rows[chart.x].to_pylist()
+    groups = rows[chart.color].to_pylist() if chart.color else [None] * len(xs)
+    found: list[Series] = []
+    for figure in chart.y:
+        points: dict[Any, list[tuple[Any, float | None]]] = {}
+        for x, group, value in zip(xs, groups, rows[figure].to_pylist(), strict=True):
+            if x is not None:
+                points.setdefault(group, []).append((x, _number(figure, value)))
+        ranked: list[Any] = sorted(points, key=lambda group: (-_total(points[group]), str(group)))[:_MAX_SERIES]
+        for group in sorted(ranked, key=str):
+            series = points[group][-_MAX_POINTS:]
+            if chart.type == "line":
+                series.sort(key=lambda point: point[0])
+            label = None if not chart.color else "none" if group is None else str(group)
+            found.append(Series(figure, label, [_plain(x) for x, _ in series], [y for _, y in series]))
+    return found
+
+
+def draw_chart(chart: Chart, rows: pa.Table) -> dict[str, Any]:
+    """The chart as a figure of Plotly's, in JSON's types."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    if chart.type == "table":
+        last = rows.slice(max(0, rows.num_rows - 20)).to_pylist()[::-1]
+        names = rows.column_names
+        cells = [[_plain(row[name]) for row in last] for name in names]
+        figure.add_trace(go.Table(header={"values": names}, cells={"values": cells}))
+    else:
+        for series in series_of(chart, rows):
+            parts = [part for part in (series.group, series.figure if len(chart.y) > 1 else None) if part is not None]
+            name = ", ".join(parts) or series.figure
+            if chart.type == "line":
+                figure.add_trace(go.Scatter(x=series.x, y=series.y, name=name, mode="lines+markers"))
+            else:
+                figure.add_trace(go.Bar(x=series.x, y=series.y, name=name))
+        figure.update_layout(xaxis_title=chart.x, yaxis_title=", ".join(chart.y))
+    figure.update_layout(title=chart.title, uirevision="kept", margin={"t": 60, "r": 20})
+    drawn: dict[str, Any] = _without_tuples(figure.to_plotly_json())
+    return drawn
+
+
+def metrics_text(flow: str, charts: Sequence[tuple[Chart, list[Series]]], problems: int) -> str:
+    """The charts' figures as gauges: bars each by its x, of lines the last point."""
+    lines = [
+        "# HELP barnabas_pipeline_result A figure of a chart over the flow's results.",
+        "# TYPE barnabas_pipeline_result gauge",
+    ]
+    for chart, all_series in charts:
+        for series in all_series:
+            labels = {"flow": flow, "chart": chart.title, "figure": series.figure}
+            if chart.color and series.group is not None:
+                labels[chart.color] = series.group
+            points = list(zip(series.x, series.y, strict=True))
+            if chart.type == "line":
+                points = [point for point in points if point[1] is not None][-1:]
+            for x, y in points:
+                if y is not None:
+                    own = labels if chart.type == "line" else {**labels, chart.x: str(x)}
+                    lines.append(f"barnabas_pipeline_result{_labels(own)} {y:.17g}")
+    lines += [
+        "# HELP barnabas_pipeline_chart_problems Charts that could not be drawn.",
+        "# TYPE barnabas_pipeline_chart_problems gauge",
+        f"barnabas_pipeline_chart_problems{_labels({'flow': flow})} {problems}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    def escaped(text: str) -> str:
+        return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+    return "{" + ",".join(f'{name}="{escaped(text)}"' for name, text in labels.items()) + "}"
+
+
+def _number(figure: str, value: Any) -> float | None:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ChartError(f"{figure} is {value!r}, which is no number") from error
+
+
+def _total(points: Sequence[tuple[Any, float | None]]) -> float:
+    return sum(abs(y) for _, y in points if y is not None)
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _without_tuples(value: Any) -> Any:
+    """Plotly keeps data as tuples."""
+    if isinstance(value, dict):
+        return {name: _without_tuples(each) for name, each in value.items()}
+    return [_without_tuples(each) for each in value] if isinstance(value, list | tuple) else value

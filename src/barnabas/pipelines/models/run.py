@@ -1,0 +1,62 @@
+"""``barnabas pipeline train``: Spark comes up, reads the flow's topics up to their ends, and trains the flow's model."""
+
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.pipelines.errors import reason_of
+from barnabas.pipelines.kafka import KafkaCluster
+from barnabas.pipelines.models.registry import ModelVersion
+from barnabas.pipelines.offsets import Offsets, to_json, to_spark
+from barnabas.pipelines.options import SourceOptions
+from barnabas.pipelines.session import open_session, require_extra
+from barnabas.pipelines.spec import Flow, Source
+
+__all__ = ["train_flow", "train_on"]
+
+
+def train_flow(flow: Flow, say: Callable[[str], None] = lambda _: None) -> ModelVersion:
+    """A new version of the flow's model, which is not in use yet; raises `BarnabasError` with the reason if it fails."""
+    require_extra()
+    say("starting Spark")
+    resources = flow.resources
+    session = open_session(
+        flow.name,
+        cores=resources.cores,
+        memory=resources.memory,
+        shuffle_partitions=resources.shuffle_partitions,
+        conf=resources.spark,
+    )
+    try:
+        return train_on(session.spark, flow, say)
+    finally:
+        session.close()
+
+
+def train_on(spark: Any, flow: Flow, say: Callable[[str], None] = lambda _: None) -> ModelVersion:
+    """The same on a session that runs."""
+    from pyspark.errors import PySparkException
+
+    from barnabas.pipelines.models.training import train_model
+    from barnabas.pipelines.run import source_options
+    from barnabas.pipelines.transforms import RECORD_SCHEMA
+    from barnabas.pipelines.views import build_views
+
+    assert flow.model is not None
+    ends: Offsets = {}
+
+    def read(source: Source) -> Any:
+        options = source_options(source)
+        asked = SourceOptions.parse(options, streaming=False)
+        cluster = KafkaCluster(asked)
+        end = cluster.resolve(cluster.partitions(), asked.end)
+        ends.update(end)
+        reader = spark.read.format("barnabas").schema(RECORD_SCHEMA)
+        for name, text in {**options, "endingOffsets": to_json(end)}.items():
+            reader = reader.option(name, text)
+        return reader.load()
+
+    try:
+        rows = build_views(spark, flow, read).results
+        return train_model(rows, flow.model, offsets=to_spark(ends), say=say)
+    except PySparkException as error:
+        raise reason_of(error) from error

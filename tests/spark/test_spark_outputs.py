@@ -1,0 +1,168 @@
+"""Every output of a flow, filled by one run on Spark, and the same rows in all of them."""
+
+import json
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+duckdb = pytest.importorskip("duckdb")
+deltalake = pytest.importorskip("deltalake")
+
+from barnabas.pipelines import spec  # noqa: E402
+from barnabas.pipelines.outputs.declared import SearchSink  # noqa: E402
+from barnabas.pipelines.outputs.search import search_index  # noqa: E402
+
+HEAD = """\
+name = "{topic}"
+checkpoint = "{kind}"
+
+[source]
+bootstrap_servers = "{bootstrap}"
+topics = ["{topic}"]
+max_offsets_per_trigger = {limit}
+
+[source.format]
+type = "json"
+columns = {{ id = "bigint", at = "timestamp", message = "string" }}
+"""
+HOURS = """
+[aggregate]
+time = "at"
+window = "1 hour"
+watermark = "2 days"
+compute = {{ events = "count(*)", ids = "collect_list(id)" }}
+"""
+SQL = 'SELECT window_start, events, "ids" FROM t ORDER BY window_start'
+
+
+def run(spark: Any, folder: Path, text: str) -> dict[str, Any]:
+    """The flow on the session of all tests, until all that is in its topic is done."""
+    from barnabas.pipelines.run import _Run
+
+    flow = spec.parse(text, file=str(folder / "flow.toml"))
+    checkpoint = Path(flow.checkpoint)
+    checkpoint.mkdir(exist_ok=True)
+    return _Run(flow, spark, checkpoint, lambda _: None, lambda _: None, threading.Event()).run(once=True)
+
+
+def sinks(**kinds: str) -> str:
+    return "".join(f'\n[[sinks]]\ntype = "{kind}"\n{fields}\n' for kind, fields in kinds.items())
+
+
+def test_all_outputs_hold_the_same_rows_with_the_same_times(cluster: Any, spark: Any, tmp_path: Path) -> None:
+    """An aggregate in databases, a Delta table and a topic; rows in Parquet and an index. A second checkpoint adds nothing."""
+    topic, target = cluster.topic(2), cluster.topic(1)
+    events = [
+        {"id": n, "at": f"2013-01-01T0{n % 3}:30:00.25Z", "message": f"event {n} of {n % 3} disks"} for n in range(20)
+    ]
+    cluster.produce(topic, [(str(each["id"]).encode(), json.dumps(each).encode()) for each in events])
+    outputs = sinks(
+        sqlite='path = "sqlite"\ntable = "t"',
+        duckdb='path = "duckdb"\ntable = "t"',
+        delta='path = "delta"',
+        topic=f'topic = "{target}"',
+    )
+    for kind, limit in (("first", 12), ("second", 1000)):
+        text = (HEAD + HOURS).format(topic=topic, bootstrap=cluster.bootstrap, kind=kind, limit=limit)
+        run(spark, tmp_path, text + outputs)
+    with sqlite3.connect(tmp_path / "sqlite") as connection:
+        texts = connection.execute(SQL).fetchall()
+    connection.close()
+    assert [(at, events) for at, events, _ in texts] == [
+        ("2013-01-01T00:00:00.000000Z", 7),
+        ("2013-01-01T01:00:00.000000Z", 7),
+        ("2013-01-01T02:00:00.000000Z", 6),
+    ]
+    values = {each.key(): json.loads(each.value()) for each in cluster.read(target)}.values()
+    assert (
+        sorted(
+            (each["window_start"], each["events"], json.dumps(each["ids"], separators=(",", ":"))) for each in values
+        )
+        == texts
+    )
+    with duckdb.connect(str(tmp_path / "duckdb")) as connection:
+        columns = "strftime(window_start, '%Y-%m-%dT%H:%M:%S.%fZ'), events, \"ids\""
+        connection.execute("SET TimeZone = 'UTC'")
+        assert connection.execute(f"SELECT {columns} FROM t ORDER BY 1").fetchall() == texts
+    stored = deltalake.DeltaTable(str(tmp_path / "delta")).to_pyarrow_table().sort_by("window_start")
+    assert [f"{each:%Y-%m-%dT%H:%M:%S.%fZ}" for each in stored["window_start"].to_pylist()] == [row[0] for row in texts]
+
+    rows = sinks(parquet='path = "parquet"', search='path = "search"\ntable = "t"\ntext = ["message"]')
+    run(spark, tmp_path, HEAD.format(topic=topic, bootstrap=cluster.bootstrap, kind="rows", limit=12) + rows)
+    with duckdb.connect() as connection:
+        found = connection.execute(f"SELECT id, message FROM '{tmp_path}/parquet/*.parquet' ORDER BY id").fetchall()
+    assert found == [(each["id"], each["message"]) for each in events]
+    assert spark.read.parquet(str(tmp_path / "parquet")).count() == 20
+    index = SearchSink(str(tmp_path / "search"), "t", ("message",), spec.POSITION)
+    assert {hit.row["id"] for hit in search_index(index, '"2 disks"', limit=100)} == set(range(2, 20, 3))
+
+
+MODEL = """
+[model]
+path = "model"
+type = "logistic_regression"
+label = "late"
+numbers = ["hour"]
+categories = ["carrier"]
+test = "id % 4 = 0"
+score = "late_probability"
+
+[[sinks]]
+type = "sqlite"
+path = "scored"
+table = "t"
+key = ["id"]
+"""
+FLIGHTS = HEAD.replace('at = "timestamp", message = "string"', 'hour = "int", carrier = "string", late = "boolean"')
+
+
+def test_a_model_is_trained_scores_the_stream_and_is_replaced_between_runs(
+    cluster: Any, spark: Any, tmp_path: Path
+) -> None:
+    """Scores of the stream are those of the batch; a replayed micro-batch keeps its version; a null feature has no score."""
+    from barnabas.pipelines.models.registry import ModelError, ModelFolder
+    from barnabas.pipelines.models.run import train_on
+    from barnabas.pipelines.models.scoring import Scorer
+
+    topic = cluster.topic(1)
+    flights = [
+        {"id": n, "hour": n % 24, "carrier": "ABC"[n % 3], "late": n % 24 + 6 * (n % 3) + n % 5 > 16}
+        for n in range(400)
+    ]
+    cluster.produce(topic, [(None, json.dumps(each).encode()) for each in flights])
+    text = (FLIGHTS + MODEL).format(topic=topic, bootstrap=cluster.bootstrap, kind="first", limit=250)
+    flow = spec.parse(text, file=str(tmp_path / "flow.toml"))
+    with pytest.raises(ModelError, match="run barnabas pipeline train"):
+        run(spark, tmp_path, text)
+    version = train_on(spark, flow)
+    assert (version.version, version.rows_trained, version.rows_tested) == (1, 300, 100)
+    assert version.metrics["auc"] > 0.9
+    assert version.offsets == {topic: {"0": 400}}
+    folder = ModelFolder(str(tmp_path / "model"))
+    folder.use(1)
+    run(spark, tmp_path, text)
+
+    cluster.produce(topic, [(None, b'{"id": 400, "hour": null, "carrier": "A"}'), (None, b'{"id": 401, "hour": 23}')])
+    assert train_on(spark, flow).version == 2
+    folder.use(2)
+    run(spark, tmp_path, text)
+    with sqlite3.connect(tmp_path / "scored") as connection:
+        found = connection.execute("SELECT id, late_probability, model_version FROM t ORDER BY id").fetchall()
+    connection.close()
+    assert [row[2] for row in found] == [1] * 400 + [2, 2]
+    assert found[400][1] is None
+    assert found[401][1] is not None, "a category that training did not see"
+
+    assert flow.model is not None
+    batch = spark.createDataFrame([(5, 5, "C", None)], "id int, hour int, carrier string, late boolean")
+    scorer = Scorer(flow.model, tmp_path)
+    assert scorer.score(batch, "query", 0).first()["model_version"] == 2
+    folder.use(1)
+    again = Scorer(flow.model, tmp_path)
+    assert again.score(batch, "query", 0).first()["model_version"] == 2, "the micro-batch runs again"
+    row = again.score(batch, "query", 1).first()
+    assert (row["model_version"], row["late_probability"]) == (1, pytest.approx(found[5][1]))

@@ -1,0 +1,234 @@
+"""The dashboard: charts over results of every sink that can be read back, and the same figures for Prometheus."""
+
+import datetime
+import json
+import sqlite3
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("plotly")
+pytest.importorskip("duckdb")
+
+from barnabas.pipelines import spec  # noqa: E402
+from barnabas.pipelines.charts_spec import Chart  # noqa: E402
+from barnabas.pipelines.dashboard.charts import ChartError, default_charts, metrics_text, series_of  # noqa: E402
+from barnabas.pipelines.dashboard.results import NoResultError, ResultReader  # noqa: E402
+from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer  # noqa: E402
+from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
+from barnabas.pipelines.outputs.opening import open_output  # noqa: E402
+from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
+
+TYPES = {"window_start": "timestamp", "carrier": "string", "flights": "bigint", "delay": "double"}
+SCHEMA = pa.schema(
+    [
+        ("window_start", pa.timestamp("us", "UTC")),
+        ("carrier", pa.string()),
+        ("flights", pa.int64()),
+        ("delay", pa.float64()),
+    ]
+)
+FLOW = """
+name = "flow"
+checkpoint = "state"
+[source]
+bootstrap_servers = "h:1"
+topics = ["t"]
+[source.format]
+type = "json"
+columns = { at = "timestamp", carrier = "string", delay = "double" }
+[aggregate]
+time = "at"
+window = "1 day"
+watermark = "1 day"
+group_by = ["carrier"]
+compute = { flights = "count(*)", delay = "avg(delay)" }
+[[sinks]]
+type = "topic"
+topic = "out"
+[[sinks]]
+type = "sqlite"
+path = "out"
+table = "t"
+"""
+
+
+def rows(*figures: tuple[int, str | None, int, float | None]) -> Any:
+    values = [
+        {
+            "window_start": datetime.datetime(2013, 1, day, tzinfo=datetime.UTC),
+            "carrier": carrier,
+            "flights": flights,
+            "delay": delay,
+        }
+        for day, carrier, flights, delay in figures
+    ]
+    return pa.Table.from_pylist(values, schema=SCHEMA)
+
+
+ROWS = rows((2, "AA", 5, 1.5), (1, "AA", 3, 2.5), (1, "UA", 9, None))
+
+
+def fill(sink: Any, values: Any = ROWS, epoch: int = 0) -> None:
+    output = open_output(sink, TYPES, SCHEMA, rows_change=sink.type != "parquet")
+    output.apply(values, "flow", "query", epoch)
+    output.close()
+
+
+@pytest.fixture(params=["sqlite", "duckdb", "delta", "parquet"])
+def sink(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """Every sink of this machine whose results can be read back."""
+    path = str(tmp_path / "out")
+    if request.param in ("delta", "parquet"):
+        return LakeSink(request.param, path, ("window_start", "carrier"))
+    return DatabaseSink(request.param, path, "t", ("window_start", "carrier"))
+
+
+def test_results_are_read_back_with_times_as_times(sink: Any) -> None:
+    """Also from SQLite, which keeps them as texts."""
+    fill(sink)
+    table = ResultReader(sink).read()
+    assert table.column_names == SCHEMA.names
+    assert sorted(table.to_pylist(), key=str) == sorted(ROWS.to_pylist(), key=str)
+
+
+def test_the_mark_changes_with_the_result(sink: Any) -> None:
+    """What is as it was is not read again."""
+    fill(sink)
+    reader = ResultReader(sink)
+    before = reader.mark()
+    assert reader.mark() == before
+    fill(sink, rows((3, "DL", 1, 1.0)), epoch=1)
+    assert reader.mark() != before
+
+
+def test_a_sink_that_is_not_there_yet_is_said_so(sink: Any) -> None:
+    """The flow has not run."""
+    with pytest.raises(NoResultError, match="out"):
+        ResultReader(sink).read()
+
+
+def test_lines_are_in_the_order_of_time_and_one_for_each_color() -> None:
+    """A null figure is a gap."""
+    found = series_of(Chart("c", "line", "window_start", ("flights", "delay"), "carrier"), ROWS)
+    assert [(each.figure, each.group, each.y) for each in found] == [
+        ("flights", "AA", [3.0, 5.0]),
+        ("flights", "UA", [9.0]),
+        ("delay", "AA", [2.5, 1.5]),
+        ("delay", "UA", [None]),
+    ]
+
+
+def test_a_wrong_column_is_named_with_those_there_are() -> None:
+    """As the page shows it."""
+    with pytest.raises(ChartError, match="no column flight; there are window_start, carrier, flights, delay"):
+        series_of(Chart("c", "bar", "carrier", ("flight",)), ROWS)
+    with pytest.raises(ChartError, match="carrier is 'AA', which is no number"):
+        series_of(Chart("c", "bar", "window_start", ("carrier",)), ROWS)
+
+
+def test_metrics_are_the_last_points_of_lines_and_all_bars() -> None:
+    """In Prometheus's text form, with labels escaped."""
+    line = Chart("by day", "line", "window_start", ("flights",), "carrier")
+    bars = Chart('the "bars"', "bar", "carrier", ("delay",))
+    text = metrics_text("flow", [(chart, series_of(chart, ROWS.slice(0, 2))) for chart in (line, bars)], 1)
+    assert [each for each in text.splitlines() if not each.startswith("#")] == [
+        'barnabas_pipeline_result{flow="flow",chart="by day",figure="flights",carrier="AA"} 5',
+        'barnabas_pipeline_result{flow="flow",chart="the \\"bars\\"",figure="delay",carrier="AA"} 1.5',
+        'barnabas_pipeline_result{flow="flow",chart="the \\"bars\\"",figure="delay",carrier="AA"} 2.5',
+        'barnabas_pipeline_chart_problems{flow="flow"} 1',
+    ]
+
+
+def test_a_flow_without_charts_has_one_for_each_figure() -> None:
+    """Over time where there are windows."""
+    assert default_charts(spec.parse(FLOW)) == (
+        Chart("flights", "line", "window_start", ("flights",), "carrier"),
+        Chart("delay", "line", "window_start", ("delay",), "carrier"),
+    )
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[DashboardServer]:
+    """A dashboard over a flow with a chart of its own, and one that is wrong."""
+    charts = """
+[[charts]]
+title = "Flights"
+type = "bar"
+x = "carrier"
+y = ["all_flights"]
+query = "SELECT carrier, sum(flights) AS all_flights FROM results GROUP BY carrier ORDER BY carrier"
+[[charts]]
+title = "Wrong"
+x = "carrier"
+y = ["n"]
+query = "SELECT nothing"
+[[charts]]
+title = "Rows"
+type = "table"
+"""
+    flow = spec.parse(FLOW + charts, file=str(tmp_path / "flow.toml"))
+    running = DashboardServer(Dashboard(flow), "127.0.0.1", 0)
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    yield running
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+def get(server: DashboardServer, path: str) -> tuple[str, str]:
+    with urllib.request.urlopen(server.url + path, timeout=30) as response:
+        return response.headers["Content-Type"], response.read().decode()
+
+
+def test_the_server_gives_page_library_figures_and_metrics(server: DashboardServer, tmp_path: Path) -> None:
+    """Nothing is fetched from elsewhere."""
+    fill(DatabaseSink("sqlite", str(tmp_path / "out"), "t", ("window_start", "carrier")))
+    kind, page = get(server, "")
+    assert kind.startswith("text/html")
+    assert "<h1>flow</h1>" in page
+    assert "http" not in page.replace('meta name="viewport"', "")
+    assert len(get(server, "plotly.js")[1]) > 1_000_000
+    figures = json.loads(get(server, "figures.json")[1])
+    assert figures["rows"] == {"2": 3}
+    first, wrong, table = figures["charts"]
+    trace = first["figure"]["data"][0]
+    assert (trace["type"], trace["x"], trace["y"]) == ("bar", ["AA", "UA"], [8.0, 9.0])
+    assert wrong["problem"].startswith("query: ")
+    assert table["figure"]["data"][0]["type"] == "table"
+    kind, metrics = get(server, "metrics")
+    assert kind.startswith("text/plain; version=0.0.4")
+    assert 'chart="Flights",figure="all_flights",carrier="AA"} 8\n' in metrics
+    assert 'barnabas_pipeline_chart_problems{flow="flow"} 1' in metrics
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        get(server, "etc/passwd")
+
+
+def test_before_the_flow_has_run_the_page_says_so(server: DashboardServer) -> None:
+    """There is no database yet, and none is made."""
+    figures = json.loads(get(server, "figures.json")[1])
+    assert figures["charts"][0]["problem"].startswith("cannot read table t in ")
+
+
+def test_a_flow_without_a_sink_to_read_is_refused() -> None:
+    """A topic alone."""
+    with pytest.raises(NoResultError, match="no sink to read results from"):
+        Dashboard(spec.parse(FLOW[: FLOW.rindex("[[sinks]]")]))
+
+
+def test_values_of_several_types_are_shown(tmp_path: Path) -> None:
+    """SQLite allows them in one column."""
+    with closing(sqlite3.connect(tmp_path / "out")) as connection:
+        connection.execute("CREATE TABLE t (a)")
+        connection.executemany("INSERT INTO t VALUES (?)", [(1,), ("x",), (None,)])
+        connection.commit()
+    table = ResultReader(DatabaseSink("sqlite", str(tmp_path / "out"), "t", ("a",))).read()
+    assert table["a"].to_pylist() == ["1", "x", None]
