@@ -9,7 +9,8 @@ from barnabas.testing.simulation.faults import FAULTS
 from barnabas.testing.simulation.losses import Losses
 from barnabas.testing.simulation.plan import RunPlan, TopicPlan
 from barnabas.testing.simulation.producers import ProducerKind
-from barnabas.testing.simulation.scenario import Result, run_seed
+from barnabas.testing.simulation.runs import Result
+from barnabas.testing.simulation.scenario import run_seed
 
 RUNS = int(os.environ.get("BARNABAS_BLACKOUTS", "5"))
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from barnabas.base.files import Buffer, FileSlice
 
-__all__ = ["Connection", "FrameHandler", "Listener", "Network", "Part"]
+__all__ = ["Accept", "Connection", "FrameHandler", "Listener", "Network", "Part"]
 
 Part = Buffer | FileSlice
 """What can be sent: bytes, or a range of a file that goes by sendfile."""
@@ -83,6 +83,10 @@ class FrameHandler(Protocol):
         ...
 
 
+Accept = Callable[[Connection], FrameHandler]
+"""Makes the handler of a new connection."""
+
+
 class Listener(Protocol):
     """An open port."""
 
@@ -97,9 +101,7 @@ class Listener(Protocol):
 class Network(Protocol):
     """How edges reach the network."""
 
-    async def listen(
-        self, host: str, port: int, accept: Callable[[Connection], FrameHandler], *, max_frame_bytes: int
-    ) -> Listener:
+    async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> Listener:
         """Open a port (0 for any free one; host "" for all interfaces). ``accept`` makes the handler of each connection.
 
         Raises OSError when the address cannot be had.
@@ -107,13 +109,7 @@ class Network(Protocol):
         ...
 
     async def connect(
-        self,
-        host: str,
-        port: int,
-        accept: Callable[[Connection], FrameHandler],
-        *,
-        max_frame_bytes: int,
-        timeout_ms: int,
+        self, host: str, port: int, accept: Accept, *, max_frame_bytes: int, timeout_ms: int
     ) -> Connection:
         """Connect; raises OSError (a refused connection, an unknown host, TimeoutError)."""
         ...

@@ -23,10 +23,10 @@ import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from barnabas.base.files import FileSlice
-from barnabas.base.network import Connection, FrameHandler, Part
+from barnabas.base.network import Accept, Connection, FrameHandler, Part
 from barnabas.net.descriptors import connection_ceiling, is_out_of_descriptors
 
 __all__ = ["SocketNetwork"]
@@ -56,9 +56,7 @@ class SocketNetwork:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
 
-    async def listen(
-        self, host: str, port: int, accept: Callable[[Connection], FrameHandler], *, max_frame_bytes: int
-    ) -> "_SocketListener":
+    async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> "_SocketListener":
         loop = asyncio.get_running_loop()
         if host:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -96,13 +94,7 @@ class SocketNetwork:
         return listening
 
     async def connect(
-        self,
-        host: str,
-        port: int,
-        accept: Callable[[Connection], FrameHandler],
-        *,
-        max_frame_bytes: int,
-        timeout_ms: int,
+        self, host: str, port: int, accept: Accept, *, max_frame_bytes: int, timeout_ms: int
     ) -> Connection:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout_ms / 1000):
@@ -134,7 +126,7 @@ class SocketNetwork:
         self,
         loop: asyncio.AbstractEventLoop,
         connected: socket.socket,
-        accept: Callable[[Connection], FrameHandler],
+        accept: Accept,
         max_frame_bytes: int,
         max_unsent_bytes: int,
     ) -> "_SocketConnection":
@@ -166,7 +158,7 @@ class _SocketListener:
         network: SocketNetwork,
         loop: asyncio.AbstractEventLoop,
         sockets: list[socket.socket],
-        accept: Callable[[Connection], FrameHandler],
+        accept: Accept,
         max_frame_bytes: int,
     ) -> None:
         self._network = network

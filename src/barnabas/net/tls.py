@@ -15,7 +15,7 @@ from typing import cast
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.files import FileSlice
-from barnabas.base.network import Connection, FrameHandler, Listener, Part
+from barnabas.base.network import Accept, Connection, Listener, Part
 
 __all__ = ["TLS_PROTOCOLS", "TlsNetwork", "server_context", "subject_name"]
 
@@ -33,9 +33,7 @@ class TlsNetwork:
         self._server_context = server
         self._client_context = client
 
-    async def listen(
-        self, host: str, port: int, accept: Callable[[Connection], FrameHandler], *, max_frame_bytes: int
-    ) -> "_TlsListener":
+    async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> "_TlsListener":
         assert self._server_context is not None, "this network has no certificate to show"
         server = await asyncio.get_running_loop().create_server(
             lambda: _TlsConnection(accept, max_frame_bytes),
@@ -49,13 +47,7 @@ class TlsNetwork:
         return _TlsListener(server)
 
     async def connect(
-        self,
-        host: str,
-        port: int,
-        accept: Callable[[Connection], FrameHandler],
-        *,
-        max_frame_bytes: int,
-        timeout_ms: int,
+        self, host: str, port: int, accept: Accept, *, max_frame_bytes: int, timeout_ms: int
     ) -> Connection:
         assert self._client_context is not None, "this network trusts no server"
         async with asyncio.timeout(timeout_ms / 1000):
@@ -83,7 +75,7 @@ class _TlsListener(Listener):
 
 
 class _TlsConnection(asyncio.Protocol):
-    def __init__(self, accept: Callable[[Connection], FrameHandler], max_frame_bytes: int) -> None:
+    def __init__(self, accept: Accept, max_frame_bytes: int) -> None:
         self._accept = accept
         self.max_frame_bytes = max_frame_bytes
         self.is_stream = False

@@ -19,7 +19,7 @@ from functools import partial
 from barnabas.base.clock import Clock, SystemClock
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.files import Files, OsFiles
-from barnabas.base.network import Connection, FrameHandler, Listener, Network
+from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
 from barnabas.coordination.core.access import AccessRules
@@ -83,9 +83,7 @@ def _configuration_files(files: Files, config_path: str | None) -> Configuration
     return ConfigurationFiles(files, config_path)
 
 
-async def _open(
-    network: Network, host: str, port: int, accept: Callable[[Connection], FrameHandler], name: str
-) -> Listener:
+async def _open(network: Network, host: str, port: int, accept: Accept, name: str) -> Listener:
     try:
         return await network.listen(host, port, accept, max_frame_bytes=_MAX_CONNECT_BYTES)
     except OSError as error:

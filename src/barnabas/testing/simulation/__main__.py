@@ -12,7 +12,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from barnabas.testing.simulation.ensemble_scenario import run_ensemble_seed
-from barnabas.testing.simulation.scenario import Result, run_seed
+from barnabas.testing.simulation.runs import Result
+from barnabas.testing.simulation.scenario import run_seed
 
 _SHOWN_VIOLATIONS = 3
 _CLUSTER = "make simulate SEEDS="

@@ -13,8 +13,8 @@ from barnabas.base.randomness import Random
 from barnabas.testing.simulation import checks
 from barnabas.testing.simulation.coordination_clients import CoordinationFacts, CoordinationUser
 from barnabas.testing.simulation.fault_injector import FaultInjector
-from barnabas.testing.simulation.faults import FAULTS
-from barnabas.testing.simulation.scenario import Result
+from barnabas.testing.simulation.faults import FAULTS, cut_off
+from barnabas.testing.simulation.runs import Result, close_users, inject_faults, run_scenario
 from barnabas.testing.simulation.simulation import CoordinationLayout, Machine, Simulation
 
 __all__ = ["ENSEMBLE_FAULTS", "EnsemblePlan", "ensemble_plan_of", "run_ensemble_seed"]
@@ -32,22 +32,6 @@ def _leading(faults: FaultInjector) -> list[Machine]:
     return [
         machine for machine in faults.simulation.coordination if machine.is_serving and machine.server._mode == "leader"
     ]
-
-
-def _cut(
-    faults: FaultInjector, part: list[str], others: list[str], *, inward: bool = True, outward: bool = True
-) -> None:
-    simulation = faults.simulation
-    for name in part:
-        simulation.isolate(simulation.machine(name), others, inward=inward, outward=outward)
-
-    def mend() -> None:
-        for name in part:
-            for other in others:
-                simulation.fabric.unblock(name, other)
-                simulation.fabric.unblock(other, name)
-
-    faults.later(*_CUT_S, mend)
 
 
 def _leader(faults: FaultInjector) -> bool:
@@ -72,7 +56,7 @@ def _leader(faults: FaultInjector) -> bool:
             faults.restart_later(machine, (3.0, 6.0))
         case _:
             inward, outward = faults.rng.choice(((True, True), (True, False), (False, True)))
-            _cut(faults, [machine.name], simulation.layout.names, inward=inward, outward=outward)
+            cut_off(faults, [machine.name], simulation.layout.names, _CUT_S, inward=inward, outward=outward)
     return True
 
 
@@ -85,7 +69,7 @@ def _parts(faults: FaultInjector) -> bool:
     for name in simulation.machines:
         if name not in names:
             rng.choice((part, others, []))[:0] = [name]
-    _cut(faults, part, others)
+    cut_off(faults, part, others, _CUT_S)
     return True
 
 
@@ -201,7 +185,11 @@ class _EnsembleScenario:
         if not simulation.history.violations:
             for number in range(plan.users):
                 self.users.append(CoordinationUser(simulation, number, self.facts))
-            faults = simulation.loop.create_task(self._faults())
+            faults = simulation.loop.create_task(
+                inject_faults(
+                    self.injector, ENSEMBLE_FAULTS, self.plan.faults, self.plan.mean_fault_gap_s, self.fault_counts
+                )
+            )
             await asyncio.sleep(plan.duration_s)
             self.injector.is_over = True
             faults.cancel()
@@ -217,14 +205,6 @@ class _EnsembleScenario:
     def _all_serve(self) -> bool:
         return all(machine.is_serving for machine in self.simulation.coordination)
 
-    async def _faults(self) -> None:
-        while self.plan.faults:
-            await asyncio.sleep(self.rng.expovariate(1 / self.plan.mean_fault_gap_s))
-            name = self.rng.choice(self.plan.faults)
-            if ENSEMBLE_FAULTS[name](self.injector):
-                self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
-                self.simulation.trace.note(f"fault {name}")
-
     async def _end(self) -> None:
         simulation = self.simulation
         for machine in simulation.coordination:
@@ -239,8 +219,7 @@ class _EnsembleScenario:
         for user in self.users:
             if user.task.done():
                 user.task.result()
-            closing = user.process.context.run(simulation.loop.create_task, user.client.close())
-            await asyncio.wait([closing], timeout=10)
+        await close_users(simulation, self.users)
         await asyncio.sleep(_SESSIONS_END_S)
         await simulation.until(self._all_serve, _HEAL_TIMEOUT_S, "all servers serve at the end")
         checks.check_sessions(simulation)
@@ -250,20 +229,5 @@ class _EnsembleScenario:
 
 def run_ensemble_seed(seed: int, *, keep_trace: bool = False, plan: EnsemblePlan | None = None) -> Result:
     """One run; what went wrong is in the result."""
-    with Simulation(seed, keep_trace=keep_trace) as simulation:
-        scenario = _EnsembleScenario(simulation, plan or ensemble_plan_of(seed))
-        start_s = simulation.now_s
-        try:
-            simulation.run(scenario.run())
-        except Exception as error:
-            simulation.history.violation(f"the scenario ended with {error!r}", error)
-        return Result(
-            seed=seed,
-            digest=simulation.trace.digest(),
-            violations=simulation.history.violations,
-            counts=simulation.history.counts,
-            virtual_s=simulation.now_s - start_s,
-            trace_lines=simulation.trace.count,
-            faults=scenario.fault_counts,
-            trace=simulation.trace.lines,
-        )
+    drawn = plan or ensemble_plan_of(seed)
+    return run_scenario(seed, lambda simulation: _EnsembleScenario(simulation, drawn), keep_trace=keep_trace)

@@ -131,7 +131,7 @@ async def _until(simulation: Simulation, condition: Callable[[], object], what: 
         raise TimeoutError(what)
 
 
-async def _tell(simulation: Simulation, story: _Storyteller) -> None:
+async def _act(simulation: Simulation, story: _Storyteller) -> None:
     view = ClusterView(simulation)
     simulation.start_coordination()
     await _until(simulation, lambda: simulation.machine(COORDINATION).is_serving, "the coordination service starts")
@@ -167,7 +167,7 @@ def failover_trace(seed: int = SEED) -> list[str]:
     """The story of a seed, line by line."""
     with Simulation(seed) as simulation:
         story = _Storyteller(simulation)
-        simulation.run(_tell(simulation, story))
+        simulation.run(_act(simulation, story))
         if simulation.history.violations:
             raise AssertionError(simulation.history.violations)
         return story.lines

@@ -24,7 +24,7 @@ from barnabas.wire.kafka.messages.leader_and_isr import (
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataRequest
 
-__all__ = ["FAULTS"]
+__all__ = ["FAULTS", "cut_off"]
 
 _BOOT_S = (7.0, 12.0)
 _CUT_S = (0.2, 12.0)
@@ -78,7 +78,7 @@ def _partition(faults: FaultInjector) -> bool:
     others = [name for name in faults.simulation.machines if name != machine.name]
     cut = rng.choice((others, [rng.choice(others)], faults.simulation.layout.names))
     inward, outward = rng.choice(((True, True), (True, False), (False, True)))
-    _cut_off(faults, [machine.name], cut, _CUT_S, inward=inward, outward=outward)
+    cut_off(faults, [machine.name], cut, _CUT_S, inward=inward, outward=outward)
     return True
 
 
@@ -95,7 +95,7 @@ def _split(faults: FaultInjector) -> bool:
             rng.choice((part, other)).append(name)
     else:
         rng.choice((part, other)).extend(simulation.layout.names)
-    _cut_off(faults, part, other, _CUT_S)
+    cut_off(faults, part, other, _CUT_S)
     return True
 
 
@@ -132,10 +132,10 @@ def _hit(faults: FaultInjector, machine: Machine) -> None:
         simulation.pause(machine)
         faults.later(6.5, 10.0, lambda: simulation.resume(machine))
     else:
-        _cut_off(faults, [machine.name], simulation.layout.names, (4.0, 10.0))
+        cut_off(faults, [machine.name], simulation.layout.names, (4.0, 10.0))
 
 
-def _cut_off(
+def cut_off(
     faults: FaultInjector,
     names: list[str],
     others: list[str],

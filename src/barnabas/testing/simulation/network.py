@@ -14,10 +14,10 @@ import errno
 import struct
 from asyncio import sleep, timeout
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from barnabas.base.files import FileSlice
-from barnabas.base.network import Connection, FrameHandler, Part
+from barnabas.base.network import Accept, Connection, FrameHandler, Part
 from barnabas.base.randomness import Random
 from barnabas.testing.simulation.loop import Killed, Process, SimulatedLoop
 from barnabas.testing.simulation.trace import Trace, checksum
@@ -30,7 +30,6 @@ _MAX_UNSENT_BYTES = 1024 * 1024
 _NO_LIMIT = 1 << 62
 _RETRY_S = 0.25
 _LENGTH = struct.Struct(">i")
-_Accept = Callable[[Connection], FrameHandler]
 
 
 class Host:
@@ -173,7 +172,7 @@ class SimulatedNetwork:
         if not self._process.is_alive:
             raise Killed
 
-    async def listen(self, host: str, port: int, accept: _Accept, *, max_frame_bytes: int) -> "_Listener":
+    async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> "_Listener":
         self._check_alive()
         mine = self._host
         if host not in ("", "0.0.0.0", "127.0.0.1", "localhost", mine.address):  # noqa: S104  # only compared
@@ -187,7 +186,7 @@ class SimulatedNetwork:
         return listener
 
     async def connect(
-        self, host: str, port: int, accept: _Accept, *, max_frame_bytes: int, timeout_ms: int
+        self, host: str, port: int, accept: Accept, *, max_frame_bytes: int, timeout_ms: int
     ) -> Connection:
         self._check_alive()
         fabric, mine = self._fabric, self._host
@@ -218,7 +217,7 @@ class SimulatedNetwork:
 
 class _Listener:
     def __init__(
-        self, fabric: Fabric, host: Host, process: Process, port: int, accept: _Accept, max_frame_bytes: int
+        self, fabric: Fabric, host: Host, process: Process, port: int, accept: Accept, max_frame_bytes: int
     ) -> None:
         self._fabric = fabric
         self._host = host
@@ -237,7 +236,7 @@ class _Listener:
             endpoint.start(self._accept(endpoint))
         else:
             endpoint.reset(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
-            endpoint.tell_end()
+            endpoint.report_end()
 
     async def close(self) -> None:
         self._is_open = False
@@ -371,7 +370,7 @@ class _Endpoint:
                 self._is_held = False
                 self._wake()
 
-    def tell_end(self, error: Exception | None = None) -> None:
+    def report_end(self, error: Exception | None = None) -> None:
         """Let the other side know that nothing more comes."""
         if not self._has_reported_end and not self.is_lost:
             self._has_reported_end = True
@@ -473,7 +472,7 @@ class _Endpoint:
         self._is_closed = True
         has_unread = bool(self._received)
         self._forget()
-        self.tell_end(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer") if has_unread else None)
+        self.report_end(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer") if has_unread else None)
         if self._handler is not None:
             self._handler.closed(error)
 
@@ -483,7 +482,7 @@ class _Endpoint:
             self._is_closed = True
             has_unread = bool(self._received)
             self._forget()
-            self.tell_end(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer") if has_unread else None)
+            self.report_end(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer") if has_unread else None)
 
     def vanish(self) -> None:
         """The machine has no power."""

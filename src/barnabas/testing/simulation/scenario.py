@@ -6,7 +6,6 @@ must see every acknowledged record within a minute of virtual time.
 """
 
 import asyncio
-from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
@@ -22,9 +21,10 @@ from barnabas.testing.simulation.losses import Losses
 from barnabas.testing.simulation.plan import RunPlan, TopicPlan
 from barnabas.testing.simulation.producers import SimulatedProducer
 from barnabas.testing.simulation.replication_checks import ReplicationObserver
+from barnabas.testing.simulation.runs import Result, close_users, inject_faults, run_scenario
 from barnabas.testing.simulation.simulation import Machine, Simulation
 
-__all__ = ["Result", "Scenario", "plan_of", "run_seed"]
+__all__ = ["Scenario", "plan_of", "run_seed"]
 
 _START_TIMEOUT_S = 60
 _HEAL_TIMEOUT_S = 90
@@ -35,20 +35,6 @@ _LOOK_S = 0.5
 _SESSION_ENDS_S = 8.0
 _OFFSETS_TOPIC = "__consumer_offsets"
 GROUP = "group-0"
-
-
-@dataclass(slots=True)
-class Result:
-    """How a run went."""
-
-    seed: int
-    digest: str
-    violations: list[str]
-    counts: dict[str, int]
-    virtual_s: float
-    trace_lines: int
-    faults: dict[str, int]
-    trace: list[str] | None
 
 
 class Scenario:
@@ -170,7 +156,9 @@ class Scenario:
             self.members.append(SimulatedMember(client, GROUP, number, counts, self.group))
         if plan.has_administrator:
             self._administrate(self._client("administrator"))
-        faults = simulation.loop.create_task(self._faults())
+        faults = simulation.loop.create_task(
+            inject_faults(self.injector, FAULTS, self.plan.faults, self.plan.mean_fault_gap_s, self.fault_counts)
+        )
         self.watching = simulation.loop.create_task(self._watch())
         later = admin.spawn(self._create_more(admin))
         await asyncio.sleep(plan.duration_s)
@@ -263,9 +251,7 @@ class Scenario:
             await asyncio.wait([self.watching])
             if not self.watching.cancelled():
                 self.watching.result()
-        for user in self.users:
-            closing = user.process.context.run(simulation.loop.create_task, user.client.close())
-            await asyncio.wait([closing], timeout=10)
+        await close_users(simulation, self.users)
         for machine in simulation.brokers:
             await simulation.stop(machine)
         await asyncio.sleep(_SESSIONS_END_S)
@@ -281,18 +267,6 @@ class Scenario:
             if counts.get(what, 0) < least and not self.history.violations:
                 self.history.violation(f"the run was vacuous: {counts.get(what, 0)} of {what}")
 
-    # Faults
-
-    async def _faults(self) -> None:
-        if not self.plan.faults:
-            return
-        while True:
-            await asyncio.sleep(self.rng.expovariate(1 / self.plan.mean_fault_gap_s))
-            name = self.rng.choice(self.plan.faults)
-            if FAULTS[name](self.injector):
-                self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
-                self.simulation.trace.note(f"fault {name}")
-
 
 def plan_of(seed: int) -> RunPlan:
     """What a seed decides before its run."""
@@ -301,21 +275,5 @@ def plan_of(seed: int) -> RunPlan:
 
 def run_seed(seed: int, *, keep_trace: bool = False, plan: RunPlan | None = None) -> Result:
     """One run; what went wrong is in the result."""
-    with Simulation(seed, keep_trace=keep_trace) as simulation:
-        drawn = plan or plan_of(seed)
-        scenario = Scenario(simulation, drawn)
-        start_s = simulation.now_s
-        try:
-            simulation.run(scenario.run())
-        except Exception as error:
-            simulation.history.violation(f"the scenario ended with {error!r}", error)
-        return Result(
-            seed=seed,
-            digest=simulation.trace.digest(),
-            violations=simulation.history.violations,
-            counts=simulation.history.counts,
-            virtual_s=simulation.now_s - start_s,
-            trace_lines=simulation.trace.count,
-            faults=scenario.fault_counts,
-            trace=simulation.trace.lines,
-        )
+    drawn = plan or plan_of(seed)
+    return run_scenario(seed, lambda simulation: Scenario(simulation, drawn), keep_trace=keep_trace)
