@@ -23,6 +23,7 @@ from barnabas.broker.replication.partition_fetch_state import (
 )
 from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import PartitionLog
+from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
@@ -33,6 +34,7 @@ from support.broker import START_MS, batch
 from support.following import LIMITS, VERSION, Pair
 
 T0 = TopicPartition("t", 0)
+TOPIC_ID = Uuid(bytes(15) + b"\x07")
 
 
 @pytest.fixture
@@ -49,6 +51,23 @@ def write(log: PartitionLog, epoch: int, *values: bytes) -> None:
 
 
 # Copying
+
+
+@pytest.mark.parametrize(
+    ("highest", "topic_id", "version"),
+    [(17, ZERO_UUID, 12), (12, ZERO_UUID, 12), (11, ZERO_UUID, 11), (17, TOPIC_ID, 17), (12, TOPIC_ID, 12)],
+)
+def test_topics_are_fetched_by_id_only_when_every_id_is_known(
+    pair: Pair, highest: int, topic_id: Uuid, version: int
+) -> None:
+    """Fetch names topics by their ids from version 13 on; a controller before Kafka 2.8 gives them none."""
+    for name, its_id in (("known", TOPIC_ID), ("other", topic_id)):
+        topic_partition = TopicPartition(name, 0)
+        log = pair.log_dirs.get_or_create(topic_partition, its_id, LogConfig(), START_MS)
+        pair.fetcher.follow(Partition(topic_partition, 1, log))
+    assert pair.fetcher.fetch_version(highest) == version
+    pair.fetcher.unfollow(TopicPartition("other", 0))
+    assert pair.fetcher.fetch_version(highest) == highest
 
 
 def test_a_follower_has_the_leaders_bytes_and_learns_what_is_committed(pair: Pair) -> None:

@@ -50,7 +50,7 @@ __all__ = ["FetchLimits", "Fetcher"]
 logger = logging.getLogger(__name__)
 
 DIVERGING_EPOCHS_VERSION = 12
-TOPIC_IDS_VERSION = 13
+_TOPIC_IDS_VERSION = 13
 REPLICA_STATE_VERSION = 15
 _THROTTLED_PAUSE_MS = 50
 
@@ -202,10 +202,12 @@ class Fetcher:
                 logs.append(log)
         return logs
 
-    @property
-    def has_topic_ids(self) -> bool:
-        """Whether every partition's topic id is known, as `request` from version 13 on needs."""
-        return not self._without_id
+    def fetch_version(self, highest: int) -> int:
+        """The version of the next fetch, from the highest that the source knows.
+
+        From version 13 on a fetch names topics by their ids, so it needs the id of every partition's topic.
+        """
+        return min(highest, _TOPIC_IDS_VERSION - 1) if self._without_id else highest
 
     def speak(self, version: int) -> None:
         """The next fetch is of this version: begin with what is STARTING, by fetching or by truncating."""
@@ -271,7 +273,7 @@ class Fetcher:
             return False
         fetching = self._states.within(FetchState.FETCHING)
         for topic in response.responses:
-            name = self._session.topic_name(topic.topic_id) if version >= TOPIC_IDS_VERSION else topic.topic
+            name = self._session.topic_name(topic.topic_id) if version >= _TOPIC_IDS_VERSION else topic.topic
             if name is None:
                 self._session.lost()  # it still has what we never asked for, or forgot
                 continue

@@ -28,7 +28,7 @@ from barnabas.broker.cluster.channels import BrokenConnectionError, ChannelError
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.replication.fetch_sources import FetchLanes, FetchSources, SourceStatus, Wakeup
-from barnabas.broker.replication.fetcher import TOPIC_IDS_VERSION, Fetcher, FetchLimits
+from barnabas.broker.replication.fetcher import Fetcher, FetchLimits
 from barnabas.broker.replication.log_alignment import EARLIEST, LATEST
 from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.replica_manager import LeadershipOutcome, ReplicaManager
@@ -262,11 +262,10 @@ class _ReplicaFetcherLoop:
 
     async def _fetch(self, due_ms: int | None) -> None:
         dependencies, fetcher = self._dependencies, self._fetcher
-        version = await self._channels.version(self._source, ApiKey.FETCH)
+        highest = await self._channels.version(self._source, ApiKey.FETCH)
         if self._status.connected():
             self._mark_reachable()
-        if version >= TOPIC_IDS_VERSION and not fetcher.has_topic_ids:
-            version = TOPIC_IDS_VERSION - 1
+        version = fetcher.fetch_version(highest)
         await self._sync()
         fetcher.speak(version)
         while fetcher.epochs.is_wanted:

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
