@@ -19,14 +19,19 @@ def test_reference_pages_follow_from_the_code() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_file_that_the_map_for_contributors_names_is_there() -> None:
-    """The table of behaviours leads to files that exist; its paths are below src/barnabas or the root."""
-    text = (ROOT / "docs" / "contributing" / "read-the-code.md").read_text()
-    text = text[text.index("## Where a behaviour lives") :]
+@pytest.mark.parametrize(("page", "at_least"), [("read-the-code.md", 60), ("design.md", 25)])
+def test_every_file_that_a_page_for_contributors_names_is_there(page: str, at_least: int) -> None:
+    """Paths are below src/barnabas or the root; the walks, which name functions too, have a test of their own."""
+    text = (ROOT / "docs" / "contributing" / page).read_text()
     named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", text)
-    assert len(named) > 20
-    roots = (ROOT / "src" / "barnabas", ROOT)
+    assert len(named) >= at_least
+    roots = (ROOT / "src" / "barnabas", ROOT, ROOT / "src" / "barnabas" / "coordination")
     assert [path for path in named if not any((root / path).exists() for root in roots)] == []
+
+
+def test_the_design_fits_into_1500_words() -> None:
+    """A newcomer reads it in one go: what is added there takes the place of something else."""
+    assert len((ROOT / "docs" / "contributing" / "design.md").read_text().split()) <= 1500
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
