@@ -77,9 +77,9 @@ def body(lab: Lab) -> None:
         for kind in ("committed", "on-its-way", "hasty", "careful")
     }
     lab.say(f"{'records':<12}{'acks':<6}{'acknowledged':>16}{'there now':>11}")
-    told_safe = {"committed": COMMITTED, "on-its-way": 1, "hasty": HASTY, "careful": CAREFUL}
+    acknowledged = {"committed": COMMITTED, "on-its-way": 1, "hasty": HASTY, "careful": CAREFUL}
     for kind, acks in (("committed", "all"), ("on-its-way", "1"), ("hasty", "1"), ("careful", "all")):
-        lab.say(f"{kind:<12}{acks:<6}{told_safe[kind]:>16}{kinds[kind]:>11}")
+        lab.say(f"{kind:<12}{acks:<6}{acknowledged[kind]:>16}{kinds[kind]:>11}")
     first = [value for value in values if value.startswith("committed")]
     lab.check(
         "every committed record is there, in its place",

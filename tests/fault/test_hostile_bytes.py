@@ -199,7 +199,7 @@ def test_noise_in_well_framed_requests_is_survived(target: Port) -> None:
             target.ends_at_once(connection)
 
 
-def test_slow_peers_hold_nobody_up(target: Port) -> None:
+def test_slow_peers_delay_no_other_client(target: Port) -> None:
     """Fifty connections that sent three bytes of a length, and one healthy client (the fixture's)."""
     slow = [target.connect() for _ in range(50)]
     for connection in slow:

@@ -90,7 +90,7 @@ def theirs(cluster: Any, tool: str, *args: object) -> tuple[int, str]:
 # On both
 
 
-def test_records_are_deleted_and_each_refusal_told(run: Run, cluster: Any, tmp_path: Path) -> None:
+def test_records_are_deleted_and_each_refusal_is_reported(run: Run, cluster: Any, tmp_path: Path) -> None:
     """Before an offset, before the high watermark (-1), beyond the end, and of a partition that is not there."""
     make_topic(run, cluster, "deleted", "0,0,0", records=30)
     wanted = [("deleted", 0, 4), ("deleted", 1, -1), ("deleted", 2, 99), ("deleted", 3, 1)]
@@ -135,7 +135,7 @@ def test_log_dirs_show_replicas_with_their_sizes(run: Run, cluster: Any) -> None
     assert "do not exist from --broker-list: 9. Current existent brokers: 0,1,2" in err
 
 
-def test_the_cluster_tells_its_id_and_endpoints(run: Run, cluster: Any) -> None:
+def test_the_cluster_command_prints_the_id_and_the_endpoints(run: Run, cluster: Any) -> None:
     """And that brokers cannot be unregistered here."""
     code, out, _ = run(cluster, "cluster", "cluster-id")
     assert code == 0

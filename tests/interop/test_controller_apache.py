@@ -179,7 +179,7 @@ def three(tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.fault
-def test_the_controllers_death_costs_nobody_but_its_own_partitions(three: Any) -> None:
+def test_the_controllers_death_interrupts_only_the_partitions_that_it_led(three: Any) -> None:
     """Another broker takes over within the session's time, and topics can be created again."""
     client = admin(three.bootstrap)
     settle(client.create_topics([NewTopic("before", 6, 1)]))

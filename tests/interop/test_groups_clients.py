@@ -131,7 +131,7 @@ def test_failed_member_is_replaced_after_its_session(cluster: Up, topic: str) ->
         gone.close()
 
 
-def test_static_member_that_is_restarted_keeps_its_partitions_and_disturbs_nobody(cluster: Up, topic: str) -> None:
+def test_static_member_that_is_restarted_keeps_its_partitions_without_a_rebalance(cluster: Up, topic: str) -> None:
     """group.instance.id: no rebalance within the session."""
     group = group_id()
     rebalances: list[str] = []

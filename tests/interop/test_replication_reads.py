@@ -90,11 +90,11 @@ def test_librdkafka_reads_from_the_follower_in_its_rack(cluster: Cluster) -> Non
     assert producer.flush(30) == 0
     eventually(lambda: read_up_to(COUNT + 1), what="a new record comes from the follower, too")
 
-    def all_bytes_are_told() -> bool:
+    def all_bytes_are_counted() -> bool:
         consumer.poll(0.2)
         return received.get(follower, 0) > COUNT * VALUE_BYTES
 
-    eventually(all_bytes_are_told, what="the follower served the records")
+    eventually(all_bytes_are_counted, what="the follower served the records")
     assert received.get(leader, 0) < COUNT * VALUE_BYTES / 4
     consumer.close()
 

@@ -117,7 +117,7 @@ def test_a_group_whose_key_is_null_has_one_row(sink: DatabaseSink) -> None:
     assert [(row[1], row[2]) for row in contents(sink)] == [("AA", 1), (None, 2)]
 
 
-def test_a_refusal_is_told_and_leaves_nothing(sink: DatabaseSink) -> None:
+def test_a_refusal_is_reported_and_leaves_nothing(sink: DatabaseSink) -> None:
     """A constraint of the user's, say."""
     database = open_database(sink, TYPES)
     with psycopg.connect(sink.url) as connection:

@@ -143,13 +143,13 @@ def test_a_stream_can_be_written_to_a_topic(spark: Any, cluster: Any, tmp_path: 
     assert sorted(each.value() for each in cluster.read(target)) == [b"1", b"2"]
 
 
-def test_a_missing_topic_is_told(spark: Any, cluster: Any) -> None:
+def test_a_missing_topic_is_reported(spark: Any, cluster: Any) -> None:
     """By name, without a long wait."""
     with pytest.raises(Exception, match="topic never-made does not exist"):
         reader(spark.read, cluster, "never-made").load().collect()
 
 
-def test_deleted_records_are_an_error_unless_told_otherwise(spark: Any, cluster: Any) -> None:
+def test_deleted_records_are_an_error_unless_the_options_allow_them(spark: Any, cluster: Any) -> None:
     """failOnDataLoss as in Spark's connector."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient

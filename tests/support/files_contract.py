@@ -114,7 +114,7 @@ class FilesContract:
         with files.lock(f"{home}/.lock"):
             pass
 
-    def test_the_disk_tells_its_space(self, files: Files, home: str) -> None:
+    def test_the_disk_reports_its_space(self, files: Files, home: str) -> None:
         """Free bytes are some of all bytes."""
         total, free = files.disk_space(home)
         assert 0 < free <= total

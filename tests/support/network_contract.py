@@ -288,7 +288,7 @@ class NetworkContract:
 
         self.run(run)
 
-    def test_a_closed_connection_tells_both_handlers_once_and_later(self) -> None:
+    def test_a_closed_connection_informs_both_handlers_once_and_later(self) -> None:
         """``closed`` is never called from within ``close``; a second close and a late send do nothing."""
 
         async def run(network: Network) -> None:

@@ -21,7 +21,7 @@ class Relay:
     def __init__(self, port: int, target_port: int) -> None:
         self.port = port
         self._target_port = target_port
-        self._held: Callable[[str], bool] = _nobody
+        self._held: Callable[[str], bool] = _no_host
         self._passages: set[_Passage] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"relay {port}", daemon=True)
@@ -43,7 +43,7 @@ class Relay:
         self._set(held)
 
     def heal(self) -> None:
-        self._set(_nobody)
+        self._set(_no_host)
 
     def _set(self, held: Callable[[str], bool]) -> None:
         async def change() -> None:
@@ -126,5 +126,5 @@ def client_id(first_frame: bytes) -> str:
     return first_frame[_CLIENT_ID.size : _CLIENT_ID.size + max(length, 0)].decode(errors="replace")
 
 
-def _nobody(_: str) -> bool:
+def _no_host(_: str) -> bool:
     return False

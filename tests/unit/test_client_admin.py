@@ -115,7 +115,7 @@ def test_a_broker_that_does_not_know_the_newest_api_versions_is_asked_again(
     assert asked == [(18, 4), (18, 2), (3, 9)]
 
 
-def test_an_api_that_the_broker_lacks_is_told_by_name(serve: Callable[[Answer], AdminConnection]) -> None:
+def test_an_api_that_the_broker_lacks_is_named(serve: Callable[[Answer], AdminConnection]) -> None:
     """UNSUPPORTED_VERSION, before anything is sent."""
     connection = serve(lambda frame, port: broker(frame, port, apis={18: 4, 3: 12}))
     with pytest.raises(KafkaError, match="does not offer CreateTopics") as caught:
@@ -126,7 +126,7 @@ def test_an_api_that_the_broker_lacks_is_told_by_name(serve: Callable[[Answer], 
 def test_a_cluster_without_a_controller_is_asked_until_the_time_is_up(
     serve: Callable[[Answer], AdminConnection],
 ) -> None:
-    """NOT_CONTROLLER passes, so it is tried again; then it is told."""
+    """NOT_CONTROLLER passes, so it is tried again; then it is raised."""
     metadata_requests = []
 
     def answer(frame: bytes, port: int) -> bytes:
@@ -152,7 +152,7 @@ def test_a_cluster_without_a_controller_is_asked_until_the_time_is_up(
         (b"\0\0\0\x0a\0\0", "did not answer within 500 ms"),
     ],
 )
-def test_a_server_that_is_no_broker_is_told_apart(
+def test_a_server_that_is_no_broker_is_recognized(
     serve: Callable[[Answer], AdminConnection], reply: bytes, message: str
 ) -> None:
     """Whatever comes back, the error names the address and what is wrong with it."""
@@ -168,8 +168,8 @@ def test_the_next_server_is_asked_when_the_first_is_away(serve: Callable[[Answer
     port = there._servers[0][1]
     with AdminConnection(f"127.0.0.1:1,127.0.0.1:{port}") as connection:
         assert connection.describe_cluster().cluster_id == "c"
-    with AdminConnection("127.0.0.1:1,localhost:1") as nobody, pytest.raises(ConnectError) as caught:
-        nobody.describe_cluster()
+    with AdminConnection("127.0.0.1:1,localhost:1") as unreachable, pytest.raises(ConnectError) as caught:
+        unreachable.describe_cluster()
     assert str(caught.value).count("refused the connection: is a broker running there?") == 2
 
 
@@ -195,7 +195,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 def test_a_protocol_that_is_not_spoken_is_refused() -> None:
-    """TLS and SASL are told, not tried in plain text."""
+    """TLS and SASL are reported, not tried in plain text."""
     with pytest.raises(ConfigError, match="security.protocol=SASL_SSL"):
         AdminConnection("localhost:1", {"security.protocol": "SASL_SSL"})
 

@@ -26,7 +26,7 @@ STORY = (
 )
 
 
-def tells_the_story(lines: Sequence[str]) -> bool:
+def has_the_story(lines: Sequence[str]) -> bool:
     """Whether all events of `STORY` are there, in this order."""
     return re.search(r".*\n(?:.*\n)*?.*".join(STORY), "\n".join(lines)) is not None
 
@@ -35,12 +35,12 @@ def tells_the_story(lines: Sequence[str]) -> bool:
 def test_a_killed_leader_is_replaced_and_comes_back(seed: int) -> None:
     """Whether it was the controller, too, or not; the same seed gives the same lines."""
     lines = failover_trace(seed)
-    assert tells_the_story(lines)
+    assert has_the_story(lines)
     assert failover_trace(seed) == lines
 
 
-def test_the_stored_trace_tells_the_story() -> None:
+def test_the_stored_trace_has_the_story() -> None:
     """It was printed by `python -m barnabas.testing.simulation.failover`; times may differ after changes of the code."""
     lines = STORED.read_text().splitlines()
-    assert tells_the_story(lines)
-    assert not tells_the_story([line for line in lines if "KILLED" not in line])
+    assert has_the_story(lines)
+    assert not has_the_story([line for line in lines if "KILLED" not in line])

@@ -197,14 +197,14 @@ def _describe(connection: AdminConnection, given: argparse.Namespace) -> int:
         if group.state == "Dead":
             print(f"\nError: Consumer group '{group.group_id}' does not exist.", file=sys.stderr)
             continue
-        _tell_state(group)
+        _print_state(group)
         documents.append(show(connection, given, group))
     if given.output == "json":
         print_json(documents)
     return 0 if len(there) == len(described) else 1
 
 
-def _tell_state(group: GroupDescription) -> None:
+def _print_state(group: GroupDescription) -> None:
     if group.state == "Empty":
         print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)
     elif group.state in _REBALANCING:

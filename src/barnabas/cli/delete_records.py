@@ -56,8 +56,8 @@ def read_offset_file(path: str) -> dict[TopicPartition, int]:
     return dict(entries)
 
 
-def _as_json(partition: TopicPartition, outcome: int | KafkaError) -> dict[str, object]:
-    result: dict[str, object] = {"topic": partition.topic, "partition": partition.partition}
+def _as_json(topic_partition: TopicPartition, outcome: int | KafkaError) -> dict[str, object]:
+    result: dict[str, object] = {"topic": topic_partition.topic, "partition": topic_partition.partition}
     if isinstance(outcome, KafkaError):
         return {**result, "low_watermark": None, "error": outcome.code.name, "message": outcome.message}
     return {**result, "low_watermark": outcome, "error": None}

@@ -114,12 +114,14 @@ def _topic_and_partitions(given: argparse.Namespace) -> Wanted:
         raise ConfigError(
             f"--partitions expects a comma separated list of numeric partition ids, but received: {given.partitions}"
         ) from None
-    return lambda p: bool(pattern.fullmatch(p.topic)) and (numbers is None or p.partition in numbers)
+    return lambda topic_partition: (
+        bool(pattern.fullmatch(topic_partition.topic)) and (numbers is None or topic_partition.partition in numbers)
+    )
 
 
 def _rules(text: str) -> Wanted:
     rules = [_rule(part) for part in text.split(",")]
-    return lambda partition: any(rule(partition) for rule in rules)
+    return lambda topic_partition: any(rule(topic_partition) for rule in rules)
 
 
 def _rule(text: str) -> Wanted:
@@ -132,4 +134,6 @@ def _rule(text: str) -> Wanted:
         numbers = range(int(one), int(one) + 1)
     else:
         numbers = range(int(first or 0), int(last) if last else 1 << 31)
-    return lambda partition: bool(pattern.fullmatch(partition.topic)) and partition.partition in numbers
+    return lambda topic_partition: (
+        bool(pattern.fullmatch(topic_partition.topic)) and topic_partition.partition in numbers
+    )

@@ -61,10 +61,10 @@ def _is_needless(error: KafkaError | None) -> bool:
     return error is not None and error.code is ErrorCode.ELECTION_NOT_NEEDED
 
 
-def _as_json(partition: TopicPartition, error: KafkaError | None) -> dict[str, object]:
+def _as_json(topic_partition: TopicPartition, error: KafkaError | None) -> dict[str, object]:
     return {
-        "topic": partition.topic,
-        "partition": partition.partition,
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
         "elected": error is None,
         "error": None if error is None else error.code.name,
         "message": None if error is None else error.message,

@@ -362,11 +362,11 @@ def _s(values: Any) -> str:
 
 
 def _refusals(refused: dict[TopicPartition, KafkaError]) -> str:
-    return "".join(f"\n{partition}: {refused[partition].message}" for partition in sorted(refused))
+    return "".join(f"\n{topic_partition}: {refused[topic_partition].message}" for topic_partition in sorted(refused))
 
 
-def _named(partition: TopicPartition) -> _Result:
-    return {"topic": partition.topic, "partition": partition.partition}
+def _named(topic_partition: TopicPartition) -> _Result:
+    return {"topic": topic_partition.topic, "partition": topic_partition.partition}
 
 
 def _replica(replica: Replica) -> _Result:

@@ -66,7 +66,7 @@ class ReassignmentPlan:
     @property
     def topics(self) -> list[str]:
         """The topics named, sorted."""
-        return sorted({partition.topic for partition, _ in self.entries})
+        return sorted({topic_partition.topic for topic_partition, _ in self.entries})
 
 
 class Move(NamedTuple):
@@ -142,12 +142,12 @@ def as_document(assignment: Mapping[TopicPartition, Sequence[int]]) -> dict[str,
         "version": 1,
         "partitions": [
             {
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "replicas": list(assignment[partition]),
-                "log_dirs": [_ANY] * len(assignment[partition]),
+                "topic": topic_partition.topic,
+                "partition": topic_partition.partition,
+                "replicas": list(assignment[topic_partition]),
+                "log_dirs": [_ANY] * len(assignment[topic_partition]),
             }
-            for partition in sorted(assignment)
+            for topic_partition in sorted(assignment)
         ],
     }
 

@@ -26,7 +26,7 @@ class Fetched(NamedTuple):
 class Difference(NamedTuple):
     """Two replicas that disagree on a batch; with different last offsets they cannot be compared any further."""
 
-    partition: TopicPartition
+    topic_partition: TopicPartition
     replica: int
     other: int
     offset: int
@@ -42,11 +42,11 @@ class Difference(NamedTuple):
     def __str__(self) -> str:
         if self.is_fatal:
             return (
-                f"partition {self.partition}: replica {self.replica}'s offset {self.offset} doesn't match replica "
+                f"partition {self.topic_partition}: replica {self.replica}'s offset {self.offset} doesn't match replica "
                 f"{self.other}'s offset {self.other_offset}"
             )
         return (
-            f"partition {self.partition} has unmatched checksum at offset {self.offset}; replica {self.replica}'s "
+            f"partition {self.topic_partition} has unmatched checksum at offset {self.offset}; replica {self.replica}'s "
             f"checksum {self.crc}; replica {self.other}'s checksum {self.other_crc}"
         )
 
@@ -55,7 +55,7 @@ class Difference(NamedTuple):
 class Comparison:
     """A partition's replicas, equal (or reported) before ``offset``."""
 
-    partition: TopicPartition
+    topic_partition: TopicPartition
     replicas: list[int]
     offset: int
     lag: int = field(default=0, init=False)
@@ -93,4 +93,6 @@ class Comparison:
         for other in others:
             its = headers[other]
             if mine.last_offset != its.last_offset or mine.crc != its.crc:
-                yield Difference(self.partition, first, other, mine.last_offset, its.last_offset, mine.crc, its.crc)
+                yield Difference(
+                    self.topic_partition, first, other, mine.last_offset, its.last_offset, mine.crc, its.crc
+                )

@@ -129,7 +129,7 @@ class _Verification:
         """Fetch and compare once; whether any replicas' offsets do not match."""
         began = time.monotonic()
         answers = dict(zip(self._by_broker, pool.map(self._fetch, self._by_broker), strict=True))
-        given: dict[TopicPartition, dict[int, Fetched]] = {item.partition: {} for item in self._comparisons}
+        given: dict[TopicPartition, dict[int, Fetched]] = {item.topic_partition: {} for item in self._comparisons}
         for broker_id, answer in answers.items():
             if isinstance(answer, BarnabasError):
                 self._trouble(broker_id, f"broker {broker_id}: {answer}")
@@ -140,7 +140,7 @@ class _Verification:
         before = [comparison.offset for comparison in self._comparisons]
         fatal = False
         for comparison in self._comparisons:
-            for difference in comparison.compare(given[comparison.partition]):
+            for difference in comparison.compare(given[comparison.topic_partition]):
                 self._report_difference(difference)
                 fatal = fatal or difference.is_fatal
         self._advanced = before != [comparison.offset for comparison in self._comparisons]
@@ -153,7 +153,7 @@ class _Verification:
         """What a broker has from each of its comparisons' offsets; in a thread, on the broker's own connection."""
         topics: dict[str, FetchTopic] = {}
         for comparison in self._by_broker[broker_id]:
-            name, number = comparison.partition
+            name, number = comparison.topic_partition
             topics.setdefault(name, FetchTopic(topic=name)).partitions.append(
                 FetchPartition(
                     partition=number, fetch_offset=comparison.offset, partition_max_bytes=self._given.fetch_size
@@ -181,17 +181,19 @@ class _Verification:
     def _readable(self, broker_id: int, response: FetchResponse) -> Iterator[tuple[TopicPartition, Fetched]]:
         for topic in response.responses:
             for item in topic.partitions:
-                partition = TopicPartition(topic.topic, item.partition_index)
+                topic_partition = TopicPartition(topic.topic, item.partition_index)
                 if item.error_code:
                     code = ErrorCode.of(item.error_code)
-                    text = f"partition {partition}: replica {broker_id} gives nothing: {code.message} ({code.name})"
-                    self._trouble((broker_id, partition), text)
+                    text = (
+                        f"partition {topic_partition}: replica {broker_id} gives nothing: {code.message} ({code.name})"
+                    )
+                    self._trouble((broker_id, topic_partition), text)
                     continue
-                self._troubles.pop((broker_id, partition), None)
+                self._troubles.pop((broker_id, topic_partition), None)
                 records = item.records
                 if isinstance(records, FileSlice):  # only what is sent may be one
                     records = records.read()
-                yield partition, Fetched(item.high_watermark, records or b"")
+                yield topic_partition, Fetched(item.high_watermark, records or b"")
 
     def _trouble(self, key: object, text: str) -> None:
         """Report a difference once, and again after it has gone or changed."""
@@ -201,20 +203,20 @@ class _Verification:
 
     def _is_done(self) -> bool:
         ends = self._ends
-        return ends is not None and all(item.offset >= ends[item.partition] for item in self._comparisons)
+        return ends is not None and all(item.offset >= ends[item.topic_partition] for item in self._comparisons)
 
     # Reports
 
     def _report(self) -> None:
         worst = max(self._comparisons, key=lambda item: item.lag)
         self._print(
-            f"max lag is {worst.lag} for partition {worst.partition} at offset {worst.offset} among "
+            f"max lag is {worst.lag} for partition {worst.topic_partition} at offset {worst.offset} among "
             f"{len(self._comparisons)} partitions",
             {
                 "event": "lag",
                 "max_lag": worst.lag,
-                "topic": worst.partition.topic,
-                "partition": worst.partition.partition,
+                "topic": worst.topic_partition.topic,
+                "partition": worst.topic_partition.partition,
                 "offset": worst.offset,
                 "partitions": len(self._comparisons),
             },
@@ -223,7 +225,7 @@ class _Verification:
     def _report_difference(self, difference: Difference) -> None:
         self._differ = True
         described = difference._asdict()
-        described["topic"], described["partition"] = difference.partition
+        described["topic"], described["partition"] = described.pop("topic_partition")
         self._print(str(difference), {"event": "difference", **described})
 
     def _print(self, text: str, event: dict[str, object]) -> None:

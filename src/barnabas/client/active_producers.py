@@ -27,13 +27,13 @@ class ActiveProducer:
     transaction_start_offset: int | None
 
 
-def describe_producers(connection: AdminConnection, partition: TopicPartition) -> list[ActiveProducer]:
+def describe_producers(connection: AdminConnection, topic_partition: TopicPartition) -> list[ActiveProducer]:
     """The producers of a partition; raises `UnknownTopicError` and others."""
-    (topic,) = describe_topics(connection, [partition.topic])
-    leader = next((item.leader for item in topic.partitions if item.partition == partition.partition), None)
+    (topic,) = describe_topics(connection, [topic_partition.topic])
+    leader = next((item.leader for item in topic.partitions if item.partition == topic_partition.partition), None)
     if leader is None:
-        raise refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader")
-    wanted = TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
+        raise refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {topic_partition} has no leader")
+    wanted = TopicRequest(name=topic_partition.topic, partition_indexes=[topic_partition.partition])
     response = connection.send(DescribeProducersRequest(topics=[wanted]), DescribeProducersResponse, leader)
     found = response.topics[0].partitions[0]
     if found.error_code:

@@ -46,7 +46,9 @@ def list_offsets(
     """
 
     def ask(leader: int, partitions: list[TopicPartition]) -> Iterator[_Outcome[FoundOffset]]:
-        request = _request({partition: wanted[partition] for partition in partitions}, read_committed=read_committed)
+        request = _request(
+            {topic_partition: wanted[topic_partition] for topic_partition in partitions}, read_committed=read_committed
+        )
         response = connection.send(request, ListOffsetsResponse, leader)
         for topic in response.topics:
             for item in topic.partitions:
@@ -74,10 +76,10 @@ def delete_records(
 
     def ask(leader: int, partitions: list[TopicPartition]) -> Iterator[_Outcome[int]]:
         topics: dict[str, DeleteRecordsTopic] = {}
-        for partition in partitions:
-            entry = topics.setdefault(partition.topic, DeleteRecordsTopic(name=partition.topic))
+        for topic_partition in partitions:
+            entry = topics.setdefault(topic_partition.topic, DeleteRecordsTopic(name=topic_partition.topic))
             entry.partitions.append(
-                DeleteRecordsPartition(partition_index=partition.partition, offset=wanted[partition])
+                DeleteRecordsPartition(partition_index=topic_partition.partition, offset=wanted[topic_partition])
             )
         request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=connection.request_timeout_ms)
         response = connection.send(request, DeleteRecordsResponse, leader)
@@ -107,16 +109,16 @@ def _ask_leaders(
 
     def attempt() -> MetadataResponse:
         """One round over all leaders of what is left."""
-        metadata = connection.metadata(sorted({partition.topic for partition in left}))
+        metadata = connection.metadata(sorted({topic_partition.topic for topic_partition in left}))
         leaders, homeless = _by_leader(metadata, left)
         found.update(homeless)
         for leader, partitions in leaders.items():
-            for partition, answer in ask(leader, partitions):
-                found[partition] = answer
+            for topic_partition, answer in ask(leader, partitions):
+                found[topic_partition] = answer
                 if not (isinstance(answer, KafkaError) and answer.code in ROUTING_ERRORS):
-                    left.pop(partition, None)
-        for partition in left:
-            error = found.get(partition)
+                    left.pop(topic_partition, None)
+        for topic_partition in left:
+            error = found.get(topic_partition)
             if isinstance(error, KafkaError) and error.code in ROUTING_ERRORS:
                 raise error
         return metadata
@@ -126,7 +128,7 @@ def _ask_leaders(
     except KafkaError as error:
         if error.code not in ROUTING_ERRORS:
             raise
-    return {partition: found[partition] for partition in asked}
+    return {topic_partition: found[topic_partition] for topic_partition in asked}
 
 
 def _request(wanted: Mapping[TopicPartition, int], *, read_committed: bool) -> ListOffsetsRequest:

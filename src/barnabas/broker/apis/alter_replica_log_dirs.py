@@ -37,13 +37,15 @@ def handle(services: Services, request: Request) -> None:
     }
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     logged: set[tuple[str, ErrorCode]] = set()
-    for name, path in wanted.items():
-        topic = results.get(name.topic)
+    for topic_partition, path in wanted.items():
+        topic = results.get(topic_partition.topic)
         if topic is None:
-            topic = results[name.topic] = AlterReplicaLogDirTopicResult(topic_name=name.topic, partitions=[])
+            topic = results[topic_partition.topic] = AlterReplicaLogDirTopicResult(
+                topic_name=topic_partition.topic, partitions=[]
+            )
         topic.partitions.append(
             AlterReplicaLogDirPartitionResult(
-                partition_index=name.partition, error_code=_alter(services, name, path, logged)
+                partition_index=topic_partition.partition, error_code=_alter(services, topic_partition, path, logged)
             )
         )
     request.reply(AlterReplicaLogDirsResponse(results=list(results.values())))

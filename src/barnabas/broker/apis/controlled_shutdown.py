@@ -33,7 +33,8 @@ def _shut_down(services: Services, request: Request) -> Steps[None]:
         request,
         ControlledShutdownResponse(
             remaining_partitions=[
-                RemainingPartition(topic_name=name.topic, partition_index=name.partition) for name in remaining
+                RemainingPartition(topic_name=topic_partition.topic, partition_index=topic_partition.partition)
+                for topic_partition in remaining
             ]
         ),
     )

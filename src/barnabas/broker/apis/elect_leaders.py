@@ -56,18 +56,18 @@ def _elect(services: Services, request: Request, message: ElectLeadersRequest) -
     results = yield from services.controller.commands.elect_leaders(partitions, unclean=_kind(request) == _UNCLEAN)
     waiting: dict[TopicPartition, int] = {}
     answers: dict[TopicPartition, KafkaError | None] = {}
-    for partition, result in results.items():
+    for topic_partition, result in results.items():
         if isinstance(result, int):
-            waiting[partition] = result
+            waiting[topic_partition] = result
         elif asked is not None or result.code is not ErrorCode.ELECTION_NOT_NEEDED:
-            answers[partition] = result
+            answers[topic_partition] = result
 
     def look() -> bool:
-        for partition, leader in tuple(waiting.items()):
-            known = services.metadata.partition(partition)
+        for topic_partition, leader in tuple(waiting.items()):
+            known = services.metadata.partition(topic_partition)
             if known is not None and known.leader == leader:
-                del waiting[partition]
-                answers[partition] = None
+                del waiting[topic_partition]
+                answers[topic_partition] = None
         return not waiting
 
     def finish() -> None:
@@ -86,7 +86,10 @@ def _elect(services: Services, request: Request, message: ElectLeadersRequest) -
         finish()
     else:
         request.waiter = services.purgatory.watch(
-            tuple(("topic", topic) for topic in {partition.topic for partition in waiting}), attempt, finish, left_ms
+            tuple(("topic", topic) for topic in {topic_partition.topic for topic_partition in waiting}),
+            attempt,
+            finish,
+            left_ms,
         )
 
 

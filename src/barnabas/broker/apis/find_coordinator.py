@@ -77,11 +77,11 @@ def _find_transaction(services: Services, listener: str, transactional_id: str) 
 
 
 def _leader(services: Services, listener: str, key: str, topic: str, number: int) -> Coordinator:
-    partition = TopicPartition(topic, number)
-    state = services.metadata.partition(partition)
-    end = services.metadata.leader_endpoint(partition, listener)
+    topic_partition = TopicPartition(topic, number)
+    state = services.metadata.partition(topic_partition)
+    end = services.metadata.leader_endpoint(topic_partition, listener)
     if state is None or end is None:
-        return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader")
+        return _unknown(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic_partition} has no leader")
     return Coordinator(key=key, node_id=state.leader, host=end.host, port=end.port, error_message="")
 
 

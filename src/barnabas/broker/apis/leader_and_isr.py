@@ -69,8 +69,8 @@ def _change_roles(services: Services, request: Request) -> Sliced[None]:
         some = changes[first : first + _CHANGES_A_STEP]
         outcome = services.replicas.become_leader_or_follower(some, now_ms)
         results += [
-            (name.topic, topic_id, name.partition, code)
-            for (name, topic_id, _), code in zip(some, outcome.codes, strict=True)
+            (topic_partition.topic, topic_id, topic_partition.partition, code)
+            for (topic_partition, topic_id, _), code in zip(some, outcome.codes, strict=True)
         ]
         yield None
     request.reply(_response(request.version, results))

@@ -41,8 +41,10 @@ def _stop(services: Services, request: Request) -> Sliced[None]:
         some = stops[first : first + _STOPS_A_STEP]
         outcome = services.replicas.stop_replicas(some, now_ms)
         errors += [
-            StopReplicaPartitionError(topic_name=name.topic, partition_index=name.partition, error_code=code)
-            for (name, _, _), code in zip(some, outcome.codes, strict=True)
+            StopReplicaPartitionError(
+                topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=code
+            )
+            for (topic_partition, _, _), code in zip(some, outcome.codes, strict=True)
         ]
         yield None
     services.log_dirs.checkpoint_deletions()
@@ -61,8 +63,8 @@ def _partitions(message: StopReplicaRequest) -> Iterator[tuple[TopicPartition, i
             yield TopicPartition(topic.name, index), NO_LEADER_EPOCH, message.delete_partitions
     for states in message.topic_states:
         for state in states.partition_states:
-            name = TopicPartition(states.topic_name, state.partition_index)
-            yield name, state.leader_epoch, state.delete_partition
+            topic_partition = TopicPartition(states.topic_name, state.partition_index)
+            yield topic_partition, state.leader_epoch, state.delete_partition
 
 
 API = ApiHandler(ApiKey.STOP_REPLICA, 1, 4, handle, inter_broker=True)

@@ -293,7 +293,7 @@ class GroupCoordinator:
         to: Any,
     ) -> None:
         group = self._groups.get(group_id) or self._create(group_id)
-        partitions = [record.partition for record in records if isinstance(record, OffsetRecord)]
+        partitions = [record.topic_partition for record in records if isinstance(record, OffsetRecord)]
         group.offsets.begin(partitions)
 
         def written(error: ErrorCode) -> None:
@@ -417,9 +417,9 @@ class GroupCoordinator:
             for record in append.records:
                 if isinstance(record, OffsetRecord):
                     if record.value is None:
-                        group.offsets.remove(record.partition, base_offset)
+                        group.offsets.remove(record.topic_partition, base_offset)
                     else:
-                        group.offsets.apply(record.partition, record.value, base_offset)
+                        group.offsets.apply(record.topic_partition, record.value, base_offset)
                 elif record.value is not None:
                     group.apply_assignment(record.value, now.wall_ms)
         return self._finish(append, ErrorCode.NONE)

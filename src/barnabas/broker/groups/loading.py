@@ -114,6 +114,6 @@ class Loader:
             if record.value is not None:
                 group.load(record.value)
         elif producer_id is not None:
-            group.offsets.apply_transactional(producer_id, record.partition, record.value, base_offset)
+            group.offsets.apply_transactional(producer_id, record.topic_partition, record.value, base_offset)
         elif isinstance(record, OffsetRecord) and record.value is not None:
-            group.offsets.apply(record.partition, record.value, base_offset)
+            group.offsets.apply(record.topic_partition, record.value, base_offset)

@@ -49,50 +49,50 @@ class GroupOffsets:
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
         """Commits of these partitions are on their way to the log; `end` follows whatever becomes of them."""
         writing = self._writing
-        for partition in partitions:
-            writing[partition] = writing.get(partition, 0) + 1
+        for topic_partition in partitions:
+            writing[topic_partition] = writing.get(topic_partition, 0) + 1
 
     def end(self, partitions: Iterable[TopicPartition]) -> None:
         writing = self._writing
-        for partition in partitions:
-            left = writing[partition] - 1
+        for topic_partition in partitions:
+            left = writing[topic_partition] - 1
             if left:
-                writing[partition] = left
+                writing[topic_partition] = left
             else:
-                del writing[partition]
+                del writing[topic_partition]
 
-    def apply(self, partition: TopicPartition, value: CommittedOffset, record_offset: int) -> None:
+    def apply(self, topic_partition: TopicPartition, value: CommittedOffset, record_offset: int) -> None:
         """A record committed ``value``. The record furthest in the log wins: a transaction's offsets take effect at
         its end, when a later plain commit may be there already."""
-        if self._record_offsets.get(partition, -1) <= record_offset:
-            self.committed[partition] = value
-            self._record_offsets[partition] = record_offset
+        if self._record_offsets.get(topic_partition, -1) <= record_offset:
+            self.committed[topic_partition] = value
+            self._record_offsets[topic_partition] = record_offset
 
     def apply_transactional(
-        self, producer_id: int, partition: TopicPartition, value: CommittedOffset | None, record_offset: int
+        self, producer_id: int, topic_partition: TopicPartition, value: CommittedOffset | None, record_offset: int
     ) -> None:
         """A record of an open transaction holds ``value``, or takes back what it held."""
         pending = self.transactional.setdefault(producer_id, {})
         if value is None:
-            pending.pop(partition, None)
+            pending.pop(topic_partition, None)
         else:
-            pending[partition] = (value, record_offset)
+            pending[topic_partition] = (value, record_offset)
 
     def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
         """The producer's transaction ended; one that wrote nothing here is fine."""
         pending = self.transactional.pop(producer_id, {})
         if committed:
-            for partition, (value, record_offset) in pending.items():
-                self.apply(partition, value, record_offset)
+            for topic_partition, (value, record_offset) in pending.items():
+                self.apply(topic_partition, value, record_offset)
 
-    def remove(self, partition: TopicPartition, record_offset: int) -> None:
+    def remove(self, topic_partition: TopicPartition, record_offset: int) -> None:
         """A tombstone was written for the partition; what was committed after it stays."""
-        if self._record_offsets.get(partition, -1) > record_offset:
+        if self._record_offsets.get(topic_partition, -1) > record_offset:
             return
-        self.committed.pop(partition, None)
-        self._record_offsets.pop(partition, None)
+        self.committed.pop(topic_partition, None)
+        self._record_offsets.pop(topic_partition, None)
         for producer_id, pending in tuple(self.transactional.items()):
-            pending.pop(partition, None)
+            pending.pop(topic_partition, None)
             if not pending:
                 del self.transactional[producer_id]
 
@@ -105,9 +105,11 @@ class GroupOffsets:
             known.update(pending)
         return known
 
-    def is_unstable(self, partition: TopicPartition) -> bool:
+    def is_unstable(self, topic_partition: TopicPartition) -> bool:
         """Whether an offset of the partition is decided on but not committed (KIP-447)."""
-        return partition in self._writing or any(partition in pending for pending in self.transactional.values())
+        return topic_partition in self._writing or any(
+            topic_partition in pending for pending in self.transactional.values()
+        )
 
     def expired(
         self, now_ms: int, retention_ms: int, since_ms: int | None, subscribed: frozenset[str] = frozenset()
@@ -118,13 +120,13 @@ class GroupOffsets:
         an offset with an expiry time of its own (OffsetCommit v2 to v4) goes by that. Topics in ``subscribed`` stay.
         """
         found = []
-        for partition, value in self.committed.items():
-            if partition.topic in subscribed or partition in self._writing:
+        for topic_partition, value in self.committed.items():
+            if topic_partition.topic in subscribed or topic_partition in self._writing:
                 continue
             if value.expire_timestamp_ms != NO_EXPIRATION:
                 due = now_ms >= value.expire_timestamp_ms
             else:
                 due = now_ms - (value.commit_timestamp_ms if since_ms is None else since_ms) >= retention_ms
             if due:
-                found.append(partition)
+                found.append(topic_partition)
         return found

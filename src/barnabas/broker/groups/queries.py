@@ -41,8 +41,8 @@ def fetch_offsets(
     group = coordinator.find(group_id)
     if topics is None:
         by_topic: dict[str, list[int]] = {}
-        for partition in group.offsets.committed if group else ():
-            by_topic.setdefault(partition.topic, []).append(partition.partition)
+        for topic_partition in group.offsets.committed if group else ():
+            by_topic.setdefault(topic_partition.topic, []).append(topic_partition.partition)
         topics = by_topic.items()
     return OffsetFetchResponseGroup(
         group_id=group_id,

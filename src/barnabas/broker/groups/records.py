@@ -46,7 +46,7 @@ class OffsetRecord(NamedTuple):
     """A committed offset, or its tombstone."""
 
     group_id: str
-    partition: TopicPartition
+    topic_partition: TopicPartition
     value: CommittedOffset | None
 
 
@@ -87,7 +87,7 @@ StoredRecord = OffsetRecord | GroupRecord
 def encode_record(record: StoredRecord) -> tuple[bytes, bytes | None]:
     """Key and value as Apache Kafka 3.9 writes them; no value for a tombstone."""
     if isinstance(record, OffsetRecord):
-        key = _offset_key(record.group_id, record.partition)
+        key = _offset_key(record.group_id, record.topic_partition)
         committed = record.value
         return key, None if committed is None else _offset_value(committed)
     key = encode_key(GroupMetadataKey(group=record.group_id))
@@ -95,9 +95,9 @@ def encode_record(record: StoredRecord) -> tuple[bytes, bytes | None]:
 
 
 @lru_cache(maxsize=16_384)
-def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
+def _offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
     # Consumers commit the same partitions every few seconds.
-    return encode_key(OffsetCommitKey(group=group_id, topic=partition.topic, partition=partition.partition))
+    return encode_key(OffsetCommitKey(group=group_id, topic=topic_partition.topic, partition=topic_partition.partition))
 
 
 def _offset_value(committed: CommittedOffset) -> bytes:

@@ -144,12 +144,12 @@ def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) 
 
 
 def read_state(
-    partition: TopicPartition, znode: StateZnode | UnreadableZnode | None
+    topic_partition: TopicPartition, znode: StateZnode | UnreadableZnode | None
 ) -> LeaderIsrAndControllerEpoch | None:
     """A partition's state; None if the topic is deleted, or if the state says nothing, which is logged."""
     if znode is None:
         return None
-    path = partition_state_path(partition)
+    path = partition_state_path(topic_partition)
     if isinstance(znode, UnreadableZnode):
         logger.error("%s cannot be read before the registration: %s", path, znode.reason)
         return None
@@ -167,8 +167,8 @@ def _memberships(
 ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
     """The partitions whose in-sync set has this broker and another one."""
     memberships = {}
-    for partition, znode in states.items():
-        state = read_state(partition, znode)
+    for topic_partition, znode in states.items():
+        state = read_state(topic_partition, znode)
         if state is None:
             continue
         isr = state.leader_and_isr.isr
@@ -176,12 +176,12 @@ def _memberships(
             logger.error(
                 "Partition %s has lost records, and there is no other in-sync replica: broker %d becomes leader with the "
                 "records it has. %s",
-                partition,
+                topic_partition,
                 broker_id,
-                lost[partition].reason,
+                lost[topic_partition].reason,
             )
         elif broker_id in isr:
-            memberships[partition] = state
+            memberships[topic_partition] = state
     return memberships
 
 
@@ -190,20 +190,22 @@ def _report(
     memberships: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
     lost: Mapping[TopicPartition, LostData],
 ) -> None:
-    for partition, state in memberships.items():
+    for topic_partition, state in memberships.items():
         isr = state.leader_and_isr.isr
         logger.error(
             "Partition %s has lost records: broker %d leaves its in-sync set %s, and waits for one of %s to lead. %s",
-            partition,
+            topic_partition,
             broker_id,
             list(isr),
             [member for member in isr if member != broker_id],
-            lost[partition].reason,
+            lost[topic_partition].reason,
         )
 
 
-def _without(broker_id: int, partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> tuple[str, bytes, int]:
+def _without(
+    broker_id: int, topic_partition: TopicPartition, state: LeaderIsrAndControllerEpoch
+) -> tuple[str, bytes, int]:
     before = state.leader_and_isr
     isr = [member for member in before.isr if member != broker_id]
     after = before.with_leader(NO_LEADER if before.leader == broker_id else before.leader, isr)
-    return partition_state_path(partition), encode_partition_state(after, state.controller_epoch), before.version
+    return partition_state_path(topic_partition), encode_partition_state(after, state.controller_epoch), before.version

@@ -81,19 +81,19 @@ class AlterPartitionManager:
     def request(self, version: int, broker_epoch: int) -> AlterPartitionRequest | None:
         """The next request, None when nothing is to be asked. `handle_response` or `failed` follows."""
         asked, self._asked = self._asked, {}
-        self._under_way = {name: change for name, change in asked.items() if change.is_current()}
+        self._under_way = {topic_partition: change for topic_partition, change in asked.items() if change.is_current()}
         if not self._under_way:
             return None
         topics: dict[str, AlterPartitionRequestTopicData] = {}
-        for name, change in self._under_way.items():
+        for topic_partition, change in self._under_way.items():
             partition = change.partition
-            topic = topics.get(name.topic)
+            topic = topics.get(topic_partition.topic)
             if topic is None:
-                topic = topics[name.topic] = AlterPartitionRequestTopicData(
-                    topic_name=name.topic, topic_id=partition.topic_id, partitions=[]
+                topic = topics[topic_partition.topic] = AlterPartitionRequestTopicData(
+                    topic_name=topic_partition.topic, topic_id=partition.topic_id, partitions=[]
                 )
             entry = AlterPartitionRequestPartitionData(
-                partition_index=name.partition,
+                partition_index=topic_partition.partition,
                 leader_epoch=change.leader_epoch,
                 partition_epoch=partition.partition_epoch,
             )
@@ -119,7 +119,9 @@ class AlterPartitionManager:
             self.failed()
             return None
         self.must_pause = False
-        names = {change.partition.topic_id: name.topic for name, change in self._under_way.items()}
+        names = {
+            change.partition.topic_id: topic_partition.topic for topic_partition, change in self._under_way.items()
+        }
         settled = []
         for topic in response.topics:
             topic_name = names.get(topic.topic_id) if version >= _TOPIC_IDS_VERSION else topic.topic_name

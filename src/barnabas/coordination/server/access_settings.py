@@ -65,7 +65,7 @@ CLIENT_ACCESS_SETTINGS = [
     ),
     Setting(
         "DigestAuthenticationProvider.superDigest", Kind.PASSWORD, "",
-        "The super user, whom no ACL stops, as user:base64(hash(user:password)): see `zookeeper-shell HOST digest`.",
+        "The super user, which no ACL restricts, as user:base64(hash(user:password)): see `zookeeper-shell HOST digest`.",
         _digest_or_empty,
     ),
     Setting(

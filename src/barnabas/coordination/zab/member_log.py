@@ -1,4 +1,4 @@
-"""What a member has to log, and whom it serves: the two sides of its edge that the server for clients is at.
+"""What a member has to log, and which clients it serves: the two sides of its edge that the server for clients is at.
 
 In ZooKeeper: the queue of SyncRequestProcessor.
 """

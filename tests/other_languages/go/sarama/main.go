@@ -1,4 +1,4 @@
-// Sarama, told that the cluster is of several ages: idempotent producer, group, offsets, configurations.
+// Sarama, configured for clusters of several ages: idempotent producer, group, offsets, configurations.
 package main
 
 import (
