@@ -4,7 +4,9 @@ Brokers 0 and 1 are ours, 2 and 3 Apache's. Leaders stay where a test puts them,
 a broker that was killed under Apache's controller is missed soon.
 """
 
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -40,6 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
         "log.flush.start.offset.checkpoint.interval.ms": "500",
         "log.retention.check.interval.ms": "500",
         "log.segment.delete.delay.ms": "500",
+        "replica.high.watermark.checkpoint.interval.ms": "500",
         "transaction.state.log.num.partitions": "1",
         "zookeeper.session.timeout.ms": "6000",
     }
@@ -57,15 +60,19 @@ def settle(futures: dict[object, object]) -> None:
 def control(cluster: MixedCluster, kind: str) -> int:
     """Have a broker of this kind be the controller, known to all."""
     holder = cluster.give_office_to(*BROKERS[kind])
-    ports = [member.port for member in cluster.members]
+    await_known(cluster, holder, *range(len(cluster.members)))
+    return holder
+
+
+def await_known(cluster: MixedCluster, holder: int, *broker_ids: int) -> None:
+    """Brokers name the controller when its first metadata has come, after the elections of its first moments."""
 
     def known(port: int) -> bool:
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
         return client.list_topics(timeout=10).controller_id == holder
 
-    for port in ports:
+    for port in (cluster.members[broker_id].port for broker_id in broker_ids):
         eventually(lambda port=port: known(port), timeout_s=LIMIT_S, what=f"{holder} is known as the controller")
-    return holder
 
 
 def find_controller(cluster: MixedCluster) -> AdminClient:
@@ -375,3 +382,42 @@ def test_a_killed_controllers_office_goes_to_the_other_kind(cluster: MixedCluste
     cluster.await_whole()
     assert write(cluster, topic, 1, numbers("whole", 20)) == []
     assert_replicas_are_equal(cluster, topic, 2)
+
+
+def checkpointed(cluster: MixedCluster, broker_id: int, topic: str) -> int:
+    """The high watermark that would be known after a kill."""
+    path = cluster.members[broker_id].log_dir / "replication-offset-checkpoint"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((int(line.split()[2]) for line in lines if line.startswith(f"{topic} 0 ")), 0)
+
+
+def test_our_broker_that_lost_records_does_not_lead_under_apaches_controller_while_another_may_return(
+    cluster: MixedCluster,
+) -> None:
+    """All brokers are killed and our log is cut by half; what was acknowledged comes back with Apache's replica."""
+    damaged, intact, controlling = BROKERS[OURS][0], *BROKERS[APACHES]
+    create(cluster, "cut", [[damaged, intact]])
+    cluster.await_whole()
+    assert write(cluster, "cut", 0, numbers("v", 400)) == []
+    eventually(lambda: checkpointed(cluster, damaged, "cut") == 400, what="the high watermark is checkpointed")
+    for member in cluster.members:
+        member.process.send_signal(signal.SIGSTOP)  # none of them sees another one die
+    for member in cluster.members:
+        cluster.kill(member.broker_id)
+    log = max((cluster.members[damaged].log_dir / "cut-0").glob("*.log"))
+    os.truncate(log, log.stat().st_size // 2)
+
+    cluster.start(damaged, OURS)
+    cluster.start(controlling, APACHES)
+    assert cluster.give_office_to(controlling) == controlling
+    await_known(cluster, controlling, damaged, controlling)
+    state = cluster.states("cut")[0]
+    assert (state["leader"], state["isr"]) == (-1, [intact])
+
+    for broker_id in (intact, BROKERS[OURS][1]):
+        cluster.launch(broker_id, cluster.members[broker_id].kind)
+    cluster.await_leader("cut", 0, intact)
+    assert read(cluster, "cut", 0, 400) == numbers("v", 400)
+    cluster.await_registered(BROKERS[OURS][1])
+    cluster.await_whole()
+    assert_replicas_are_equal(cluster, "cut", 1)
