@@ -24,7 +24,7 @@ from barnabas.wire.kafka.records.batch_header import (
     seal,
 )
 from barnabas.wire.kafka.records.compression import CompressionType, compress
-from barnabas.wire.kafka.records.contents import Contents, TooManyObjectsError, are_uniform, check_contents
+from barnabas.wire.kafka.records.contents import Contents, TooManyObjectsError, are_plain, are_uniform, check_contents
 from barnabas.wire.kafka.records.records import Record, read_records, unpack_records
 
 __all__ = ["RejectedRecordsError", "needs_record_validation", "validate_and_convert", "validate_plain_records"]
@@ -96,8 +96,9 @@ def validate_plain_records(batch: Buffer, fields: HeaderFields) -> None:
     """Check the records of an uncompressed batch. Raises `KafkaError` INVALID_RECORD or MESSAGE_TOO_LARGE."""
     with memoryview(batch) as view:
         body = bytes(view[HEADER_BYTES : fields[1] + LOG_OVERHEAD_BYTES])
-    if fields[12] < _FEW_RECORDS or not are_uniform(body, fields[12]):
-        _checked_contents(body, fields[12])
+    count = fields[12]
+    if count < _FEW_RECORDS or not (are_uniform(body, count) or are_plain(body, count)):
+        _checked_contents(body, count)
 
 
 def _checked_contents(body: Buffer, count: int) -> Contents:

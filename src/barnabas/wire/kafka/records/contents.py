@@ -1,22 +1,32 @@
 """What a leader checks of the records in a produced batch, without an object for each. Kafka: LogValidator, DefaultRecord.
 
 Records fill the batch exactly, and so do fields and headers their record. Offset deltas count up from 0. `check_contents`
-walks a batch record by record, about 0.6 us each; of hundreds of records it reads columns instead if numpy is loaded (see
-`columns`), about 0.2 us each. Nothing is kept but a few numbers, so memory does not grow with what a client sends,
-and the number of records and headers that one batch may have bounds the time.
+walks a batch record by record, about 0.7 us each; of hundreds of records it reads columns instead if numpy is loaded (see
+`columns`), about 0.2 us each. `are_uniform` and `are_plain` recognise most batches for less. Nothing is kept but a few
+numbers, so memory does not grow with what a client sends, and the number of records and headers that one batch may have
+bounds the time.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 from barnabas.wire.kafka.records.headers import skip_headers
-from barnabas.wire.kafka.records.varints import read_varint, read_varlong, read_zigzag
+from barnabas.wire.kafka.records.varints import read_varint, read_varlong, read_zigzag, varint
 
 if TYPE_CHECKING:
     from barnabas.wire.kafka.records.columns import RecordColumns
 
-__all__ = ["MOST_OBJECTS", "Contents", "TooManyObjectsError", "are_uniform", "check_contents", "load_columns"]
+__all__ = [
+    "MOST_OBJECTS",
+    "Contents",
+    "TooManyObjectsError",
+    "are_plain",
+    "are_uniform",
+    "check_contents",
+    "load_columns",
+]
 
 MOST_OBJECTS = 200_000
 """So many records and headers may be in one batch, compressed or not. A plain batch of 1 MB cannot hold more records."""
@@ -33,6 +43,28 @@ _OFFSET_DELTAS = (
 )
 """The byte of the offset deltas 0 to 63, and both bytes of those up to 8191, as varints."""
 _has_columns = False
+_MOST_PLAIN = 8192
+_PLAIN_BYTES = 4096
+
+
+def _ends_of_records(prefix: bytes) -> list[Any]:
+    """The varint of a value's size behind ``prefix``, by the bytes of both varint and value.
+
+    None, which nothing can be compared with, stands where there is no such varint, and for negative numbers too.
+    """
+    ends: list[Any] = [None] * (2 * _PLAIN_BYTES)
+    for size in range(_PLAIN_BYTES):
+        for width in (1, 2):
+            if size >= width == len(varint(size - width)):
+                ends[size] = prefix + varint(size - width)
+    ends[65] = prefix + b"\xfe\0"  # 63 in one byte more than it needs: no other number fills 65 bytes
+    return ends
+
+
+_KEYLESS_ENDS = _ends_of_records(b"\1")
+_ENDS = _ends_of_records(b"")
+_DELTAS = [varint(delta) for delta in range(64)]
+"""The offset deltas that were needed so far, as varints."""
 
 
 class TooManyObjectsError(CorruptDataError):
@@ -116,6 +148,51 @@ def are_uniform(data: bytes, count: int) -> bool:
     except (IndexError, CorruptDataError):
         return False
     return position == len(data) and count <= 8192
+
+
+def are_plain(data: bytes, count: int) -> bool:
+    """Whether ``count`` records fill ``data`` as `check_contents` asks for, have no headers, and are small.
+
+    What a record without headers must have behind its timestamp follows from its size: offset delta, no key, and the size of
+    a value that reaches to its last byte. So these bytes are compared and not read: about 0.4 us a record. False says nothing.
+    """
+    if count > _MOST_PLAIN:
+        return False
+    if count > len(_DELTAS):
+        _DELTAS.extend(map(varint, range(len(_DELTAS), min(2 * count, _MOST_PLAIN))))
+    position = sizes = header_counts = 0
+    has, keyless_ends, ends = data.startswith, _KEYLESS_ENDS, _ENDS
+    try:
+        for width, first in ((1, 0), (2, 64)):
+            behind_key_size = width + 1
+            for delta in islice(_DELTAS, first, min(count, 64 if width == 1 else count)):
+                size = data[position]
+                if size < 0x80:
+                    position += 2
+                    last = position + (size >> 1) - 2
+                else:
+                    position += 3
+                    last = position + (size >> 1) + (data[position - 2] << 6) - 66
+                sizes |= size
+                if data[position] > 0x7F:
+                    position += 1
+                    if data[position] > 0x7F:
+                        return False
+                position += 1
+                value_at = position + behind_key_size
+                key_size = data[value_at - 1]
+                if key_size == 1:
+                    if not has(delta + keyless_ends[last - value_at], position):
+                        return False
+                else:
+                    value_at += key_size >> 1
+                    if key_size & 0x81 or not has(delta, position) or not has(ends[last - value_at], value_at):
+                        return False
+                header_counts |= data[last]
+                position = last + 1
+    except (IndexError, TypeError):  # a position past the data, or None among the ends
+        return False
+    return not header_counts and not sizes & 1 and position == len(data)
 
 
 def _check_one_by_one(data: Buffer, count: int) -> Contents:
