@@ -188,3 +188,32 @@ def test_the_removal_of_folders_can_be_interrupted_by_a_stop(tmp_path: Path) -> 
     dirs.close(clean=True)
     finish(opened(tmp_path).purge_deleted(NOW + 60_000))
     assert list(tmp_path.glob("topic-*")) == []
+
+
+def test_a_start_loads_one_log_after_the_other(tmp_path: Path) -> None:
+    """Between two of them the session with the coordination service goes on, and a stop can come."""
+    dirs = opened(tmp_path)
+    for index in range(20):
+        made(dirs, index)
+    dirs.close(clean=True)
+    again = LogDirs(OsFiles(), [str(tmp_path)], LogConfig(), broker_id=0, cluster_id="c", rng=Random(1))
+    loading = again.load_in_slices(NOW, {})
+    loaded = [len(again.logs()) for step in loading if step is None]
+    assert loaded == list(range(1, 21))
+    again.close(clean=False)
+
+    stopped = LogDirs(OsFiles(), [str(tmp_path)], LogConfig(), broker_id=0, cluster_id="c", rng=Random(1))
+    loading = stopped.load_in_slices(NOW, {})
+    next(loading)
+    loading.close()
+    stopped.close(clean=False)
+    assert len(opened(tmp_path).logs()) == 20
+
+
+def test_a_log_takes_the_configuration_that_changed_after_its_load(tmp_path: Path) -> None:
+    """Its topic was configured while the broker started, when nothing was known to follow the change."""
+    dirs = opened(tmp_path)
+    made(dirs)
+    dirs.close(clean=True)
+    changed = LogConfig({"segment.bytes": "2000000"})
+    assert opened(tmp_path).get_or_create(TP, TOPIC_ID, changed, NOW).config is changed

@@ -21,6 +21,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
+from barnabas.base.slices import Sliced
 from barnabas.broker.assembly import BrokerComponents, Environment, connection_limits
 from barnabas.broker.cluster.service import ensure_cluster_id, ensure_top_level_paths, generate_broker_id
 from barnabas.broker.cluster.znodes import BrokerInfo, Endpoint
@@ -139,7 +140,8 @@ class BrokerServer:
         components.subscribe()
         await components.config_manager.load()
         components.configure_throttles()
-        components.log_dirs.load(self._clock.wall_ms(), components.configs.log_config)
+        loading = components.log_dirs.load_in_slices(self._clock.wall_ms(), components.configs.log_config)
+        await self._perform_in_slices(components, loading)  # the session goes on meanwhile
         await self._listen(components)
         components.groups.start(await components.interpreter.perform(count_offsets_partitions()))
         await components.controller.start()
@@ -261,6 +263,21 @@ class BrokerServer:
             self._open.append((bound, listener))
 
     # Running
+
+    async def _perform_in_slices(self, components: BrokerComponents, work: Sliced[None]) -> None:
+        """Return when the work is done. Raises what it raises."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def perform() -> Sliced[None]:
+            try:
+                yield from work
+            except Exception as error:
+                over.set_exception(error)
+            else:
+                over.set_result(None)
+
+        components.slices.start(perform())
+        await over
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if not self._takes_work:

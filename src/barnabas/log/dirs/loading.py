@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.log.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from barnabas.log.dirs.deleted_folders import DeletedFolders
 from barnabas.log.dirs.dir_set import DirSet
@@ -59,8 +60,8 @@ class DirLoader:
         self.deleted: set[TopicPartition] = set()
         """Partitions of which a folder waits for its removal."""
 
-    def load(self, log_dir: LogDir, now_ms: int) -> None:
-        """Load all that is in a dir. Raises `OSError`, `BarnabasError`."""
+    def load(self, log_dir: LogDir, now_ms: int) -> Sliced[None]:
+        """Load all that is in a dir, one log after the other. Raises `OSError`, `BarnabasError`."""
         checkpoints = _Checkpoints(
             *map(log_dir.read_checkpoint, (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS))
         )
@@ -78,6 +79,7 @@ class DirLoader:
                     self._load_log(log_dir, directory, topic_partition, checkpoints, now_ms)
                 elif name != _REMOTE_INDEXES:
                     logger.warning("%s is left alone: its name is no partition's", directory)
+            yield None
         self._high_watermarks.loaded(log_dir, checkpoints.high_watermarks)
         for offsets in (checkpoints.recovery_points, checkpoints.high_watermarks):
             self._missing.note_checkpointed(log_dir, offsets, self.deleted)

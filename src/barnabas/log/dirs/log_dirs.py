@@ -65,6 +65,14 @@ def _run_in_turn(works: Sequence[Callable[[], None]]) -> list[BaseException | No
     return errors
 
 
+def _mark_clean(dirs: DirSet, log_dir: LogDir, broker_epoch: int) -> None:
+    if log_dir.error is None:
+        try:
+            log_dir.mark_clean(broker_epoch)
+        except OSError as error:
+            dirs.disk_failed(log_dir, error, "writing the clean shutdown marker")
+
+
 @contextlib.contextmanager
 def _noting_shortages(log: PartitionLog, shortages: list[KafkaError]) -> Iterator[None]:
     """Keep the error of a log that is still online, for no file descriptor was free.
@@ -140,6 +148,11 @@ class LogDirs:
     # ---- starting
 
     def load(self, now_ms: int, configs: _ConfigSource) -> None:
+        """As `load_in_slices`, in one go."""
+        for _ in self.load_in_slices(now_ms, configs):
+            pass
+
+    def load_in_slices(self, now_ms: int, configs: _ConfigSource) -> Sliced[None]:
         """Lock the dirs, take up or write their meta.properties, and load every partition.
 
         A dir whose disk fails is offline afterwards. Raises `BarnabasError` when a dir is used by another process or
@@ -158,7 +171,7 @@ class LogDirs:
         for log_dir in self._dirs:
             try:
                 self.previous_broker_epoch = max(self.previous_broker_epoch, log_dir.open(self._owner))
-                loader.load(log_dir, now_ms)
+                yield from loader.load(log_dir, now_ms)
             except OSError as error:
                 if is_descriptor_shortage(error):
                     raise BarnabasError(
@@ -233,6 +246,7 @@ class LogDirs:
                         ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.directory} belongs to another topic of this name"
                     )
                 log.assign_topic_id(topic_id)
+            log.configure(config)  # which may have changed since the start
             return log
         if not is_new:
             self._dirs.check_all_online(topic_partition)
@@ -450,17 +464,10 @@ class LogDirs:
             self.checkpoint_high_watermarks()
             self.checkpoint_log_start_offsets()
         for log_dir in self._dirs:
-            if clean:
-                self._mark_clean(log_dir, broker_epoch)
+            if clean and log_dir.path not in self._incomplete:
+                _mark_clean(self._dirs, log_dir, broker_epoch)
             log_dir.unlock()
         self._dirs.clear()
-
-    def _mark_clean(self, log_dir: LogDir, broker_epoch: int) -> None:
-        if log_dir.error is None and log_dir.path not in self._incomplete:
-            try:
-                log_dir.mark_clean(broker_epoch)
-            except OSError as error:
-                self._dirs.disk_failed(log_dir, error, "writing the clean shutdown marker")
 
     def _take_outcomes(self, errors: Sequence[BaseException | None]) -> None:
         for (log, task), error in zip(self._closing, errors, strict=True):
