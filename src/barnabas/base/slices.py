@@ -15,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from barnabas.base.clock import CallLater, Clock
 from barnabas.base.threads import InThread
@@ -51,6 +51,15 @@ class Slices:
         """Works with what is to be raised at their yield."""
         self._is_planned = False
         self._is_stopped = False
+        self._latest: Sliced[None] | None = None
+
+    @property
+    def work(self) -> str:
+        """The generator that ran last, for those who look for what held the event loop."""
+        inner: Any = self._latest
+        while (delegate := getattr(inner, "gi_yieldfrom", None)) is not None:
+            inner = delegate
+        return getattr(inner, "__qualname__", "")
 
     def start(self, work: Sliced[None]) -> None:
         """Begin work, at once unless other work waits for its next slice. What it raises is logged."""
@@ -68,6 +77,7 @@ class Slices:
             self._waiting.popleft()[0].close()
 
     def _advance(self, work: Sliced[None], error: BaseException | None, is_over: Callable[[], bool]) -> None:
+        self._latest = work
         try:
             step = next(work) if error is None else work.throw(error)
             while step is None:
