@@ -311,6 +311,11 @@ class BrokerServer:
         if not self._closing:
             await self._stop(clean=self._is_started)
 
+    async def abandon(self) -> None:
+        """Stop as a killed process does, in so far as one process can: nothing is handed over, synced or marked clean."""
+        if not self._closing:
+            await self._stop(clean=False)
+
     async def _stop(self, *, clean: bool) -> None:
         self._closing = True
         components = self._components

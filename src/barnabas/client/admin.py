@@ -58,16 +58,21 @@ class Admin:
         *,
         partitions: int = -1,
         replication_factor: int = -1,
+        assignment: Sequence[Sequence[int]] = (),
         configs: Mapping[str, Any] | None = None,
         if_not_exists: bool = False,
     ) -> bool:
-        """Make a topic; -1 takes the cluster's default. Returns whether it was made (see ``if_not_exists``)."""
+        """Make a topic; -1 takes the cluster's default. Returns whether it was made (see ``if_not_exists``).
+
+        ``assignment`` lists the replicas of each partition instead, the preferred leader first.
+        """
         try:
             topics.create_topic(
                 self.connection,
                 name,
                 partitions=partitions,
                 replication_factor=replication_factor,
+                assignment=assignment,
                 configs={key: property_text(value) for key, value in (configs or {}).items()},
             )
         except RefusedError as error:

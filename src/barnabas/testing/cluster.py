@@ -1,17 +1,20 @@
-"""A cluster inside the caller's process: coordination servers and brokers on one event loop, on a thread of its own.
+"""A cluster inside the caller's process: coordination servers and brokers, each on an event loop and a thread of its own.
 
 They are the servers that processes run, over real sockets on the loopback and real files in a temporary folder, so
-every client works with them as with any cluster. All ports are free ones.
+every client works with them as with any cluster. All ports are free ones. Each server's network, files and clock can be
+given faults (`barnabas.testing.faults`).
 """
 
 import asyncio
 import contextlib
+import errno
 import socket
 import tempfile
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.server import BrokerServer
@@ -19,11 +22,11 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.topics import create_topic
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
-from barnabas.net.event_loop import new_event_loop
+from barnabas.testing.faults import ServerFaults
+from barnabas.testing.server_thread import ServerThread
 
 __all__ = ["Cluster"]
 
-Result = TypeVar("Result")
 _HOST = "127.0.0.1"
 _BROKER_DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -33,11 +36,24 @@ _BROKER_DEFAULTS = {
 }
 
 
+class _Server:
+    """One server that runs: its thread, its faults, and what serves."""
+
+    def __init__(self, name: str, faults: ServerFaults) -> None:
+        self.thread = ServerThread(f"barnabas-{name}")
+        self.faults = faults
+        self.serves: BrokerServer | CoordinationServer | None = None
+        self.starting: Future[None] | None = None
+        self.watching: asyncio.Task[None] | None = None
+
+
 class Cluster:
     """Brokers 0 to N-1 and their coordination server, or an ensemble of ``zk_servers``; a context manager.
 
     ``settings`` are properties for every broker, ``data_dir`` keeps the data beyond the cluster's life, ``racks`` spreads
     the brokers over as many racks. Methods may be called from any thread; they return when the thing is done.
+
+    Faults name a server by its broker id, or as "zookeeper" ("zookeeper1" and so on in an ensemble).
     """
 
     def __init__(
@@ -62,12 +78,11 @@ class Cluster:
         self.data_dir = Path(data_dir or self._temporary.name)  # type: ignore[union-attr]  # one of the two is there
         self._zk_servers = zk_servers
         self._zk_texts: dict[int, dict[str, str]] = {}
-        self._coordination: dict[int, CoordinationServer] = {}
-        self._brokers: dict[int, BrokerServer] = {}
+        self._running: dict[str, _Server] = {}
         self._ports: dict[int, int] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._starting: asyncio.Task[Any] | None = None
+        self._server_of_port: dict[int, str] = {}
+        self._sides: dict[str, int] = {}
+        self._lock = threading.RLock()
 
     # Addresses
 
@@ -86,12 +101,18 @@ class Cluster:
 
     def start(self) -> Self:
         """Start everything; clients can work when this returns. Raises `BarnabasError`."""
-        started = threading.Event()
-        self._thread = threading.Thread(target=self._run_loop, args=(started,), name="barnabas-cluster", daemon=True)
-        self._thread.start()
         try:
-            started.wait()
-            self._call(self._start())
+            plans = _plan_coordination(self.data_dir, self._zk_servers)
+            for server_id, texts in plans.items():
+                self._zk_texts[server_id] = texts
+                for port in _peer_ports(texts.get(f"server.{server_id}", "")):
+                    self._server_of_port[port] = self._zookeeper_name(server_id)
+            for server_id in plans:
+                self._start_coordination(server_id)
+            starting = [self._begin_broker(n) for n in self._ids]
+            for broker_id, future in zip(self._ids, starting, strict=True):
+                future.result()
+                self._note_port(broker_id)
         except BaseException:
             self.stop()
             raise
@@ -100,19 +121,25 @@ class Cluster:
     def stop(self) -> None:
         """Stop everything, cleanly; a second call does nothing."""
         try:
-            if self._loop is not None and self._thread is not None:
-                self._stop_loop(self._loop, self._thread)
+            with self._lock:
+                self.heal()
+                for kind in (BrokerServer, CoordinationServer):
+                    self._stop_all([name for name, each in self._running.items() if isinstance(each.serves, kind)])
         finally:
             if self._temporary is not None:
                 self._temporary.cleanup()
 
-    def _stop_loop(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        try:
-            self._call(self._stop())
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            self._loop = self._thread = None
+    def _stop_all(self, names: list[str]) -> None:
+        """Stop servers of one kind at the same time; those that are still starting are cancelled first."""
+        servers = [self._running.pop(name) for name in names]
+        # Interrupted: a server that continued to start would write to a folder that is being removed.
+        starting = [each.starting for each in servers if each.starting is not None and not each.starting.done()]
+        for future in starting:
+            future.cancel()
+        closing = [each.thread.submit(each.serves.close()) for each in servers if each.serves is not None]
+        wait(closing)
+        for each in servers:
+            each.thread.stop()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -122,24 +149,128 @@ class Cluster:
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop one broker cleanly; its port and its data stay for `start_broker`."""
-        broker = self._brokers.pop(broker_id)
-        self._call(broker.close())
+        self._stop_server(self._name(broker_id))
 
     def start_broker(self, broker_id: int) -> None:
-        """Start a stopped broker again, at the same port."""
-        if broker_id in self._brokers:
+        """Start a broker again that was stopped or killed, at the same port."""
+        if self._name(broker_id) in self._running:
             raise BarnabasError(f"broker {broker_id} is running")
-        self._call(self._start_broker(broker_id))
+        self._begin_broker(broker_id).result()
+        self._note_port(broker_id)
 
-    def stop_zookeeper(self, server_id: int) -> None:
+    def stop_zookeeper(self, server_id: int = 1) -> None:
         """Stop one coordination server cleanly; they are numbered from 1. `start_zookeeper` starts it again."""
-        self._call(self._coordination.pop(server_id).close())
+        self._stop_server(self._zookeeper_name(server_id))
 
-    def start_zookeeper(self, server_id: int) -> None:
-        """Start a stopped coordination server again, at the same port."""
-        if server_id in self._coordination:
+    def start_zookeeper(self, server_id: int = 1) -> None:
+        """Start a coordination server again that was stopped or killed, at the same port."""
+        if self._zookeeper_name(server_id) in self._running:
             raise BarnabasError(f"coordination server {server_id} is running")
-        self._call(self._start_coordination(server_id))
+        self._start_coordination(server_id)
+
+    def _stop_server(self, name: str) -> None:
+        server = self._find(name)
+        server.thread.resume()
+        with self._lock:
+            del self._running[name]
+        assert server.serves is not None
+        server.thread.call(server.serves.close())
+        server.thread.stop()
+
+    # Faults
+
+    def kill(self, server: int | str) -> None:
+        """As kill -9: it says goodbye to no one, and its session lives until it expires. Its port and its data stay."""
+        name = self._name(server)
+        found = self._find(name)
+        found.thread.resume()
+        with self._lock:
+            del self._running[name]
+        assert found.serves is not None
+        found.thread.call(_kill(found))
+        found.thread.stop()
+
+    def pause(self, server: int | str) -> None:
+        """As kill -STOP: it stands still with its connections open, until `resume`."""
+        self._find(self._name(server)).thread.pause()
+
+    def resume(self, server: int | str) -> None:
+        """As kill -CONT: it continues."""
+        self._find(self._name(server)).thread.resume()
+
+    def partition(self, *groups: Collection[int | str]) -> None:
+        """Cut the network between groups of servers; a server in no group reaches all, and clients do too.
+
+        It replaces an earlier partition, and `heal` ends it. What is on its way waits, as behind a broken cable:
+        nothing is refused, requests time out.
+        """
+        sides: dict[str, int] = {}
+        for number, group in enumerate(groups):
+            for server in group:
+                name = self._name(server)
+                if name in sides:
+                    raise BarnabasError(f"{name} is in two groups")
+                sides[name] = number
+        with self._lock:
+            self._sides = sides
+            for server_running in self._running.values():
+                server_running.thread.call_soon(server_running.faults.network.update)
+
+    def slow_disk(self, server: int | str, delay_s: float) -> None:
+        """Every call to the server's disk takes ``delay_s`` longer; 0 ends it."""
+        self._find(self._name(server)).faults.disk.delay_s = delay_s
+
+    def full_disk(self, server: int | str) -> None:
+        """Whatever would change the server's disk fails, as with no space left (ENOSPC), until `heal`."""
+        self._find(self._name(server)).faults.disk.error = errno.ENOSPC
+
+    def fail_disk(self, server: int | str) -> None:
+        """Every call to the server's disk fails (EIO), until `heal`. A broker gives the log dir up, as a real one does."""
+        self._find(self._name(server)).faults.disk.error = errno.EIO
+
+    def clock(self, server: int | str, shift_s: float) -> None:
+        """The server's wall clock is wrong by this much; 0 ends it."""
+        self._find(self._name(server)).faults.clock.shift_ms = round(shift_s * 1000)
+
+    def heal(self) -> None:
+        """End all faults of servers that run: pauses, partitions, disks, clocks. What was killed stays so."""
+        with self._lock:
+            self._sides = {}
+            for server in self._running.values():
+                server.faults.heal()
+                server.thread.resume()
+                server.thread.call_soon(server.faults.network.update)
+
+    def _is_cut(self, name: str, port: int) -> bool:
+        """Whether the network is cut between a server and a port."""
+        sides = self._sides
+        if not sides or name not in sides:
+            return False
+        other = self._server_of_port.get(port)
+        return other in sides and sides[other] != sides[name]
+
+    # Names
+
+    def _name(self, server: int | str) -> str:
+        if isinstance(server, int):
+            if server not in self._ids:
+                raise BarnabasError(f"there is no broker {server}: they are {self._ids.start} to {self._ids.stop - 1}")
+            return f"broker-{server}"
+        names = [self._zookeeper_name(n) for n in range(1, self._zk_servers + 1)]
+        if server not in names:
+            raise BarnabasError(f"there is no server {server!r}: they are the broker ids, and {', '.join(names)}")
+        return server
+
+    def _zookeeper_name(self, server_id: int) -> str:
+        if not 1 <= server_id <= self._zk_servers:
+            raise BarnabasError(f"there is no coordination server {server_id}: they are numbered from 1")
+        return f"zookeeper{server_id}" if self._zk_servers > 1 else "zookeeper"
+
+    def _find(self, name: str) -> _Server:
+        try:
+            return self._running[name]
+        except KeyError:
+            raise BarnabasError(f"{name} is not running") from None
 
     # Topics
 
@@ -156,59 +287,63 @@ class Cluster:
                 admin, name, partitions=partitions, replication_factor=replication_factor, configs=dict(config or {})
             )
 
-    # On the loop
+    # Starting
 
-    def _run_loop(self, started: threading.Event) -> None:
-        loop = self._loop = new_event_loop()
-        asyncio.set_event_loop(loop)
-        loop.call_soon(started.set)
+    def _new_server(self, name: str, make: Callable[[ServerFaults], Any]) -> "Future[None]":
+        """Start what ``make`` makes on a thread of its own."""
+        server = _Server(name, ServerFaults(lambda port: self._is_cut(name, port)))
         try:
-            loop.run_forever()
-        finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
+            server.serves = make(server.faults)
+        except BaseException:
+            server.thread.stop()
+            raise
+        with self._lock:
+            self._running[name] = server
 
-    def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
-        if self._loop is None:
-            work.close()
-            raise BarnabasError("the cluster is not running")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        async def start() -> None:
+            try:
+                await server.serves.start()  # type: ignore[union-attr]  # it was made above
+            except Exception:
+                with self._lock:
+                    self._running.pop(name, None)
+                server.thread.end()
+                raise
+            server.watching = asyncio.create_task(self._end_when_failed(name, server))
 
-    async def _start(self) -> None:
-        self._starting = asyncio.current_task()
-        for server_id, texts in self._plan_coordination().items():
-            self._zk_texts[server_id] = texts
-            await self._start_coordination(server_id)
-        await asyncio.gather(*(self._start_broker(n) for n in self._ids))
+        server.starting = server.thread.submit(start())
+        return server.starting
 
-    def _plan_coordination(self) -> dict[int, dict[str, str]]:
-        """The settings of each coordination server; the members of an ensemble must know all ports beforehand."""
-        common = {"clientPortAddress": _HOST, "tickTime": "2000", "maxClientCnxns": "0"}
-        if self._zk_servers == 1:
-            data = self.data_dir / "zookeeper"
-            data.mkdir(parents=True, exist_ok=True)
-            return {1: {**common, "dataDir": str(data), "clientPort": "0"}}
-        ids = range(1, self._zk_servers + 1)
-        ports = iter(_free_ports(3 * self._zk_servers))
-        members = {f"server.{n}": f"{_HOST}:{next(ports)}:{next(ports)}" for n in ids}
-        common |= {"initLimit": "5", "syncLimit": "2", **members}
-        plans = {}
-        for n in ids:
-            data = self.data_dir / f"zookeeper{n}"
-            data.mkdir(parents=True, exist_ok=True)
-            (data / "myid").write_text(f"{n}\n")
-            plans[n] = {**common, "dataDir": str(data), "clientPort": str(next(ports))}
-        return plans
+    async def _end_when_failed(self, name: str, server: _Server) -> None:
+        """A server that cannot go on, such as a broker without a log dir, ends as its process would."""
+        assert server.serves is not None
+        if isinstance(server.serves, BrokerServer):
+            await server.serves.failed.wait()
+        else:
+            with contextlib.suppress(Exception):  # why it failed is in its log
+                await server.serves.wait_failed()
+        with self._lock:
+            if self._running.get(name) is not server:
+                return  # it is being stopped
+            del self._running[name]
+        await server.serves.close()
+        server.thread.end()
 
-    async def _start_coordination(self, server_id: int) -> None:
+    def _start_coordination(self, server_id: int) -> None:
         texts = self._zk_texts[server_id]
-        server = CoordinationServer(parse_settings(texts))
-        await server.start()
-        texts["clientPort"] = str(server.port)
-        self._coordination[server_id] = server
+        name = self._zookeeper_name(server_id)
 
-    async def _start_broker(self, broker_id: int) -> None:
+        def make(faults: ServerFaults) -> CoordinationServer:
+            return CoordinationServer(
+                parse_settings(texts), files=faults.files, clock=faults.clock, network=faults.network
+            )
+
+        self._new_server(name, make).result()
+        server = self._running[name].serves
+        assert isinstance(server, CoordinationServer)
+        texts["clientPort"] = str(server.port)
+        self._server_of_port[server.port] = name
+
+    def _begin_broker(self, broker_id: int) -> "Future[None]":
         texts = {
             **_BROKER_DEFAULTS,
             "offsets.topic.replication.factor": str(min(3, len(self._ids))),
@@ -220,22 +355,52 @@ class Cluster:
         }
         if self._racks:
             texts["broker.rack"] = f"R{broker_id * self._racks // len(self._ids) + 1}"
-        broker = BrokerServer(texts)
-        await broker.start()
-        self._brokers[broker_id] = broker
-        self._ports[broker_id] = broker.port
 
-    async def _stop(self) -> None:
-        if self._starting is not None and not self._starting.done():
-            # Interrupted: a server that continued to start would write to a folder that is being removed.
-            self._starting.cancel()
-            await asyncio.wait({self._starting})
-        brokers = list(self._brokers.values())
-        self._brokers.clear()
-        await asyncio.gather(*(broker.close() for broker in brokers), return_exceptions=True)
-        servers = list(self._coordination.values())
-        self._coordination.clear()
-        await asyncio.gather(*(server.close() for server in servers), return_exceptions=True)
+        def make(faults: ServerFaults) -> BrokerServer:
+            return BrokerServer(texts, files=faults.files, clock=faults.clock, network=faults.network)
+
+        return self._new_server(self._name(broker_id), make)
+
+    def _note_port(self, broker_id: int) -> None:
+        name = self._name(broker_id)
+        server = self._running[name].serves
+        assert isinstance(server, BrokerServer)
+        self._ports[broker_id] = server.port
+        self._server_of_port[server.port] = name
+
+
+async def _kill(server: _Server) -> None:
+    """Let go of what the operating system takes from a killed process: connections, ports, files, locks."""
+    server.faults.network.kill()
+    if isinstance(server.serves, BrokerServer):
+        await server.serves.abandon()
+    elif server.serves is not None:
+        await server.serves.close()  # which leaves sessions, and acknowledged writes are in its log already
+
+
+def _plan_coordination(data_dir: Path, count: int) -> dict[int, dict[str, str]]:
+    """The settings of each coordination server; the members of an ensemble must know all ports beforehand."""
+    common = {"clientPortAddress": _HOST, "tickTime": "2000", "maxClientCnxns": "0"}
+    if count == 1:
+        data = data_dir / "zookeeper"
+        data.mkdir(parents=True, exist_ok=True)
+        return {1: {**common, "dataDir": str(data), "clientPort": "0"}}
+    ids = range(1, count + 1)
+    ports = iter(_free_ports(3 * count))
+    members = {f"server.{n}": f"{_HOST}:{next(ports)}:{next(ports)}" for n in ids}
+    common |= {"initLimit": "5", "syncLimit": "2", **members}
+    plans = {}
+    for n in ids:
+        data = data_dir / f"zookeeper{n}"
+        data.mkdir(parents=True, exist_ok=True)
+        (data / "myid").write_text(f"{n}\n")
+        plans[n] = {**common, "dataDir": str(data), "clientPort": str(next(ports))}
+    return plans
+
+
+def _peer_ports(member: str) -> list[int]:
+    """The quorum and the election port of a server line."""
+    return [int(port) for port in member.split(":")[1:3]]
 
 
 def _free_ports(count: int) -> list[int]:

@@ -127,6 +127,27 @@ class ProcessCluster:
     def _has_ended(self) -> bool:
         return self._up is None or self._up.poll() is not None
 
+    # Faults, by the names that `Cluster` has
+
+    def kill(self, server: int | str) -> None:
+        """SIGKILL to a broker, by its id, or to a coordination server ("zookeeper", "zookeeper1" ...)."""
+        self._signal(self._server(server), signal.SIGKILL)
+
+    def pause(self, server: int | str) -> None:
+        """SIGSTOP: it stands still. Its kernel keeps its connections and accepts new ones."""
+        name = self._server(server)
+        os.kill(self.pids[name], signal.SIGSTOP)
+        self._paused.add(name)
+
+    def resume(self, server: int | str) -> None:
+        """SIGCONT: it continues."""
+        self._resume(self._server(server))
+
+    def _server(self, server: int | str) -> str:
+        if str(server) not in self.pids:
+            raise BarnabasError(f"there is no server {server!r}: they are {', '.join(self.pids)}")
+        return str(server)
+
     # One broker
 
     def stop_broker(self, broker_id: int) -> None:
@@ -134,17 +155,16 @@ class ProcessCluster:
         self._signal(str(broker_id), signal.SIGTERM)
 
     def kill_broker(self, broker_id: int) -> None:
-        """SIGKILL: it ends in the middle of whatever it does."""
-        self._signal(str(broker_id), signal.SIGKILL)
+        """`kill` of a broker: it ends in the middle of whatever it does."""
+        self.kill(broker_id)
 
     def pause_broker(self, broker_id: int) -> None:
-        """SIGSTOP: it is paused. Its kernel keeps its connections and accepts new ones."""
-        os.kill(self.pids[str(broker_id)], signal.SIGSTOP)
-        self._paused.add(str(broker_id))
+        """`pause` of a broker."""
+        self.pause(broker_id)
 
     def resume_broker(self, broker_id: int) -> None:
-        """SIGCONT: it continues."""
-        self._resume(str(broker_id))
+        """`resume` of a broker."""
+        self.resume(broker_id)
 
     def start_broker(self, broker_id: int) -> None:
         """Start a stopped broker again, at the same port; returns when its process runs, which is before it serves."""
