@@ -9,13 +9,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from support.needs import is_required
 
@@ -38,6 +39,19 @@ class TestCluster:
         name = f"spark-{os.getpid()}-{next(_TOPICS)}"
         self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
         return name
+
+    def make_again(self, topic: str) -> None:
+        """Deletes the topic and makes it again, with one partition."""
+        self._admin.delete_topics([topic])[topic].result(30)
+        while topic in self._admin.list_topics(timeout=10).topics:
+            time.sleep(0.05)
+        self._admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """The topic has so many partitions afterwards."""
+        self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
+        while len(self._admin.list_topics(topic, 10).topics[topic].partitions) < count:
+            time.sleep(0.05)
 
     def produce(self, topic: str, records: list[Record], partition: int | None = None) -> None:
         """Sends the records and waits until all are acknowledged."""

@@ -9,6 +9,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.pipelines.offsets import (
     Range,
     from_json,
+    is_due,
     limit_rows,
     plan_ranges,
     split_ranges,
@@ -98,3 +99,13 @@ def test_split_ranges_cover_exactly_what_was_planned(
     assert glued == planned
     total = sum(each.size for each in planned)
     assert len(pieces) >= min(min_partitions, total) or not planned
+
+
+def test_a_batch_is_due_when_enough_records_wait_or_some_for_long_enough() -> None:
+    """Without a record it never is."""
+    start = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 0}
+    waiting = {TopicPartition("t", 0): 9, TopicPartition("t", 1): 6}
+    assert is_due(start, waiting, min_rows=10, waited_ms=0, max_delay_ms=1000)
+    assert not is_due(start, waiting, min_rows=11, waited_ms=999, max_delay_ms=1000)
+    assert is_due(start, waiting, min_rows=11, waited_ms=1000, max_delay_ms=1000)
+    assert not is_due(start, start, min_rows=1, waited_ms=5000, max_delay_ms=1000)

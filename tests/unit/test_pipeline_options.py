@@ -63,6 +63,11 @@ def test_partitions_can_be_assigned() -> None:
         ({"subscribe": "t", "endingOffsets": "latest"}, "a stream has no end"),
         ({"subscribe": "t", "maxOffsetsPerTrigger": "0"}, "must be above 0"),
         ({"subscribe": "t", "maxOffsetsPerTrigger": "many"}, "is a number"),
+        ({"subscribe": "t", "maxTriggerDelay": "a while"}, "is a time such as 90s, 15m or 1h"),
+        (
+            {"subscribe": "t", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            "minOffsetsPerTrigger is 9, which is above",
+        ),
         ({"subscribe": "t", "failOnDataLoss": "maybe"}, "true or false"),
         ({"subscribe": "t", "kafka.auto.offset.reset": "earliest"}, "use startingOffsets"),
     ],
@@ -71,6 +76,13 @@ def test_wrong_options_are_refused_with_what_is_wrong(given: dict[str, str], pro
     """Nothing is ignored silently."""
     with pytest.raises(ConfigError, match=problem):
         SourceOptions.parse({**SERVERS, **given}, streaming=True)
+
+
+@pytest.mark.parametrize(("text", "delay_ms"), [("90s", 90_000), ("15m", 900_000), ("1 h", 3_600_000), ("250", 250)])
+def test_delays_are_times_with_units(text: str, delay_ms: int) -> None:
+    """As Spark's connector takes them."""
+    options = SourceOptions.parse({**SERVERS, "subscribe": "t", "maxTriggerDelay": text}, streaming=True)
+    assert options.max_trigger_delay_ms == delay_ms
 
 
 def test_servers_are_required() -> None:

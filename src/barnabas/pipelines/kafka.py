@@ -7,10 +7,10 @@ answered or `Cluster.timeout_ms` is over, so a query survives that; errors that 
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka import admin as client_admin
 
@@ -24,6 +24,8 @@ __all__ = ["ClusterError", "KafkaCluster", "open_client"]
 _SPECS: Any = vars(client_admin)["OffsetSpec"]  # its stubs forget to export it
 logger = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 10
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""All zeros: a topic that was made before topics had ids."""
 _PAUSE_S = 0.25
 _NEWS_S = 3.0
 _HOPELESS = {
@@ -88,6 +90,22 @@ class KafkaCluster:
             if missing:
                 raise _MissingTopicError(f"topic {', '.join(missing)} does not exist on {self.address}")
         return sorted(TopicPartition(name, each) for name in wanted for each in topics[name].partitions)
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """The ids of those topics that exist, if the brokers have ids (Kafka 2.8 and later)."""
+        if not topics:
+            return {}
+        wanted = TopicCollection(list(topics))
+        futures = self._admin.describe_topics(wanted, request_timeout=_REQUEST_TIMEOUT_S)
+        found: dict[str, str] = {}
+        for topic, future in futures.items():
+            try:
+                topic_id = str(future.result().topic_id)
+            except KafkaException:
+                continue  # it is missing, or not known yet: `partitions` says so, and waits
+            if topic_id != _NO_ID:
+                found[topic] = topic_id
+        return found
 
     @property
     def address(self) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "Range",
     "from_json",
     "from_spark",
+    "is_due",
     "limit_rows",
     "plan_ranges",
     "split_ranges",
@@ -103,6 +104,18 @@ def limit_rows(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition,
         share = -(-max_rows * waiting[name] // total)
         limited[name] = min(offset, start[name] + share)
     return limited
+
+
+def is_due(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    min_rows: int,
+    waited_ms: int,
+    max_delay_ms: int,
+) -> bool:
+    """Whether a batch runs now: enough records wait, or some wait and the last batch was long enough ago."""
+    waiting = sum(max(0, offset - start[name]) for name, offset in end.items())
+    return waiting >= min_rows or (waiting > 0 and waited_ms >= max_delay_ms)
 
 
 def plan_ranges(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[Range]:

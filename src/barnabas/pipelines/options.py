@@ -27,6 +27,8 @@ _NAMES = {
         "startingOffsetsByTimestamp",
         "endingOffsetsByTimestamp",
         "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
         "minPartitions",
         "failOnDataLoss",
         "includeHeaders",
@@ -37,6 +39,7 @@ _SINK_NAMES = {name.lower(): name for name in ("topic", "includeHeaders", "flush
 _SPARKS_OWN = {"path", "checkpointlocation", "queryname"}
 """What Spark itself may add to the options."""
 
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _REFUSED = {
     "key.deserializer": "keys and values are bytes; convert them in the query",
     "value.deserializer": "keys and values are bytes; convert them in the query",
@@ -73,6 +76,8 @@ class SourceOptions:
     start: Start = Start(LATEST)
     end: Start = Start(LATEST)
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
@@ -93,6 +98,9 @@ class SourceOptions:
             raise ConfigError("startingOffsets: a batch query that starts at the latest offset would read nothing")
         if end.mark == EARLIEST or EARLIEST in end.offsets.values():
             raise ConfigError("endingOffsets: a query that ends at the earliest offset would read nothing")
+        least, most = _positive(own, "minOffsetsPerTrigger"), _positive(own, "maxOffsetsPerTrigger")
+        if least and most and least > most:
+            raise ConfigError(f"minOffsetsPerTrigger is {least}, which is above maxOffsetsPerTrigger, {most}")
         return cls(
             kafka=kafka,
             topics=topics,
@@ -100,7 +108,9 @@ class SourceOptions:
             assigned=assigned,
             start=start,
             end=end,
-            max_offsets_per_trigger=_positive(own, "maxOffsetsPerTrigger"),
+            max_offsets_per_trigger=most,
+            min_offsets_per_trigger=least,
+            max_trigger_delay_ms=_duration_ms(own, "maxTriggerDelay", default=15 * 60_000),
             min_partitions=_positive(own, "minPartitions"),
             fail_on_data_loss=_boolean(own, "failOnDataLoss", default=True),
             include_headers=_boolean(own, "includeHeaders", default=False),
@@ -224,6 +234,16 @@ def _positive(own: Mapping[str, str], name: str) -> int | None:
     if value == 0:
         raise ConfigError(f"{name} must be above 0")
     return value
+
+
+def _duration_ms(own: Mapping[str, str], name: str, *, default: int) -> int:
+    """A time as Spark's connector takes it, such as 90s or 15m; a number alone is milliseconds."""
+    if name not in own:
+        return default
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", own[name].strip().lower())
+    if found is None or (found[2] or "ms") not in _UNITS_MS:
+        raise ConfigError(f"{name} is a time such as 90s, 15m or 1h, not {own[name]!r}")
+    return int(found[1]) * _UNITS_MS[found[2] or "ms"]
 
 
 def _boolean(own: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -6,6 +6,7 @@ speaks plain TCP; `can_read` says whether the options ask for more than that. Ka
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -80,16 +81,25 @@ class RangeReader:
 
         Raises `DataLossError`, `OldRecordFormatError`, and `BarnabasError` when nothing came for fetchTimeoutMs.
         """
+        # One thread fetches what comes next while Spark takes what came; never two requests at once.
+        with ThreadPoolExecutor(1, "barnabas-fetch") as fetcher:
+            yield from self._read(wanted, schema, fetcher)
+
+    def _read(self, wanted: Range, schema: pa.Schema, fetcher: ThreadPoolExecutor) -> Iterator[pa.RecordBatch]:
         next_offset = wanted.start
         allowed_s = self._options.fetch_timeout_ms / 1000
         deadline = time.monotonic() + allowed_s
         seen_end = -1
+        ahead: Future[PartitionData] | None = None
         while next_offset < wanted.end:
-            fetched = self._fetch(wanted, next_offset, deadline)
+            fetched = ahead.result() if ahead else self._fetch(wanted, next_offset, deadline)
+            ahead = None
             if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 next_offset = self._after_loss(wanted, next_offset, deadline)
                 continue
             batch, reached = self._columns(fetched, wanted, next_offset, schema)
+            if batch is not None and next_offset < reached < wanted.end:
+                ahead = fetcher.submit(self._fetch, wanted, reached, time.monotonic() + allowed_s)
             if batch is not None:
                 yield batch
             if reached > next_offset:

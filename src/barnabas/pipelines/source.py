@@ -37,7 +37,16 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
 from barnabas.pipelines.errors import DataLossError
 from barnabas.pipelines.kafka import KafkaCluster, open_client
-from barnabas.pipelines.offsets import Offsets, Range, from_spark, limit_rows, plan_ranges, split_ranges, to_spark
+from barnabas.pipelines.offsets import (
+    Offsets,
+    Range,
+    from_spark,
+    is_due,
+    limit_rows,
+    plan_ranges,
+    split_ranges,
+    to_spark,
+)
 from barnabas.pipelines.options import SinkOptions, SourceOptions, client_config
 from barnabas.pipelines.range_reader import OldRecordFormatError, RangeReader, can_read
 from barnabas.pipelines.sink import BatchTopicWriter, StreamTopicWriter
@@ -50,6 +59,7 @@ _Message = Any
 logger = logging.getLogger(__name__)
 _BATCH_RECORDS = 10_000
 _POLL_S = 0.5
+_IDS_EVERY_S = 1.0
 
 _HEADERS = StructField(
     "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -165,6 +175,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._latest: Offsets = {}
         self._first: Offsets = {}
+        self._waits_since_s = time.monotonic()
+        self._topic_ids: dict[str, str] = {}
+        self._ids_asked_s = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
         # The workers need what `read` needs; a connection cannot travel.
@@ -188,6 +201,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
         begun = from_spark(start)
+        self._notice_new_topics(begun)
         end = dict(self._target) if self._target is not None else self._ends()
         self._latest = end
         for name, offset in begun.items():
@@ -196,7 +210,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(f"{name} was read up to {offset} and now {gone}: was the topic deleted and made again?")
                 end[name] = offset  # never back: what was read stays read
         new = [name for name in end if name not in begun]
-        begun |= self._beginnings(new)
+        beginnings = self._beginnings(new)
+        if begun and new:
+            logger.warning("new partitions, read from their first record: %s", ", ".join(map(str, sorted(new))))
+        begun |= beginnings
+        if not self._is_due(begun, end):
+            return start
         if isinstance(limit, ReadMaxRows):
             end = limit_rows(begun, end, limit.max_rows)
         return to_spark(end)
@@ -224,6 +243,30 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if unknown:
             self._first |= self._asked.at_marks(dict.fromkeys(unknown, -2))
         return {name: self._first[name] for name in names}
+
+    def _is_due(self, begun: Offsets, end: Offsets) -> bool:
+        """Whether a micro-batch runs now. With Trigger.AvailableNow all that was there is read, as by Spark's connector."""
+        options = self._options
+        if options.min_offsets_per_trigger is None or self._target is not None:
+            return True
+        now = time.monotonic()
+        waited_ms = int((now - self._waits_since_s) * 1000)
+        due = is_due(begun, end, options.min_offsets_per_trigger, waited_ms, options.max_trigger_delay_ms)
+        if due:
+            self._waits_since_s = now
+        return due
+
+    def _notice_new_topics(self, begun: Offsets) -> None:
+        """A topic that was deleted and made again has another id, though it may be longer than what was read of it."""
+        now = time.monotonic()
+        if now < self._ids_asked_s + _IDS_EVERY_S:
+            return
+        self._ids_asked_s = now
+        found = self._asked.topic_ids(sorted({name.topic for name in begun}))
+        for topic, topic_id in found.items():
+            if self._topic_ids.setdefault(topic, topic_id) != topic_id:
+                self._topic_ids[topic] = topic_id
+                self._lost(f"topic {topic} was deleted and made again: its records from before are lost to this query.")
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
