@@ -40,6 +40,10 @@ class TestCluster:
         self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
         return name
 
+    def topics(self) -> set[str]:
+        """The names of all topics."""
+        return set(self._admin.list_topics(timeout=10).topics)
+
     def make_again(self, topic: str) -> None:
         """Deletes the topic and makes it again, with one partition."""
         self._admin.delete_topics([topic])[topic].result(30)

@@ -2,13 +2,12 @@
 
 import json
 import sqlite3
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 duckdb = pytest.importorskip("duckdb")
 deltalake = pytest.importorskip("deltalake")
 
@@ -41,12 +40,9 @@ SQL = 'SELECT window_start, events, "ids" FROM t ORDER BY window_start'
 
 def run(spark: Any, folder: Path, text: str) -> dict[str, Any]:
     """The flow on the session of all tests, until all that is in its topic is done."""
-    from barnabas.pipelines.run import _Run
+    from barnabas.pipelines.run import run_on
 
-    flow = spec.parse(text, file=str(folder / "flow.toml"))
-    checkpoint = Path(flow.checkpoint)
-    checkpoint.mkdir(exist_ok=True)
-    return _Run(flow, spark, checkpoint, lambda _: None, lambda _: None, threading.Event()).run(once=True)
+    return run_on(spark, spec.parse(text, file=str(folder / "flow.toml")))
 
 
 def sinks(**kinds: str) -> str:
