@@ -154,6 +154,48 @@ def test_a_request_looks_at_no_partition_without_news(tmp_path: Path) -> None:
     assert list(sent(reader.wire.answer())) == [2]
 
 
+def sliced(directory: Path) -> DataPath:
+    """A broker of 300 partitions whose slices end at their first yield."""
+    broker = DataPath(directory)
+    broker.clock.time_slice = lambda: lambda: True
+    for partition in range(300):
+        broker.lead("t", partition)
+    return broker
+
+
+@pytest.mark.parametrize("session", [(0, -1), (0, 0)], ids=["no session", "session"])
+def test_a_fetch_of_many_partitions_is_read_in_slices_and_misses_nothing_between_them(
+    tmp_path: Path, session: tuple[int, int]
+) -> None:
+    """What is appended to a partition that was read already is answered, as if all had been read at once."""
+    broker = sliced(tmp_path)
+    wire = broker.connect()
+    wire.post(fetch([wanted(partition, 0) for partition in range(300)], session, max_wait_ms=500), VERSION)
+    turns = 0
+    while broker.timers.pending and wire.handler.busy and turns < 5:
+        broker.timers.advance(0)
+        turns += 1
+    assert turns == 5
+    assert wire.answer() is None
+    broker.replicas.append(name(0), batch(b"x"), acks=1, now_ms=START_MS)
+    while wire.handler.busy:
+        broker.timers.advance(0)
+    answer = wire.answer()
+    assert {partition: size for partition, (size, _, _) in sent(answer).items() if size} == {0: len(batch(b"x"))}
+
+
+def test_a_client_that_goes_during_the_slices_of_its_fetch_leaves_nothing_that_waits(tmp_path: Path) -> None:
+    """Its fetch might wait for weeks, as long as the client asked for."""
+    broker = sliced(tmp_path)
+    wire = broker.connect()
+    wire.post(fetch([wanted(partition, 0) for partition in range(300)], max_wait_ms=1 << 30), VERSION)
+    broker.timers.advance(0)
+    wire.close()
+    for _ in range(50):
+        broker.timers.advance(0)
+    assert not broker.purgatory._by_key
+
+
 def test_sessions_that_end_leave_no_watches_behind(tmp_path: Path) -> None:
     """Replaced, closed, or pushed out of the cache: a partition that never changes must not collect them."""
     broker = DataPath(tmp_path)

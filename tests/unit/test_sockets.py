@@ -9,11 +9,13 @@ import socket
 import struct
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from barnabas.base.network import Connection, Network
+from barnabas.base.files import FileSlice, OsFiles
+from barnabas.base.network import Connection, Network, Part
 from barnabas.net import descriptors, sockets
 from barnabas.net.sockets import SocketNetwork
 from support.network_contract import HOST, LIMIT, NetworkContract, Recorder, framed, some_bytes
@@ -75,6 +77,32 @@ def test_memory_of_a_frame_follows_the_bytes_that_came_not_its_length(sent: byte
             assert used < count * allowed
             for client in clients:
                 client.close()
+
+    asyncio.run(run())
+
+
+def test_a_response_of_thousands_of_small_parts_lets_others_have_their_turn(tmp_path: Path) -> None:
+    """However much room the socket has, some calls are made at a time; the bytes stay in their order."""
+
+    async def run() -> None:
+        path = str(tmp_path / "records")
+        file = OsFiles().open(path, create=True)
+        file.append([bytes(range(256))])
+        parts: list[Part] = []
+        for number in range(10_000):
+            parts += [FileSlice(file, number % 250, 5), b"ab"]
+        async with listening() as (port, handlers):
+            with socket.create_connection((HOST, port)) as client:
+                await until(lambda: handlers)
+                handlers[0].connection.send(parts)
+                assert handlers[0].connection.unsent_bytes > 35_000
+                client.setblocking(False)
+                loop = asyncio.get_running_loop()
+                received = b""
+                while len(received) < 70_000:
+                    received += await loop.sock_recv(client, 1 << 16)
+        expected = (part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)
+        assert received == b"".join(expected)
 
     asyncio.run(run())
 

@@ -34,6 +34,9 @@ __all__ = ["SocketNetwork"]
 _SCRATCH_BYTES = 256 * 1024
 _GROWTH = 8  # how many times what has come a buffer may take
 _SENDFILE_FROM_BYTES = 32 * 1024
+_READ_A_CALL_BYTES = 64 * 1024
+_CALLS_A_TURN = 64
+"""So many calls send a response of thousands of small parts to a reader who is as fast; then others have their turn."""
 _IOV_MAX = 64
 _MAX_UNSENT_BYTES = 1024 * 1024
 _BACKLOG = 1024
@@ -45,6 +48,17 @@ _HAS_SENDFILE = hasattr(os, "sendfile")
 _LENGTH = struct.Struct(">i")
 
 logger = logging.getLogger(__name__)
+
+
+def _is_for_sendfile(piece: FileSlice) -> bool:
+    return piece.size >= _SENDFILE_FROM_BYTES and _HAS_SENDFILE and piece.file.fileno() is not None
+
+
+def _read(piece: FileSlice) -> bytes:
+    data = piece.read()
+    if len(data) < piece.size:
+        raise OSError(f"{piece.file!r} ended {piece.size - len(data)} bytes early")
+    return data
 
 
 class SocketNetwork:
@@ -435,16 +449,18 @@ class _SocketConnection:
             self._flush()
 
     def _flush(self) -> None:
-        """Send until the socket takes no more; then wait for it to be writable."""
+        """Send until the socket takes no more, or for some calls; then wait for it to be writable."""
         outgoing = self._outgoing
+        calls_left = _CALLS_A_TURN
         try:
             while outgoing:
                 first = outgoing[0]
-                if isinstance(first, FileSlice):
+                if isinstance(first, FileSlice) and _is_for_sendfile(first):
                     blocked = self._send_slice(first)
                 else:
                     blocked = self._send_buffers()
-                if blocked:
+                calls_left -= 1
+                if blocked or (not calls_left and outgoing):
                     if not self._writing:
                         self._writing = True
                         self._loop.add_writer(self._descriptor, self._flush)
@@ -471,10 +487,15 @@ class _SocketConnection:
         outgoing = self._outgoing
         batch: list[Part] = []
         more = 0
-        for part in outgoing:
+        room_bytes = _READ_A_CALL_BYTES
+        for number, part in enumerate(outgoing):
             if isinstance(part, FileSlice):
-                more = _MSG_MORE
-                break
+                if room_bytes <= 0 or _is_for_sendfile(part):
+                    more = _MSG_MORE
+                    break
+                # One call for many small ranges and what stands between them is cheaper than sendfile for each.
+                room_bytes -= part.size
+                part = outgoing[number] = _read(part)
             batch.append(part)
             if len(batch) == _IOV_MAX:
                 break
@@ -493,13 +514,7 @@ class _SocketConnection:
 
     def _send_slice(self, piece: FileSlice) -> bool:
         descriptor = piece.file.fileno()
-        if descriptor is None or not _HAS_SENDFILE or piece.size < _SENDFILE_FROM_BYTES:
-            # One call for a small range and what stands beside it is cheaper than sendfile.
-            data = piece.read()
-            if len(data) < piece.size:
-                raise OSError(f"{piece.file!r} ended {piece.size - len(data)} bytes early")
-            self._outgoing[0] = data
-            return self._send_buffers()
+        assert descriptor is not None
         sent = os.sendfile(self._descriptor, descriptor, piece.offset, piece.size)
         if not sent:
             raise OSError(f"{piece.file!r} ended {piece.size} bytes early")

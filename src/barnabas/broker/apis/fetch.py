@@ -24,12 +24,15 @@ from functools import partial
 from typing import Any
 
 from barnabas.base.ids import ZERO_UUID, TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.delayed_fetch import CONSUMER, FetchParams
 from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch
 from barnabas.broker.replication.reads import LOG_END, READ_COMMITTED, READ_UNCOMMITTED
+from barnabas.broker.requests.purgatory import DelayedOperation
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -67,12 +70,23 @@ def handle(services: Services, request: Request) -> None:
         privileged=params.is_from_follower,
         uses_topic_ids=request.version >= _TOPIC_IDS,
     )
-    if isinstance(context, FetchContext):
-        request.waiter = services.fetch_handler.fetch(
-            params, context, partial(_reply, services, request, context.session_id)
-        )
-    else:
+    if not isinstance(context, FetchContext):
         request.fail(context)
+        return
+    respond = partial(_reply, services, request, context.session_id)
+    if context.is_large:
+        request.is_large = True
+        fetching = services.fetch_handler.fetch_in_slices(params, context, respond)
+        services.slices.start(in_slices(request, _wait(request, fetching)))
+    else:
+        request.waiter = services.fetch_handler.fetch(params, context, respond)
+
+
+def _wait(request: Request, fetching: Sliced[DelayedOperation | None]) -> Sliced[None]:
+    """Let a fetch that must wait go with its client."""
+    request.waiter = yield from fetching
+    if request.waiter is not None and request.is_abandoned:
+        request.waiter.force_complete()
 
 
 def _params(message: FetchRequest, request: Request, most_bytes: int) -> FetchParams:

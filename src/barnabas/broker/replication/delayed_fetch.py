@@ -15,11 +15,12 @@ changed and not what exists.
 """
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition, Uuid
+from barnabas.base.slices import Sliced
 from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.quotas import ReplicationQuota
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 CONSUMER = -1
 _NO_RECORDS = b""
+_PARTITIONS_A_STEP = 32
 
 
 @dataclass(slots=True)
@@ -91,6 +93,17 @@ class FetchHandler:
             return None
         return fetch.wait()
 
+    def fetch_in_slices(
+        self, params: FetchParams, context: FetchContext, respond: Respond
+    ) -> Sliced[DelayedOperation | None]:
+        """As `fetch`, of very many partitions."""
+        fetch = _DelayedFetch(self, params, context, respond)
+        is_ready = yield from fetch.read_in_slices()
+        if is_ready or params.max_wait_ms <= 0 or not len(context) or fetch.has_changed_since():
+            fetch.complete()
+            return None
+        return fetch.wait()
+
 
 class _DelayedFetch:
     __slots__ = (
@@ -125,12 +138,32 @@ class _DelayedFetch:
 
     def read(self) -> bool:
         """Read what may have changed. True when there is something to answer now: enough bytes, or an error."""
-        params = self._params
-        room = params.max_bytes
-        min_one_batch = True
+        found: list[FetchPartitionData] = []
+        room, _, is_urgent = self._read_each(self._context.to_look_at(), self._params.max_bytes, True, found)
+        return self._have_read(found, room, is_urgent)
+
+    def read_in_slices(self) -> Sliced[bool]:
+        """As `read`."""
+        found: list[FetchPartitionData] = []
+        room, min_one_batch, is_urgent = self._params.max_bytes, True, False
+        asked = self._context.to_look_at()
+        for first in range(0, len(asked), _PARTITIONS_A_STEP):
+            some = asked[first : first + _PARTITIONS_A_STEP]
+            room, min_one_batch, has_urgent = self._read_each(some, room, min_one_batch, found)
+            is_urgent = is_urgent or has_urgent
+            yield None
+        return self._have_read(found, room, is_urgent)
+
+    def has_changed_since(self) -> bool:
+        """Whether there is an answer now because something changed between the slices, which nothing has watched."""
+        return not all(map(self._has_nothing, self._context.to_look_at())) and self.read()
+
+    def _read_each(
+        self, asked: Iterable[PartitionFetch], room: int, min_one_batch: bool, found: list[FetchPartitionData]
+    ) -> tuple[int, bool, bool]:
+        """Read partitions. Returns the bytes left, whether the first batch is still to come, and whether there is an error."""
         is_urgent = False
-        found = []
-        for wanted in self._context.to_look_at():
+        for wanted in asked:
             try:
                 data = self._read_partition(wanted, min(wanted.max_bytes, room), min_one_batch)
             except KafkaError as error:
@@ -144,6 +177,10 @@ class _DelayedFetch:
                 min_one_batch = False
                 room = max(room - size_bytes, 0)
             found.append(data)
+        return room, min_one_batch, is_urgent
+
+    def _have_read(self, found: list[FetchPartitionData], room: int, is_urgent: bool) -> bool:
+        params = self._params
         self._found = found
         if not self._has_noted_progress:
             self._has_noted_progress = True

@@ -250,8 +250,8 @@ class ClientConnection:
 
     def closed(self, error: Exception | None) -> None:
         request, self._request = self._request, None
-        if request is not None and request.waiter is not None:
-            request.waiter.force_complete()
+        if request is not None:
+            request.abandon()
         self._dispatcher.forget(self)
         if error is not None:
             logger.debug("Lost the connection from %s:%d: %s", self.client.host, self.client.port, error)

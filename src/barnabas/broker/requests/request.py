@@ -42,6 +42,7 @@ class Request:
         "client",
         "client_id",
         "correlation_id",
+        "is_abandoned",
         "is_large",
         "message",
         "received_ms",
@@ -70,9 +71,17 @@ class Request:
         """On the monotonic clock."""
         self.is_large = False
         """Whether it, or its response, may name so much that it is served in slices."""
+        self.is_abandoned = False
+        """Whether the client is gone."""
         self.waiter: DelayedOperation | None = None
         """The operation in which the request waits; completed without effect when the client goes away."""
         self._answer: Callable[[Request, Any, ErrorCode | None], None] | None = answer
+
+    def abandon(self) -> None:
+        """The client is gone: its operation completes without effect, and none need begin."""
+        self.is_abandoned = True
+        if self.waiter is not None:
+            self.waiter.force_complete()
 
     @property
     def answered(self) -> bool:
