@@ -17,7 +17,7 @@ from kazoo.exceptions import (
     UnimplementedError,
 )
 
-from support.ensemble import HOST, Ensemble, Member
+from support.ensemble import HOST, Ensemble, Member, four_letter_word
 from support.needs import APACHE, needs_reference
 from support.ports import free_ports
 from support.waiting import eventually
@@ -103,6 +103,8 @@ def test_servers_join_and_the_leader_leaves(tmp_path: Path, apaches: tuple[int, 
             assert (stat.version, stat.mzxid) == (-1, version)
             client.create(f"/joined{server_id}", b"")
         eventually(lambda: len(seen) == 1, timeout_s=10, what="the watch of the configuration fires")
+        if apaches:
+            check_names_of_figures(ensemble)
         leader = ensemble.leader()
         assert leader is not None
         removed = leader.server_id
@@ -129,6 +131,23 @@ def test_servers_join_and_the_leader_leaves(tmp_path: Path, apaches: tuple[int, 
                 ]
                 assert one.get("/zookeeper/config")[0] == text
         check_files(ensemble, rest, text.decode())
+
+
+def check_names_of_figures(ensemble: Ensemble) -> None:
+    """What mntr shows of one kind of server, the other shows too, but for what only a leader has, and namespaces."""
+    shown: dict[bool, set[str]] = {}
+    for member in ensemble.members.values():
+        if member.process is not None and (member.is_apache not in shown or member.mode() == "leader"):
+            lines = four_letter_word(member.client_port, b"mntr").splitlines()
+            shown[member.is_apache] = {line.partition("\t")[0].removeprefix("zk_") for line in lines}
+    missing = {
+        name
+        for name in shown[True] - shown[False]
+        if not name.endswith("_per_namespace") and "_learner_handler_" not in name
+    }
+    of_leaders = {"learners", "pending_syncs", "leader_uptime", "synced_followers", "synced_non_voting_followers"}
+    of_leaders |= {f"{which}_proposal_size" for which in ("last", "min", "max")}
+    assert missing <= of_leaders
 
 
 def check_files(ensemble: Ensemble, server_ids: list[int], text: str) -> None:

@@ -129,6 +129,40 @@ def forget_the_accepted_epoch() -> None:
     patch(Epochs, "_write", lambda self, name, epoch: None)
 
 
+def commit_by_the_old_quorum_only() -> None:
+    """A reconfiguration is committed without a quorum of the new configuration: leaders and elections do not ask for one."""
+    from barnabas.coordination.quorum.configuration import QuorumConfiguration
+    from barnabas.coordination.zab.configurations import Configurations
+    from barnabas.coordination.zab.quorums import Quorums
+    from barnabas.coordination.zab.service import _Leading
+
+    def see(self: Configurations, configuration: QuorumConfiguration) -> None:
+        pass
+
+    rewrite(_Leading, "_plan", "if not planned.verifier.contains_quorum(followers | {peer.my_id}):", "if False:")
+    patch(Quorums, "verifiers", lambda self: [self.current.verifier])
+    patch(Configurations, "see", see)
+
+
+def forget_the_configuration() -> None:
+    """A server that restarts uses the members of its first start."""
+    from barnabas.coordination.quorum.configuration_files import ConfigurationFiles
+
+    patch(ConfigurationFiles, "activate", lambda self, configuration, keeps_client_port: None)
+    patch(ConfigurationFiles, "write_next", lambda self, configuration: None)
+
+
+def activate_what_is_only_proposed() -> None:
+    """A server uses a configuration from its proposal on."""
+    from barnabas.coordination.quorum.configuration import QuorumConfiguration
+    from barnabas.coordination.zab.configurations import Configurations
+
+    def see(self: Configurations, configuration: QuorumConfiguration) -> None:
+        self.activate(configuration, None, None)
+
+    patch(Configurations, "see", see)
+
+
 ENSEMBLE_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     skip_the_sync: ("power of most",),
     acknowledge_before_the_sync: ("power of most", "ensemble leader"),
@@ -141,6 +175,9 @@ ENSEMBLE_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     reuse_sequence_numbers: (),
     expire_on_a_follower: ("kill",),
     forget_the_accepted_epoch: ("power of most", "kill"),
+    commit_by_the_old_quorum_only: ("ensemble leader", "ensemble parts", "reconfigure"),
+    forget_the_configuration: ("power of most", "reconfigure"),
+    activate_what_is_only_proposed: ("ensemble leader", "ensemble parts", "reconfigure"),
 }
 
 
@@ -156,6 +193,7 @@ def ensemble_catches(mutant: Callable[[], None]) -> tuple[int, str] | None:
             faults=ENSEMBLE_MUTANTS[mutant],
             mean_fault_gap_s=1.0,
             snap_count=100,
+            spares=2 if "reconfigure" in ENSEMBLE_MUTANTS[mutant] else 0,
         )
         result = run_ensemble_seed(seed, plan=plan)
         if result.violations:

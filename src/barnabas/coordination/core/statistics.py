@@ -14,8 +14,9 @@ _COUNTERS = (
     "connection_request_count",
     "sessionless_connections_expired",
     "snap_count",
+    "sync_processor_request_queued",
 )
-_SUMMARIES = ("fsynctime", "snapshottime", "dbinittime", "startup_txns_loaded")
+_SUMMARIES = ("fsynctime", "snapshottime", "dbinittime", "startup_txns_loaded", "sync_processor_batch_size")
 
 
 class Summary:

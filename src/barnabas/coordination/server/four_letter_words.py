@@ -97,7 +97,8 @@ def _mntr(view: ServerView) -> str:
 
 
 def _conf(view: ServerView) -> str:
-    return "".join(f"{name}={value}\n" for name, value in view.configuration().items())
+    found = view.configuration()
+    return "".join("membership: \n" if name == "membership" else f"{name}={value}\n" for name, value in found.items())
 
 
 def _envi(view: ServerView) -> str:

@@ -38,10 +38,11 @@ from barnabas.coordination.server.client_transport import ClientTransport
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of, parse_my_id, session_timeouts_ms
 from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.storage.storage import Storage
+from barnabas.coordination.zab.channels import Elector
 from barnabas.coordination.zab.configurations import Configurations
 from barnabas.coordination.zab.leader import Timing
 from barnabas.coordination.zab.member_log import MemberLog
-from barnabas.coordination.zab.service import Elector, QuorumPeer
+from barnabas.coordination.zab.service import QuorumPeer
 from barnabas.wire.jute.records import Id
 
 __all__ = ["CoordinationServer"]
@@ -489,6 +490,8 @@ class CoordinationServer:
             last_snapshot=self._metrics.last_snapshot,
             summaries=self._metrics.summaries,
             counters=self._metrics.counters,
+            member=self._member.figures() if self._member is not None else {},
+            membership=self._member.configuration.text() if self._member is not None else "",
             show_date=machine.show_date,
             environment=machine.environment,
             process=machine.process_figures,
@@ -533,6 +536,8 @@ class CoordinationServer:
         self._is_logging = False
         self._metrics.summaries["fsynctime"].add(self._clock.monotonic_ms() - began_ms)
         self._metrics.counters["commit_count"] += count
+        self._metrics.counters["sync_processor_request_queued"] += count
+        self._metrics.summaries["sync_processor_batch_size"].add(count)
         error = done.exception()
         if error is not None:
             self._fail(error)

@@ -11,6 +11,7 @@ from barnabas.base.settings import Values
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.statistics import Summary
+from barnabas.coordination.server.metric_names import named_zeros
 from barnabas.coordination.server.settings import session_timeouts_ms
 from barnabas.wire.jute.opcodes import OpCode
 
@@ -70,6 +71,10 @@ class ServerState:
     """a time in ms since the epoch as text"""
     environment: Callable[[], Mapping[str, str]] = _no_names
     process: Callable[[], Mapping[str, float]] = _no_figures
+    member: Mapping[str, object] = field(default_factory=dict)
+    """the figures of a member of an ensemble, by the names of `mntr`"""
+    membership: str = ""
+    """the configuration of the ensemble"""
     sizes: Callable[[], tuple[int, int]] = _no_sizes
     """bytes in the snapshot and the log directory"""
 
@@ -114,8 +119,10 @@ class ServerView:
             for name in ("initLimit", "syncLimit", "electionAlg"):
                 found[name] = settings[name]
             found["peerType"] = 1 if state.mode == "observer" else 0
-            members = {name: text for name, text in settings.texts.items() if name.partition(".")[0] == "server"}
-            found.update(sorted(members.items()))
+            found["membership"] = ""
+            for line in state.membership.split("\n"):
+                name, _, text = line.partition("=")
+                found[name] = text
         return found
 
     def gauges(self) -> dict[str, float]:
@@ -166,6 +173,9 @@ class ServerView:
         """All that `mntr` shows, without its prefix."""
         found: dict[str, object] = {"version": VERSION_TEXT, "server_state": self.state.mode}
         found.update(self.gauges())
+        found.update(named_zeros())
+        found.update(self.state.member)
+        found.update(self._read_latency())
         found.update(self.counters())
         for name, summary in self.summaries().items():
             found.update(
@@ -179,6 +189,19 @@ class ServerView:
             )
         found.update(self.state.process())
         return found
+
+    def _read_latency(self) -> dict[str, object]:
+        """What the latencies of all requests, less those of writes, say of reads; the extremes are those of all."""
+        statistics, writes = self.processor.statistics, self.processor.update_latency
+        count = max(statistics.latency_count - writes.count, 0)
+        total = max(statistics.total_latency_ms - writes.total, 0)
+        return {
+            "avg_readlatency": round(total / count, 4) if count else 0.0,
+            "min_readlatency": max(statistics.min_latency_ms, 0),
+            "max_readlatency": statistics.max_latency_ms,
+            "cnt_readlatency": count,
+            "sum_readlatency": total,
+        }
 
     # Lists
 

@@ -1,4 +1,4 @@
-"""The connections of a leader with its learners, and what leaves over any connection between members.
+"""The connections of a leader with its learners, what leaves over any connection between members, and elections.
 
 In ZooKeeper: the sockets and the sender of a `LearnerHandler`.
 """
@@ -10,12 +10,13 @@ from typing import Protocol
 
 from barnabas.base.network import Connection
 from barnabas.coordination.core.database import Database
+from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.storage.snapshot import encode_snapshot_for_learner
 from barnabas.coordination.zab.leader import Leader, LearnerHandler
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.quorum import SNAPSHOT_SIGNATURE, PacketReader
 
-__all__ = ["LeaderHost", "LearnerConnection", "QuorumOutbox"]
+__all__ = ["Elector", "LeaderHost", "LearnerConnection", "QuorumOutbox"]
 
 logger = logging.getLogger(__name__)
 _MAX_UNSENT_BYTES = 256 << 20
@@ -45,6 +46,26 @@ class QuorumOutbox:
             if self._connection.unsent_bytes > _MAX_UNSENT_BYTES:
                 logger.warning("Closing the connection to %s: it does not read", self._connection.peer)
                 self._connection.close()
+
+
+class Elector(Protocol):
+    """Leader election."""
+
+    async def elect(self, last_zxid: int, current_epoch: int) -> int:
+        """The id of the leader that a quorum votes for."""
+        ...
+
+    def establish_epoch(self, epoch: int) -> None:
+        """This server is in the epoch of its leader; servers that look for a leader learn it."""
+        ...
+
+    def reconfigure(self, configuration: QuorumConfiguration, following: QuorumConfiguration | None = None) -> None:
+        """Elect by another configuration, and by the one that is proposed."""
+        ...
+
+    def designate(self, leader_id: int, zxid: int, epoch: int) -> None:
+        """A reconfiguration has chosen the leader."""
+        ...
 
 
 class LeaderHost(Protocol):

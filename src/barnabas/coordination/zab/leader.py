@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog, SyncPlan, plan_sync
@@ -203,9 +204,12 @@ class Leader:
         self._epoch_acks: set[int] = {my_id}
         self._synced: set[int] = {my_id}
         self._proposals: deque[tuple[int, bytes | bytearray]] = deque()
+        self.proposal_bytes = Summary()
+        """Of its values only the least and the greatest mean something."""
+        self.last_proposal_bytes = -1
         self._own_acked_zxid = -1
         self._committed_zxid = last_zxid
-        self._waiting_syncs: deque[tuple[int, Callable[[], None]]] = deque()
+        self.waiting_syncs: deque[tuple[int, Callable[[], None]]] = deque()
 
     # Reconfiguration
 
@@ -476,6 +480,11 @@ class Leader:
         for zxid, payload in enumerate(payloads, first_zxid):
             self._proposals.append((zxid, payload))
             packets.append(encode_packet(PacketType.PROPOSAL, zxid, payload))
+        if packets:
+            sizes = list(map(len, packets))
+            self.last_proposal_bytes = sizes[-1]
+            self.proposal_bytes.add(min(sizes))
+            self.proposal_bytes.add(max(sizes))
         data = b"".join(packets)
         for handler in self.handlers:
             if handler.is_participant and handler.state in (_HandlerState.SYNCHRONISING, _HandlerState.SYNCED):
@@ -528,8 +537,8 @@ class Leader:
             if handler.state in (_HandlerState.SYNCHRONISING, _HandlerState.SYNCED):
                 handler.link.send(commit_bytes if handler.is_participant else inform_bytes)
         self._environment.commit(len(commits))
-        while self._waiting_syncs and self._waiting_syncs[0][0] <= self._committed_zxid:
-            self._waiting_syncs.popleft()[1]()
+        while self.waiting_syncs and self.waiting_syncs[0][0] <= self._committed_zxid:
+            self.waiting_syncs.popleft()[1]()
         if reconfigures:
             for handler in [each for each in self.handlers if each.is_synced and not each.is_up_to_date]:
                 self._release(handler)
@@ -537,7 +546,7 @@ class Leader:
     def sync(self, done: Callable[[], None]) -> None:
         """Call ``done`` when all that is proposed now is committed."""
         if self._proposals:
-            self._waiting_syncs.append((self.last_proposed_zxid, done))
+            self.waiting_syncs.append((self.last_proposed_zxid, done))
         else:
             done()
 

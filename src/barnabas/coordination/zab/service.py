@@ -20,7 +20,6 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Protocol
 
 from barnabas.base.clock import Clock
 from barnabas.base.errors import BarnabasError, ConfigError, CorruptDataError
@@ -35,9 +34,10 @@ from barnabas.coordination.quorum.members import HostAndPort
 from barnabas.coordination.quorum.reconfiguration import plan_reconfiguration
 from barnabas.coordination.storage.snapshot import read_snapshot_of_leader
 from barnabas.coordination.storage.storage import Storage
-from barnabas.coordination.zab.channels import LearnerConnection, QuorumOutbox
+from barnabas.coordination.zab.channels import Elector, LearnerConnection, QuorumOutbox
 from barnabas.coordination.zab.configurations import Configurations, parse_configuration
 from barnabas.coordination.zab.epochs import Epochs
+from barnabas.coordination.zab.figures import MemberFigures, leader_figures
 from barnabas.coordination.zab.history import CommittedLog
 from barnabas.coordination.zab.leader import Leader, LearnerHandler, Timing
 from barnabas.coordination.zab.learner import Learner, LearnerPhase
@@ -64,33 +64,13 @@ from barnabas.wire.jute.quorum import (
 from barnabas.wire.jute.records import Id, ReconfigRequest
 from barnabas.wire.jute.transactions import decode_transaction
 
-__all__ = ["Elector", "QuorumPeer"]
+__all__ = ["QuorumPeer"]
 
 logger = logging.getLogger(__name__)
 _CONNECT_PAUSE_S = 0.05
 _ROLE_PAUSE_S = 0.05
 _FRAMES_HAVE_NO_LENGTH = 4
 _READ_ONLY_AFTER_MS = 2000
-
-
-class Elector(Protocol):
-    """Leader election."""
-
-    async def elect(self, last_zxid: int, current_epoch: int) -> int:
-        """The id of the leader that a quorum votes for."""
-        ...
-
-    def establish_epoch(self, epoch: int) -> None:
-        """This server is in the epoch of its leader; servers that look for a leader learn it."""
-        ...
-
-    def reconfigure(self, configuration: QuorumConfiguration, following: QuorumConfiguration | None = None) -> None:
-        """Elect by another configuration, and by the one that is proposed."""
-        ...
-
-    def designate(self, leader_id: int, zxid: int, epoch: int) -> None:
-        """A reconfiguration has chosen the leader."""
-        ...
 
 
 class _Role:
@@ -104,6 +84,10 @@ class _Role:
 
     def tick(self) -> None:
         """To be called every half tick."""
+        raise NotImplementedError
+
+    def figures(self) -> dict[str, object]:
+        """The role's own figures, by the names of `mntr`."""
         raise NotImplementedError
 
     def disk_failed(self, error: OSError) -> None:
@@ -130,6 +114,7 @@ class _Leading(_Role):
     def __init__(self, peer: "QuorumPeer") -> None:
         super().__init__(peer)
         last_zxid, now_ms = peer.database.last_zxid, peer.now_ms()
+        self._since_ms = now_ms
         self._planned: tuple[int, QuorumConfiguration] | None = None
         """A reconfiguration that is decided and not proposed yet, with its zxid."""
         self.leader = Leader(
@@ -144,6 +129,9 @@ class _Leading(_Role):
             following=peer.configurations.following,
             can_reconfigure=peer.configurations.can_reconfigure,
         )
+
+    def figures(self) -> dict[str, object]:
+        return leader_figures(self.leader, self.peer.now_ms() - self._since_ms)
 
     async def run(self) -> None:
         """Lead until it ends."""
@@ -230,8 +218,12 @@ class _Leading(_Role):
         for zxid, payload in enumerate(payloads, first_zxid):
             log.add(zxid, payload)
         if self._planned is not None:
-            self.leader.reconfigure(*self._planned)
-            self._planned = None
+            planned, self._planned = self._planned, None
+            try:
+                self.leader.reconfigure(*planned)
+            except OSError as error:
+                self.disk_failed(error)
+                return
         self.leader.propose(first_zxid, payloads)
 
     def commit(self, count: int) -> None:
@@ -249,6 +241,7 @@ class _Leading(_Role):
                     tracker.touch(session, now_ms)
         elif packet.type == PacketType.REVALIDATE:
             session_id, timeout_ms = decode_revalidation(packet)
+            peer.counts.revalidations += 1
             is_alive = processor.revalidate(handler, session_id, timeout_ms, now_ms)
             handler.link.send(encode_session_answer(session_id, is_alive))
         else:
@@ -296,6 +289,10 @@ class _Following(_Role):
             self,
             is_observer=self.is_observer,
         )
+
+    def figures(self) -> dict[str, object]:
+        state = f"{'observing' if self.is_observer else 'following'} - {self.learner.phase.value}"
+        return {"peer_state": state, "synced_observers": 0}
 
     async def run(self) -> None:
         """Follow until it ends."""
@@ -551,6 +548,7 @@ class QuorumPeer:
         """How long to try to reach an elected leader."""
         self._is_log_idle = asyncio.Event()
         self._is_log_idle.set()
+        self.counts = MemberFigures()
         self.log = MemberLog(self._log_changed)
         self.history = CommittedLog()
         self.database: Database
@@ -559,6 +557,11 @@ class QuorumPeer:
         self._role: _Leading | _Following | None = None
         self._task: asyncio.Task[None] | None = None
         self._elector: Elector | None = None
+
+    def figures(self) -> dict[str, object]:
+        """What monitors ask of a member, by the names of `mntr`."""
+        role = self._role.figures() if self._role is not None else {"peer_state": "looking"}
+        return {**self.counts.values(), "quorum_size": len(self.configuration.voters), **role}
 
     @property
     def configuration(self) -> QuorumConfiguration:
@@ -649,8 +652,11 @@ class QuorumPeer:
         if self.reads_without_quorum:
             delay_ms = max(self.timing.tick_ms, _READ_ONLY_AFTER_MS)
             timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._serve_read_only)
+        began_ms = self.now_ms()
         try:
-            return await elector.elect(self.database.last_zxid, self.epochs.current)
+            leader_id = await elector.elect(self.database.last_zxid, self.epochs.current)
+            self.counts.elected(self.now_ms() - began_ms)
+            return leader_id
         finally:
             if timer is not None:
                 timer.cancel()

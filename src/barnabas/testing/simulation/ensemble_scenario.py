@@ -14,11 +14,14 @@ from barnabas.testing.simulation import checks
 from barnabas.testing.simulation.coordination_clients import CoordinationFacts, CoordinationUser
 from barnabas.testing.simulation.fault_injector import FaultInjector
 from barnabas.testing.simulation.faults import FAULTS, cut_off
+from barnabas.testing.simulation.loop import Process
+from barnabas.testing.simulation.reconfigurations import EnsembleOperator
 from barnabas.testing.simulation.runs import Result, close_users, inject_faults, run_scenario
 from barnabas.testing.simulation.simulation import CoordinationLayout, Machine, Simulation
 
 __all__ = ["ENSEMBLE_FAULTS", "EnsemblePlan", "ensemble_plan_of", "run_ensemble_seed"]
 
+RECONFIGURE = "reconfigure"
 _START_TIMEOUT_S = 60
 _HEAL_TIMEOUT_S = 90
 _SESSIONS_END_S = 15
@@ -109,6 +112,11 @@ def _roll(faults: FaultInjector) -> bool:
     return True
 
 
+def _reconfigure(faults: FaultInjector) -> bool:
+    """A server joins, leaves or changes its role, or all members are replaced."""
+    return faults.reconfigure()
+
+
 _COMMON = (
     "kill",
     "power",
@@ -127,6 +135,7 @@ ENSEMBLE_FAULTS: dict[str, Callable[[FaultInjector], bool]] = {
     "ensemble leader": _leader,
     "ensemble parts": _parts,
     "power of most": _most,
+    RECONFIGURE: _reconfigure,
     "roll": _roll,
 }
 
@@ -142,6 +151,8 @@ class EnsemblePlan:
     faults: tuple[str, ...]
     mean_fault_gap_s: float
     snap_count: int
+    spares: int = 0
+    """servers that are no members at first"""
 
 
 def ensemble_plan_of(seed: int) -> EnsemblePlan:
@@ -160,6 +171,7 @@ def ensemble_plan_of(seed: int) -> EnsemblePlan:
         faults=faults,
         mean_fault_gap_s=rng.choice((1.0, 2.5, 5.0)),
         snap_count=rng.choice((4, 20, 100)),
+        spares=rng.choice((0, 1, 2)) if RECONFIGURE in faults else 0,
     )
 
 
@@ -173,8 +185,12 @@ class _EnsembleScenario:
         self.injector = FaultInjector(simulation, self.rng, wiping=lambda _machine: None, damaged=lambda *_: None)
         self.facts = CoordinationFacts()
         self.users: list[CoordinationUser] = []
+        self.operator: EnsembleOperator | None = None
+        self.operator_process: Process
         self.fault_counts: dict[str, int] = {}
-        simulation.layout = CoordinationLayout(plan.servers, plan.observers)
+        simulation.layout = CoordinationLayout(
+            plan.servers, plan.observers, plan.spares, can_change=RECONFIGURE in plan.faults
+        )
         simulation.coordination_settings["snapCount"] = str(plan.snap_count)
 
     async def run(self) -> None:
@@ -185,6 +201,8 @@ class _EnsembleScenario:
         if not simulation.history.violations:
             for number in range(plan.users):
                 self.users.append(CoordinationUser(simulation, number, self.facts))
+            if simulation.layout.can_change:
+                self._start_operator()
             faults = simulation.loop.create_task(
                 inject_faults(
                     self.injector, ENSEMBLE_FAULTS, self.plan.faults, self.plan.mean_fault_gap_s, self.fault_counts
@@ -201,6 +219,17 @@ class _EnsembleScenario:
         writes = simulation.history.counts.get("coordination writes", 0)
         if not plan.faults and not writes and not simulation.history.violations:
             simulation.history.violation("the run was vacuous: no writes")
+
+    def _start_operator(self) -> None:
+        simulation = self.simulation
+        machine = simulation.machine("operator")
+        self.operator_process = process = machine.boot()
+        layout = simulation.layout
+        self.operator = operator = EnsembleOperator(
+            machine.network(), layout.connect_string, layout.names, process.rng, simulation.history
+        )
+        self.injector.reconfigure = lambda: process.context.run(operator.change)
+        process.context.run(simulation.loop.create_task, operator.start())
 
     def _all_serve(self) -> bool:
         return all(machine.is_serving for machine in self.simulation.coordination)
@@ -220,6 +249,9 @@ class _EnsembleScenario:
             if user.task.done():
                 user.task.result()
         await close_users(simulation, self.users)
+        if self.operator is not None:
+            closing = self.operator_process.context.run(simulation.loop.create_task, self.operator.close())
+            await asyncio.wait([closing], timeout=10)
         await asyncio.sleep(_SESSIONS_END_S)
         await simulation.until(self._all_serve, _HEAL_TIMEOUT_S, "all servers serve at the end")
         checks.check_sessions(simulation)

@@ -32,6 +32,8 @@ class FaultInjector:
         self.damaged = damaged
         self.zombie: ClusterClient | None = None
         """Sends what a replaced controller might still send; None before the clients are there."""
+        self.reconfigure: Callable[[], bool] = lambda: False
+        """Requests other members of an ensemble, where they may change."""
         self.is_over = False
         """Whether the time for faults is over: nothing planned happens any more."""
         self.is_rolling = False

@@ -17,7 +17,10 @@ from typing import Any, Self
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import make_dirs_durably
 from barnabas.base.randomness import Random
+from barnabas.base.settings import read_properties
 from barnabas.broker.server import BrokerServer
+from barnabas.coordination.core.paths import CONFIG_PATH
+from barnabas.coordination.quorum.configuration import is_dynamic
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
 from barnabas.testing.simulation.disk import Disk, SimulatedFiles
@@ -25,6 +28,7 @@ from barnabas.testing.simulation.ensemble import EnsembleObserver
 from barnabas.testing.simulation.history import History
 from barnabas.testing.simulation.loop import Process, ProcessState, SimulatedClock, SimulatedLoop, current_process
 from barnabas.testing.simulation.network import Fabric, SimulatedNetwork
+from barnabas.testing.simulation.reconfigurations import ZOO_CFG, prepare_zoo_cfg, server_line
 from barnabas.testing.simulation.trace import Trace
 
 __all__ = [
@@ -69,6 +73,7 @@ _COORDINATION_SETTINGS = {
     "maxClientCnxns": "0",
 }
 _ENSEMBLE_SETTINGS = {"initLimit": "5", "syncLimit": "2"}
+_CHANGING_SETTINGS = {"reconfigEnabled": "true", "skipACL": "yes"}
 
 
 def broker_name(broker_id: int) -> str:
@@ -82,6 +87,10 @@ class CoordinationLayout:
 
     servers: int = 1
     observers: int = 0
+    spares: int = 0
+    """servers that are no members at first"""
+    can_change: bool = False
+    """whether the members change while the ensemble runs"""
 
     @property
     def is_ensemble(self) -> bool:
@@ -91,7 +100,11 @@ class CoordinationLayout:
     @property
     def names(self) -> list[str]:
         """The servers' machines."""
-        return [f"{COORDINATION}-{n + 1}" for n in range(self.servers)] if self.is_ensemble else [COORDINATION]
+        return (
+            [f"{COORDINATION}-{n + 1}" for n in range(self.servers + self.spares)]
+            if self.is_ensemble
+            else [COORDINATION]
+        )
 
     @property
     def connect_string(self) -> str:
@@ -101,7 +114,9 @@ class CoordinationLayout:
     def members(self) -> dict[str, str]:
         """The server lines of an ensemble."""
         roles = ["participant"] * (self.servers - self.observers) + ["observer"] * self.observers
-        names = zip(self.names, roles, strict=True)
+        names = list(zip(self.names, roles, strict=False))
+        if self.can_change:
+            return {f"server.{n}": server_line(name, role) for n, (name, role) in enumerate(names, 1)}
         return {f"server.{n}": f"{name}:2888:3888:{role}" for n, (name, role) in enumerate(names, 1)}
 
 
@@ -241,17 +256,22 @@ class Simulation:
         """Start a server; a failure to start is a violation unless its disk is at fault."""
         texts = {**_COORDINATION_SETTINGS, **self.coordination_settings}
         if self.layout.is_ensemble:
-            texts |= {**_ENSEMBLE_SETTINGS, **self.coordination_settings, **self.layout.members()}
+            texts |= {**_ENSEMBLE_SETTINGS, **self.coordination_settings}
             files = SimulatedFiles(machine.disk)
             if not files.exists("/data/myid"):
                 make_dirs_durably(files, "/data")
                 files.write_atomically("/data/myid", machine.name.rpartition("-")[2].encode())
+            if self.layout.can_change:
+                texts = self._zoo_cfg(machine, files, texts | _CHANGING_SETTINGS)
+            else:
+                texts |= self.layout.members()
 
         def make() -> CoordinationServer:
             process, files = machine.process, machine.files
             assert process is not None
             return CoordinationServer(
                 parse_settings(texts),
+                config_path=ZOO_CFG if self.layout.can_change else None,
                 files=files,
                 clock=machine.clock,
                 rng=process.rng,
@@ -260,6 +280,14 @@ class Simulation:
             )
 
         self._start(machine, make, lambda server: server.wait_failed())
+
+    def _zoo_cfg(self, machine: Machine, files: SimulatedFiles, texts: dict[str, str]) -> dict[str, str]:
+        node = self.ensemble.database.tree.get(CONFIG_PATH)
+        lines = self.layout.members()
+        if node is not None and node.data:
+            lines = {name: text for name, text in read_properties(node.data.decode()).items() if is_dynamic(name)}
+        role = self.random(f"role {machine.name} {machine.lives}").choice(("participant", "observer"))
+        return prepare_zoo_cfg(files, machine.name, texts, lines, role)
 
     def _hear_commits(self, server: CoordinationServer) -> None:
         """Call `on_commit` for every transaction by itself, however many become durable together."""
