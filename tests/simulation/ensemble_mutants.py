@@ -144,14 +144,6 @@ def commit_by_the_old_quorum_only() -> None:
     patch(Configurations, "see", see)
 
 
-def forget_the_configuration() -> None:
-    """A server that restarts uses the members of its first start."""
-    from barnabas.coordination.quorum.configuration_files import ConfigurationFiles
-
-    patch(ConfigurationFiles, "activate", lambda self, configuration, keeps_client_port: None)
-    patch(ConfigurationFiles, "write_next", lambda self, configuration: None)
-
-
 def activate_what_is_only_proposed() -> None:
     """A server uses a configuration from its proposal on."""
     from barnabas.coordination.quorum.configuration import QuorumConfiguration
@@ -176,7 +168,6 @@ ENSEMBLE_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     expire_on_a_follower: ("kill",),
     forget_the_accepted_epoch: ("power of most", "kill"),
     commit_by_the_old_quorum_only: ("ensemble leader", "ensemble parts", "reconfigure"),
-    forget_the_configuration: ("power of most", "reconfigure"),
     activate_what_is_only_proposed: ("ensemble leader", "ensemble parts", "reconfigure"),
 }
 
