@@ -18,6 +18,7 @@ from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
+from barnabas.broker.controller.delayed_elect_leader import wait_for_leaders
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -54,43 +55,19 @@ def _elect(services: Services, request: Request, message: ElectLeadersRequest) -
     asked = _asked(message)
     partitions = list(services.controller.context.partitions()) if asked is None else asked
     results = yield from services.controller.commands.elect_leaders(partitions, unclean=_kind(request) == _UNCLEAN)
-    waiting: dict[TopicPartition, int] = {}
+    elected: dict[TopicPartition, int] = {}
     answers: dict[TopicPartition, KafkaError | None] = {}
     for topic_partition, result in results.items():
         if isinstance(result, int):
-            waiting[topic_partition] = result
+            elected[topic_partition] = result
         elif asked is not None or result.code is not ErrorCode.ELECTION_NOT_NEEDED:
             answers[topic_partition] = result
 
-    def look() -> bool:
-        for topic_partition, leader in tuple(waiting.items()):
-            known = services.metadata.partition(topic_partition)
-            if known is not None and known.leader == leader:
-                del waiting[topic_partition]
-                answers[topic_partition] = None
-        return not waiting
-
-    def finish() -> None:
-        look()
-        answers.update(dict.fromkeys(waiting, KafkaError(ErrorCode.REQUEST_TIMED_OUT)))
-        reply_once(request, ElectLeadersResponse(replica_election_results=_results(answers)))
-
-    def attempt(_key: object) -> bool:
-        if look():
-            finish()
-            return True
-        return False
+    def respond(waited_for: Mapping[TopicPartition, KafkaError | None]) -> None:
+        reply_once(request, ElectLeadersResponse(replica_election_results=_results({**answers, **waited_for})))
 
     left_ms = max(deadline_ms - services.clock.monotonic_ms(), 0)
-    if look() or left_ms == 0:
-        finish()
-    else:
-        request.waiter = services.purgatory.watch(
-            tuple(("topic", topic) for topic in {topic_partition.topic for topic_partition in waiting}),
-            attempt,
-            finish,
-            left_ms,
-        )
+    request.waiter = wait_for_leaders(services.metadata, services.purgatory, elected, respond, left_ms)
 
 
 def _asked(message: ElectLeadersRequest) -> list[TopicPartition] | None:
