@@ -1,4 +1,4 @@
-"""What a broker is made of, and which of its components is informed of what.
+"""Makes the components of a broker, and subscribes them to each other's changes.
 
 In Kafka: `KafkaServer.startup`. ZooKeeper's `setupRequestProcessors` is the model.
 
@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the server gives to the components: who this broker is, and its connections to the outside."""
+    """The server's arguments for the components: the broker's identity, and its connections to the outside."""
 
     broker_id: int
     cluster_id: str
@@ -74,7 +74,7 @@ class Environment:
     inter_broker_listener: str
     """The name of the listener that brokers use among themselves."""
     broker_info: Callable[[], BrokerInfo]
-    """What is registered; known when the listeners are open."""
+    """The registration; known when the listeners are open."""
     is_closing: Callable[[], bool]
     shut_down: Callable[[], None]
     """Stop the broker, because it cannot continue."""

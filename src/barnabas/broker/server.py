@@ -156,7 +156,7 @@ class BrokerServer:
             logger.warning("Configuration %s has no effect: %s", name, reason)
 
     async def _join_coordination(self) -> CoordinationClient:
-        """Have a session with the coordination service."""
+        """Open a session with the coordination service."""
         address = self._config["zookeeper.connect"]
         session_timeout_ms = self._config["zookeeper.session.timeout.ms"]
         coordination = self._coordination = CoordinationClient(
@@ -241,7 +241,7 @@ class BrokerServer:
         return components
 
     def _broker_info(self) -> BrokerInfo:
-        """What this broker registers, once its listeners are open."""
+        """The registration of this broker, once its listeners are open."""
         settings = self._config.values
         advertised = advertised_listeners(settings, self.listeners, socket.getfqdn)
         endpoints = tuple(Endpoint(end.host, end.port, end.name, end.protocol) for end in advertised)

@@ -47,7 +47,7 @@ class UnexpectedOffsetError(BarnabasError):
 
 
 class AppendInfo(NamedTuple):
-    """What an append did. A duplicate has the offsets that the batch got the first time."""
+    """The result of an append. A duplicate has the offsets that the batch got the first time."""
 
     first_offset: int
     last_offset: int

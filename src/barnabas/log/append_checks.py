@@ -1,4 +1,4 @@
-"""What a leader checks of a produced batch before it is appended, and a follower of a replicated one. Kafka: LogValidator.
+"""Checks the headers of batches: produced ones on a leader, replicated ones on a follower. Kafka: LogValidator.
 
 Here are the checks of the header and the CRC, which every batch passes. `conversion` checks the records: of an uncompressed
 batch always, of a compressed one if the topic has another codec, is compacted, or limits timestamps.
@@ -110,7 +110,7 @@ def _check_header(header: HeaderFields, config: LogConfig, origin: int, now_ms: 
 
 
 def _check_rest(records: Buffer, size: int, available: int) -> None:
-    """What follows the first batch, or is missing of it: a second batch is refused, an unfinished one is cut off."""
+    """Refuse a second batch, and a first one that is not complete. Other trailing bytes are cut off."""
     if size > available:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"The batch announces {size} bytes and has {available}")
     if available - size >= HEADER_BYTES:
@@ -120,7 +120,7 @@ def _check_rest(records: Buffer, size: int, available: int) -> None:
 
 
 def check_replicated(batch: memoryview, header: BatchHeader) -> None:
-    """What a follower checks of a leader's batch; raises `KafkaError` CORRUPT_MESSAGE."""
+    """Check a leader's batch on a follower. Raises `KafkaError` CORRUPT_MESSAGE."""
     if (
         header.magic != 2
         or header.length < HEADER_BYTES - LOG_OVERHEAD_BYTES

@@ -30,7 +30,7 @@ class Availability:
         """None while the log can be used."""
 
     def on_failure(self, on_failure: Callable[[str], None]) -> None:
-        """Have ``on_failure(reason)`` called from now on when the disk fails."""
+        """Call ``on_failure(reason)`` from now on when the disk fails."""
         self._on_failure = on_failure
 
     def fail(self, error: OSError, doing: str) -> KafkaError:

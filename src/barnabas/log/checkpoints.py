@@ -140,7 +140,7 @@ class MetaProperties:
 
     @staticmethod
     def read(files: Files, path: str) -> "MetaProperties | None":
-        """None when the file is missing; `CorruptDataError` when it does not say what it must."""
+        """Read the file; None if it is missing. Raises `CorruptDataError` if its contents are not valid."""
         try:
             properties = read_properties(files.read(path).decode("latin-1"))
         except FileNotFoundError:

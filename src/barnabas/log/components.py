@@ -1,4 +1,4 @@
-"""What a log is made of. Each component keeps its own invariants; only its own methods write its attributes.
+"""The components of a log. Each component keeps its own invariants; only its own methods write its attributes.
 
 The modules `append`, `truncation`, `retention` and `recovery` work on these components; `partition_log` puts them together.
 

@@ -122,7 +122,7 @@ def _is_valid(header: BatchHeader, contents: Contents, config: LogConfig, now_ms
 
 
 def _timestamps(header: BatchHeader, contents: Contents) -> tuple[int, int]:
-    """Of the earliest record and of the latest."""
+    """The timestamps of the earliest record and of the latest."""
     if header.is_log_append_time:
         return header.max_timestamp, header.max_timestamp
     base_timestamp = header.base_timestamp

@@ -1,4 +1,4 @@
-"""What of a log is on stable storage, and what must be synced. Kafka: UnifiedLog's recovery point and unflushed messages.
+"""Tracks which part of a log is on stable storage, and what must be synced. Kafka: UnifiedLog's recovery point and unflushed messages.
 
 ``recovery_point <= durable_offset <= log_end_offset``. Below the recovery point everything is on stable storage, the
 indexes and small files too: recovery does not look there. Below the durable offset the records are on stable storage,
@@ -67,7 +67,7 @@ class Durability:
     # ---- syncs
 
     def prepare_flush(self, segments: Segments, upto_offset: int) -> FlushTask | None:
-        """All that must be synced up to an offset; None when nothing must be. Raises `OSError`."""
+        """The sync of everything up to an offset; None when there is nothing to sync. Raises `OSError`."""
         if upto_offset <= self.recovery_point:
             return None
         unflushed = segments[segments.index_of(self.recovery_point) :]

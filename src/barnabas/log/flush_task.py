@@ -1,4 +1,4 @@
-"""What must be synced to bring a log to stable storage, as a task for any thread. Kafka: UnifiedLog.flush, LocalLog.flush."""
+"""A sync of a log, as a task for any thread. Kafka: UnifiedLog.flush, LocalLog.flush."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -11,7 +11,7 @@ __all__ = ["FlushTask", "SyncCounts"]
 
 
 class SyncCounts(NamedTuple):
-    """What had happened to a log when a task was made: a task says nothing of what came later."""
+    """The state of a log when a task was made. A task does not cover what came later."""
 
     cuts: int
     """How often the log had been cut."""

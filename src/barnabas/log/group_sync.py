@@ -49,7 +49,7 @@ class LogSync(NamedTuple):
 
 
 class _State:
-    """What is under way for one log, and wanted of it."""
+    """The sync of one log that runs, and the one that is wanted next."""
 
     __slots__ = ("is_retry_planned", "is_running", "waiters", "wanted_offset", "wants_full")
 
@@ -87,7 +87,7 @@ class GroupSync:
         return state
 
     def request(self, log: PartitionLog) -> LogSync | None:
-        """Have all that the log holds now on stable storage soon."""
+        """Request a sync of everything that the log holds now."""
         state = self._state(log)
         if state.is_running:
             state.wanted_offset = log.log_end_offset

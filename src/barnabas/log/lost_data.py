@@ -1,4 +1,4 @@
-"""What a replica knows of records that it has lost, and how that knowledge survives a restart.
+"""A replica's note of records that it has lost, which survives a restart.
 
 A start finds a loss in one of these ways:
 
@@ -57,7 +57,7 @@ def find_lost_data(end_offset: int, recovery_point: int, high_watermark: int) ->
 
 
 def read_lost_data(files: Files, directory: str) -> LostData | None:
-    """What an earlier start found, from a partition's folder. Raises `OSError`."""
+    """Read the note of an earlier start from a partition's folder. Raises `OSError`."""
     path = f"{directory}/{LOST_DATA}"
     try:
         text = files.read(path).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What a log knows of its producers: idempotence (KIP-98) and open transactions. Kafka: ProducerStateManager.
+"""The state of a log's producers: idempotence (KIP-98) and open transactions. Kafka: ProducerStateManager.
 
 Of each producer id it keeps the epoch, the last five batches (to answer a retry with the offsets it got the first
 time), the epoch of the coordinator that last ended a transaction, and the first offset of the open transaction. The

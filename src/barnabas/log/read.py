@@ -17,7 +17,7 @@ __all__ = ["FetchSlice", "aborted_transactions", "read_segments"]
 
 
 class FetchSlice(NamedTuple):
-    """What a read found: whole batches from the one that holds the offset, the last perhaps cut by ``max_bytes``."""
+    """The result of a read: batches from the one that has the offset, the last perhaps cut by ``max_bytes``."""
 
     records: FileSlice | bytes
     offset: int

@@ -76,7 +76,7 @@ class LogOptions(NamedTuple):
 
 
 class Checkpointed(NamedTuple):
-    """What is known of a log besides its folder: the checkpoints of its log dir, 0 where they have no entry."""
+    """The offsets of a log in the checkpoints of its log dir, 0 where they have no entry."""
 
     was_clean: bool
     """Whether the last stop was clean."""
@@ -87,7 +87,7 @@ class Checkpointed(NamedTuple):
 
 
 class LoadedLog(NamedTuple):
-    """What a partition's folder holds."""
+    """A log that was loaded from its partition's folder."""
 
     components: LogComponents
     topic_id: Uuid
@@ -394,7 +394,7 @@ def _load_topic_id(folder: Folder) -> Uuid:
 
 
 def _remove_stray_snapshots(snapshots: ProducerSnapshots, segments: Iterable[Segment]) -> None:
-    """Of the snapshots that belong to no segment only the newest is of use."""
+    """Remove the snapshots that belong to no segment, except the newest."""
     bases = {segment.base_offset for segment in segments}
     for offset in snapshots.offsets()[1:]:
         if offset not in bases:

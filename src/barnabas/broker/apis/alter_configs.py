@@ -53,7 +53,7 @@ def resource_results(
     resources: Sequence[Any],
     failures: Sequence[KafkaError | KeeperError | None],
 ) -> list[Result]:
-    """What a response says of each resource; ``result_type`` is the struct that its API has for that."""
+    """The results of a response, one for each resource; ``result_type`` is the struct of its API."""
     results = []
     for resource, failure in zip(resources, failures, strict=True):
         error = keeper_failure(failure) if isinstance(failure, KeeperError) else failure

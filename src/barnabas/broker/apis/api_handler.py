@@ -1,4 +1,4 @@
-"""What an API module registers: its key, the versions that it serves, and its functions.
+"""The registration of an API module: its key, the versions that it serves, and its functions.
 
 In Kafka: the cases of `KafkaApis.handle`.
 """

@@ -22,7 +22,7 @@ from barnabas.wire.kafka.messages.controlled_shutdown import (
 
 
 def handle(services: Services, request: Request) -> None:
-    """Have the controller do it."""
+    """Pass the request to the controller."""
     answer_when_done(services, request, _shut_down(services, request))
 
 

@@ -42,7 +42,7 @@ TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 FIRST_UPDATE = "metadata"
-"""What requests that came before the controller's first UpdateMetadata wait for."""
+"""The purgatory's key for requests that came before the controller's first UpdateMetadata."""
 _FIRST_UPDATE_WAIT_MS = 10_000
 _LARGE = 256
 """Topics and partitions from which a response is encoded in slices."""

@@ -1,4 +1,4 @@
-"""What the API handlers of a broker use (the constructor arguments of Kafka's `KafkaApis`).
+"""The components that the API handlers of a broker use (the constructor arguments of Kafka's `KafkaApis`).
 
 The object is complete when it is made, and it never changes. `barnabas.broker.assembly` makes it.
 """
@@ -40,7 +40,7 @@ class Services:
     """The czxid of this broker's znode in /brokers/ids; -1 while it is not registered."""
     config: BrokerConfig
     api_versions: Sequence[ApiVersion]
-    """What ApiVersions lists."""
+    """The APIs and versions that ApiVersions lists."""
     clock: Clock
     call_later: CallLater
     start: Callable[[Steps[None]], None]

@@ -1,4 +1,4 @@
-"""Which configuration a client may change, and how: topics, brokers and the levels of loggers. Kafka: ConfigAdminManager.
+"""Changes of configuration by clients: of topics, brokers and the levels of loggers. Kafka: ConfigAdminManager.
 
 `ConfigAdmin` checks a request, and `ConfigRepository` checks the values and writes the changes. The modules of dynamic
 configuration, in the order of a change:
@@ -31,7 +31,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 
 
 class ResourceChange(NamedTuple):
-    """What a client wants changed of one resource."""
+    """The changes that a client requests for one resource."""
 
     resource_type: int
     resource_name: str

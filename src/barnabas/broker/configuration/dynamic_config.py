@@ -106,15 +106,15 @@ class DynamicConfig:
     # Subscriptions
 
     def on_topic(self, listener: Callable[[str, LogConfig], None]) -> None:
-        """Have ``listener`` called when a topic's configuration changed."""
+        """Call ``listener`` when a topic's configuration changed."""
         self._topic_listeners.append(listener)
 
     def on_settings(self, listener: Callable[[Values], None]) -> None:
-        """Have ``listener`` called when this broker's settings changed; the `BrokerConfig` has the new values by then."""
+        """Call ``listener`` when this broker's settings changed; the `BrokerConfig` has the new values by then."""
         self._settings_listeners.append(listener)
 
     def on_unknown_topic(self, listener: Callable[[str], None]) -> None:
-        """Have ``listener`` called once for a topic whose configuration is needed and not known."""
+        """Call ``listener`` once for a topic whose configuration is needed and not known."""
         self._unknown_listeners.append(listener)
 
     # Updates

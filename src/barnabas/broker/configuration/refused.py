@@ -194,7 +194,7 @@ _SETTINGS = {row.setting.name: row.setting for row in (*ROWS_REFUSED, *NOT_LISTE
 
 
 def wrong_unlisted(name: str, text: str) -> str | None:
-    """What is wrong with a property that no table has: it asks for protection, as its prefix says."""
+    """The error of a property that is in no table, if its prefix shows that it asks for protection; None otherwise."""
     for prefix, missing in _PREFIXES.items():
         if name.startswith(prefix):
             inner = name.split(".", 3)[3] if prefix == "listener.name." and name.count(".") > 2 else ""

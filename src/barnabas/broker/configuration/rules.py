@@ -1,4 +1,4 @@
-"""What a change of the dynamic configuration of brokers may say (the validation in Kafka's `DynamicBrokerConfig`)."""
+"""Validates changes of the dynamic configuration of brokers (the validation in Kafka's `DynamicBrokerConfig`)."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What other parts of this broker may ask of the controller, each in its turn among the controller's events.
+"""The requests of this broker's other components to the controller, each an event in the controller's queue.
 
 A command is a generator of steps for the `Interpreter`. All raise `KafkaError` NOT_CONTROLLER when this broker is not
 controller, or ceases to be before the command is done.

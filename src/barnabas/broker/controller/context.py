@@ -1,4 +1,4 @@
-"""What the controller knows of the cluster (Kafka's `ControllerContext`), and which states partitions and replicas have.
+"""The controller's knowledge of the cluster (Kafka's `ControllerContext`), and the states of partitions and replicas.
 
 `ControllerContext` is a cache: the znodes are the truth, and a new controller builds it from them alone. It decides
 nothing; the other modules of this folder do.
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class PartitionState(Enum):
-    """What a partition can be (Kafka's `PartitionState`; ABSENT is its `NonExistentPartition`)."""
+    """The state of a partition (Kafka's `PartitionState`; ABSENT is its `NonExistentPartition`)."""
 
     NEW = "new"
     ONLINE = "online"
@@ -38,11 +38,11 @@ PARTITION_STATE_SOURCES: dict[PartitionState, frozenset[PartitionState]] = {
     PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
     PartitionState.ABSENT: frozenset({PartitionState.OFFLINE}),
 }
-"""From which states a partition may come into each state."""
+"""The states from which a partition may move to each state."""
 
 
 class ReplicaState(Enum):
-    """What one broker's copy of a partition can be (Kafka's `ReplicaState`)."""
+    """The state of one broker's replica of a partition (Kafka's `ReplicaState`)."""
 
     NEW = "new"
     ONLINE = "online"
@@ -66,7 +66,7 @@ REPLICA_STATE_SOURCES: dict[ReplicaState, frozenset[ReplicaState]] = {
     ReplicaState.INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETING}),
     ReplicaState.ABSENT: frozenset({ReplicaState.DELETED}),
 }
-"""From which states a replica may come into each state."""
+"""The states from which a replica may move to each state."""
 
 
 class PartitionAndReplica(NamedTuple):

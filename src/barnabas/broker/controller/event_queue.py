@@ -65,7 +65,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class AutoPreferredLeaderElection:
-    """It is time to look for brokers that lack their share of the leadership."""
+    """Check whether brokers lead too few of the partitions that they should lead."""
 
     key: ClassVar[Hashable | None] = "AutoPreferredLeaderElection"
 

@@ -1,4 +1,4 @@
-"""What a newly elected controller does first (Kafka's `onControllerFailover` and `initializeControllerContext`)."""
+"""The first steps of a newly elected controller (Kafka's `onControllerFailover` and `initializeControllerContext`)."""
 
 from barnabas.broker.cluster.steps import Children, Create, Delete, Read, Send, Steps, Write, Znode
 from barnabas.broker.cluster.znodes import (

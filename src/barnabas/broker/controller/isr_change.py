@@ -24,7 +24,7 @@ _UNKNOWN_EPOCH = -1
 
 
 class IsrChange(NamedTuple):
-    """What a leader asks for in AlterPartition."""
+    """The change of one partition that a leader requests in AlterPartition."""
 
     topic_partition: TopicPartition
     leader_epoch: int

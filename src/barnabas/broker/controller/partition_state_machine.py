@@ -1,4 +1,4 @@
-"""What a partition can be, and what it takes to bring it from one state to another (Kafka's `PartitionStateMachine`).
+"""Moves partitions from one state to another (Kafka's `PartitionStateMachine`).
 
     ABSENT -> NEW -> ONLINE <-> OFFLINE -> ABSENT      NEW: assigned; ONLINE: it has a leader; OFFLINE: its leader is gone
 

@@ -85,7 +85,7 @@ def process_api_reassignment(context: ControllerContext, batch: RequestBatch, ta
 def process_list_reassignments(
     context: ControllerContext, partitions: Iterable[TopicPartition] | None
 ) -> Steps[dict[TopicPartition, ReplicaAssignment]]:
-    """Those of the partitions (None: of all) whose replicas are being moved."""
+    """The partitions, among the given ones (None: all), whose replicas are being moved."""
     yield from ()
     moving = context.reassigning if partitions is None else context.reassigning.intersection(partitions)
     return {topic_partition: context.assignment(topic_partition) for topic_partition in sorted(moving)}

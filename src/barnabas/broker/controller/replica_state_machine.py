@@ -1,4 +1,4 @@
-"""What one broker's replica of a partition can be, and what each move writes and sends (Kafka's `ReplicaStateMachine`).
+"""Moves replicas from one state to another: what each move writes and sends (Kafka's `ReplicaStateMachine`).
 
 The legal moves are `context.REPLICA_STATE_SOURCES`; an illegal one is logged and left out, the others are made. Requests
 gather in the `RequestBatch` that is passed in, and callers send it.

@@ -1,4 +1,4 @@
-"""What brokers' responses to the controller's requests say, and what is to be decided about them.
+"""Reads brokers' responses to the controller's requests, and chooses the decision that follows.
 
 Kafka's `LeaderAndIsrResponseReceived` and `TopicDeletionStopReplicaResponseReceived` events. Most responses ask for
 nothing further.
@@ -55,7 +55,7 @@ def deletion_errors(request: StopReplicaRequest, response: StopReplicaResponse) 
 
 
 def decision_about(context: ControllerContext, broker: int, request: Any, response: Any) -> Decide | None:
-    """What to decide after a broker's response; None for nothing."""
+    """The decision that follows a broker's response; None for nothing."""
     match request:
         case LeaderAndIsrRequest():
             if response.error_code:

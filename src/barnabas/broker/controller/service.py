@@ -155,11 +155,11 @@ class Controller:
 
     @property
     def context(self) -> ControllerContext:
-        """To look at; it changes between events."""
+        """The controller's context. For reading; it changes between events."""
         return self._context
 
     def on_progress(self, listener: Callable[[], None]) -> None:
-        """Have ``listener`` called after each decision that this broker made as controller."""
+        """Call ``listener`` after each decision that this broker made as controller."""
         self._progress_listeners.append(listener)
 
     def register_again(self) -> None:

@@ -1,4 +1,4 @@
-"""What the group coordinator asks its edge to do (`Reply`, `Append`), and the settings that it goes by.
+"""The effects of the group coordinator (`Reply`, `Append`), and its settings.
 
 In Kafka: response callbacks, `ReplicaManager.appendRecords`, and `GroupConfig` with `OffsetConfig`.
 """

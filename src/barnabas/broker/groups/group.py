@@ -151,7 +151,7 @@ class Group:
         """Members of the generation that have not asked for their assignment."""
         self.awaiting_join = 0
         self.subscribed_topics: frozenset[str] | None = None
-        """What consumers of the generation subscribe to; None when that is not known."""
+        """The topics that consumers of the generation subscribe to; None when they are not known."""
         self.member_added = False
         """Whether a member joined since the initial rebalance delay began."""
         self.initial_join: tuple[int, int] | None = None

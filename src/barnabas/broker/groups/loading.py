@@ -1,4 +1,4 @@
-"""From a partition of ``__consumer_offsets`` to its groups.
+"""Loads the groups of a partition of ``__consumer_offsets``.
 
 A compacted log still holds many values of a key, so records are kept as bytes while the log is read and only the last
 of each key is decoded. Offsets written in transactions are the exception: they wait for their transaction's marker.
@@ -31,7 +31,7 @@ class Loader:
         self.groups: dict[str, Group] = {}
         """The result, once `steps` is exhausted."""
         self.unreadable: list[str] = []
-        """What was wrong with records that were skipped. Keys that later versions of Kafka write are skipped without a report."""
+        """The errors of records that were skipped. Keys that later versions of Kafka write are skipped without a report."""
         self._partition = partition
         self._latest: dict[bytes, tuple[bytes | None, int]] = {}
         self._transactions: dict[int, dict[bytes, tuple[bytes | None, int]]] = {}

@@ -354,7 +354,7 @@ class GroupMembership:
             self._prepare_rebalance(group)
 
     def _prepare_rebalance(self, group: Group) -> None:
-        """Have all members join again. The first members of an empty group wait group.initial.rebalance.delay.ms for others."""
+        """Make all members join again. The first members of an empty group wait group.initial.rebalance.delay.ms for others."""
         out = self._out
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._fail_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)

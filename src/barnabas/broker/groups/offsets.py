@@ -20,7 +20,7 @@ NO_EXPIRATION = -1
 
 
 class CommittedOffset(NamedTuple):
-    """What a group committed for one partition."""
+    """The offset that a group committed for one partition, with its metadata."""
 
     offset: int
     leader_epoch: int

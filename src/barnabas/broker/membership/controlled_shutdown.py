@@ -52,10 +52,10 @@ class AskController(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of an `AskController`."""
+    """The outcome of an `AskController`."""
 
     error: str | None
-    """None when the controller has moved what it could."""
+    """The error; None when the controller has moved all leaders that it could."""
     remaining: int = 0
     """How many partitions stay without another leader."""
 

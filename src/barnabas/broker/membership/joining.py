@@ -78,7 +78,7 @@ class Remove(NamedTuple):
 
 
 class SetEpoch(NamedTuple):
-    """From now on this is the broker's epoch."""
+    """Use this broker epoch from now on."""
 
     epoch: int
 

@@ -62,7 +62,7 @@ class Removal(NamedTuple):
 
 
 def removals_of(broker_id: int, found: SessionZnodes) -> list[Removal]:
-    """What to delete, in one transaction, to end a broker's session early; empty without a registration.
+    """The znodes to delete, in one transaction, to end a broker's session early; empty without a registration.
 
     ``/controller`` is included only if the same broker made it in the same session.
     """
@@ -81,7 +81,7 @@ def removals_of(broker_id: int, found: SessionZnodes) -> list[Removal]:
 
 
 def replace_predecessor(info: BrokerInfo, found: SessionZnodes) -> list[Removal]:
-    """What to delete so that ``info`` can register. Raises `BrokerIdTakenError` for another broker's registration."""
+    """The znodes to delete so that ``info`` can register. Raises `BrokerIdTakenError` for another broker's registration."""
     registration = found.registration
     if registration is None:
         return []

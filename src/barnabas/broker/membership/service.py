@@ -143,11 +143,11 @@ async def _write_states(
 
 @dataclass(frozen=True, slots=True)
 class LifecycleDependencies:
-    """What `BrokerLifecycle` works with."""
+    """The constructor arguments of `BrokerLifecycle`."""
 
     broker_id: int
     info: Callable[[], BrokerInfo]
-    """What gets registered; asked when the listeners are open."""
+    """The registration; called when the listeners are open."""
     client: CoordinationClient
     channels: Channels
     metadata: MetadataCache
@@ -157,7 +157,7 @@ class LifecycleDependencies:
     log_dirs: Callable[[], Sequence[str]]
     """The log dirs that are online; asked when the logs are loaded, as is `lost_data`."""
     lost_data: Callable[[], Mapping[TopicPartition, LostData]]
-    """What the logs have lost."""
+    """The logs that have lost records."""
     has_new_dir: Callable[[], bool]
     """Whether a log dir was empty at the start."""
     note_gone: Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, LostData]]
@@ -166,7 +166,7 @@ class LifecycleDependencies:
     """Log dirs that were empty at the start are like all others from now on."""
     controller: Callable[[], Controller]
     is_closing: Callable[[], bool]
-    """From then on a lost registration is not made again."""
+    """Whether the broker stops; then a lost registration is not made again."""
     spawn: Callable[[Coroutine[Any, Any, None]], None]
 
 
@@ -358,7 +358,7 @@ class BrokerLifecycle:
                     await self._another_controller(known, timeout_ms / 1000)
 
     async def _ask_to_leave(self, asked: int, timeout_s: float) -> Answer:
-        """Have a controller, this broker or another, move our leaders."""
+        """Ask the controller, which may be this broker, to move our leaders."""
 
         async def ask() -> int:
             if self._controller().is_active:

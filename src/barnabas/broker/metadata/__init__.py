@@ -1,1 +1,1 @@
-"""What a broker knows of the cluster from UpdateMetadata (Kafka's `ZkMetadataCache`)."""
+"""A broker's metadata of the cluster, from UpdateMetadata (Kafka's `ZkMetadataCache`)."""

@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster: the controller's UpdateMetadata requests, and nothing else.
+"""This broker's metadata of the cluster, from the controller's UpdateMetadata requests alone.
 
 Partition states are kept as they came. The parts of Metadata responses that depend on a topic alone are built once for
 each listener and kept until something that shows in them changes, for clients of large clusters ask for everything and
@@ -64,7 +64,7 @@ class MetadataCache:
     # Updates
 
     def on_update(self, listener: UpdateListener) -> None:
-        """Have ``listener`` called after every update."""
+        """Call ``listener`` after every update."""
         self._listeners.append(listener)
 
     def update(self, request: UpdateMetadataRequest) -> list[TopicPartition]:

@@ -57,7 +57,7 @@ class _Asked(NamedTuple):
 
 
 class AlterPartitionManager:
-    """What was asked for and is not answered yet. ``on_pending`` is called when there is something to send."""
+    """The in-sync sets that were requested and have no response yet. ``on_pending`` is called when there is something to send."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id

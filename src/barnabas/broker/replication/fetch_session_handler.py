@@ -18,7 +18,7 @@ _MAX_EPOCH = (1 << 31) - 1
 
 
 class SessionRequest(NamedTuple):
-    """What one request carries."""
+    """The contents of one request."""
 
     session_id: int
     epoch: int

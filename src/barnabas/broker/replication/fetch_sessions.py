@@ -215,7 +215,7 @@ class FetchContext:
         return [] if session is None else [found for found in session.changed.values() if not found.is_watched]
 
     def watch(self) -> object:
-        """Have every change of a partition noted from now on; the key to park under. None without a session."""
+        """Note every change of a partition from now on. Return the key to wait under; None without a session."""
         session = self._session
         if session is not None:
             for partition in session.changed.values():

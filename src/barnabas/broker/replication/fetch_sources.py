@@ -73,7 +73,7 @@ class FetchLanes:
 
 
 class FetchSources:
-    """From which broker each partition is copied."""
+    """The broker from which each partition is copied."""
 
     def __init__(self, make: Callable[[bool], Fetcher]) -> None:
         """``make(for_in_sync)`` makes a fetcher."""

@@ -1,4 +1,4 @@
-"""What a broker copies from one other broker, in one fetch at a time (Kafka's AbstractFetcherThread).
+"""Copies partitions from one other broker, with one fetch at a time (Kafka's `AbstractFetcherThread`).
 
 Each partition goes through the states of `partition_fetch_state`. A fetch names the epoch of our last record; a leader
 whose log diverged from ours before that answers where (KIP-595), we truncate, and the next fetch continues from the new
@@ -67,7 +67,7 @@ class FetchLimits:
 
 
 class Fetcher:
-    """All that this broker copies from one source."""
+    """Copies the partitions that one other broker leads."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Fetcher:
         return topic_partition in self._states
 
     def state_of(self, topic_partition: TopicPartition) -> FetchState:
-        """What is done for a followed partition; raises `KeyError` for others."""
+        """The fetch state of a followed partition; raises `KeyError` for others."""
         fetch_state = self._states.get(topic_partition)
         if fetch_state is None:
             raise KeyError(topic_partition)

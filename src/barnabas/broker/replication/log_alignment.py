@@ -1,4 +1,4 @@
-"""What a follower asks a leader for besides records, so that its fetches can begin or continue.
+"""Brings a follower's log to an offset and an epoch that its leader has, so that fetches can begin or continue.
 
 `EpochAlignment` serves partitions that are TRUNCATING: a source that speaks a Fetch before version 12 is asked where our
 last epoch ended (OffsetForLeaderEpoch, KIP-101, KIP-279). `OffsetAlignment` serves those that are LOCATING: the leader does

@@ -1,4 +1,4 @@
-"""What a broker reports about its log dirs (Kafka's `ReplicaManager.describeLogDirs`, KIP-113)."""
+"""Describes the log dirs of a broker (Kafka's `ReplicaManager.describeLogDirs`, KIP-113)."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field

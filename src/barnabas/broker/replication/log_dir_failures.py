@@ -1,4 +1,4 @@
-"""What follows when the disk of a log dir fails: its replicas lose their roles, and the controller is informed.
+"""The consequences of a failed log dir: its replicas lose their roles, and the controller is informed.
 
 In Kafka: `ReplicaManager.handleLogDirFailure`, the thread `LogDirFailureHandler`, and
 `KafkaZkClient.propagateLogDirEvent`. When the last log dir fails, the broker stops.

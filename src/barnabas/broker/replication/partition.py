@@ -58,7 +58,7 @@ class FetchSessionActivity:
 
 @dataclass(slots=True)
 class FollowerProgress:
-    """What a leader knows of one follower, from its fetches."""
+    """The progress of one follower, as its leader knows it from fetches."""
 
     log_start_offset: int = -1
     log_end_offset: int = -1

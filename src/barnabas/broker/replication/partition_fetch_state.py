@@ -26,7 +26,7 @@ UNKNOWN = -1
 
 
 class FetchState(Enum):
-    """What a follower does for a partition at present."""
+    """The state in which a follower copies a partition."""
 
     STARTING = "Starting"
     """It may be fetched, once it is known which version of Fetch the source speaks."""
@@ -42,7 +42,7 @@ class FetchState(Enum):
 
 
 class FetchEvent(Enum):
-    """What moves a partition from one state to another."""
+    """An event that moves a partition from one state to another."""
 
     DIVERGENCE_IS_REPORTED = "the source reports diverging epochs"
     DIVERGENCE_IS_UNKNOWN = "the source speaks a Fetch before version 12"

@@ -1,4 +1,4 @@
-"""What a producer may ask for, checked before the log sees its batch (the log checks the batch itself).
+"""Checks a Produce request before its batch goes to the log, which checks the batch itself.
 
 In Kafka: `ReplicaManager.isValidRequiredAcks`, the check of internal topics in `ReplicaManager.appendToLocalLog`, and
 `ProduceRequest.validateRecords`.

@@ -21,7 +21,7 @@ Isolation = int
 
 @dataclass(slots=True)
 class ReadResult:
-    """What was read of one partition (Kafka's LogReadInfo)."""
+    """The result of a read of one partition (Kafka's LogReadInfo)."""
 
     high_watermark: int
     last_stable_offset: int

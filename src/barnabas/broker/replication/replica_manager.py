@@ -31,10 +31,10 @@ LeadershipCallback = Callable[[Sequence[Partition], Sequence[Partition]], None]
 
 @dataclass(slots=True)
 class LeadershipOutcome:
-    """What one request of the controller changed here."""
+    """The changes that one request of the controller made here."""
 
     codes: list[ErrorCode] = field(default_factory=list)
-    """What is answered for each of its partitions, in their order."""
+    """The error codes of its partitions, in their order."""
     gained: list[Partition] = field(default_factory=list)
     lost: list[Partition] = field(default_factory=list)
     following: list[Partition] = field(default_factory=list)

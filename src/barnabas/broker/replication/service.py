@@ -54,7 +54,7 @@ _LAG_MESSAGES_CHECK_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class FetcherDependencies:
-    """What the loops that copy from leaders use."""
+    """The dependencies of the loops that copy from leaders."""
 
     broker_id: int
     broker_epoch: Callable[[], int]
@@ -74,7 +74,7 @@ class FetcherDependencies:
 
 
 class ReplicaFetcherManager:
-    """All that this broker copies."""
+    """Copies the partitions that other brokers lead, with a loop for each broker."""
 
     def __init__(self, dependencies: FetcherDependencies) -> None:
         self._dependencies = dependencies
@@ -297,7 +297,7 @@ class _ReplicaFetcherLoop:
                 await wait
 
     async def _align(self) -> None:
-        """Have logs agree with those of a source whose fetch responses have no diverging epoch."""
+        """Truncate logs where they differ from a source whose fetch responses have no diverging epoch."""
         fetcher, clock = self._fetcher, self._dependencies.clock
         version = min(await self._channels.version(self._source, ApiKey.OFFSET_FOR_LEADER_EPOCH), _EPOCHS_VERSION)
         try:

@@ -1,4 +1,4 @@
-"""From a frame to a handler, and from its response back to the connection.
+"""The path of a request from its frame to its handler, and of the response back to the connection.
 
 In Kafka: `SocketServer`'s `Processor`, `RequestChannel` and `KafkaRequestHandler`.
 

@@ -1,4 +1,4 @@
-"""What the dispatcher knows of an API: its key, the versions served, and what serves them (Kafka's `ApiRequestHandler`)."""
+"""An API as the dispatcher knows it: its key, the versions served, and its handler (Kafka's `ApiRequestHandler`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the storage's deciding parts ask of their edge: work beside the event loop, and steps at a later time.
+"""The effects of the storage's deciding code: work beside the event loop, and steps at a later time.
 
 Each public step of a deciding part takes the time and returns a list of effects. `barnabas.broker.storage.service`
 performs them in order, and passes the outcome and the time to the next step, which returns effects again.

@@ -51,7 +51,7 @@ _UNIQUE = bytes(16)
 
 
 class MoveState(Enum):
-    """What a move does now."""
+    """The state of a move."""
 
     RESTING = "resting"
     """The next round comes by the clock."""

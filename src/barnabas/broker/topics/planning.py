@@ -1,4 +1,4 @@
-"""What may be created: the checks of CreateTopics and CreatePartitions, and the assignments that follow.
+"""Plans the creation of topics and partitions: the checks, and the assignments that follow.
 
 Kafka's `ZkAdminManager.createTopics` and `createPartitions`, as far as they decide.
 """

@@ -1,4 +1,4 @@
-"""What compaction leaves of record batches. Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
+"""Filters the records of batches that are compacted. Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
 
 A record stays while it is the newest of its key, or lies past the range that was read into the offset map. A delete
 marker (a null value) that is the newest stays until the delete horizon of its batch: the first pass that meets it writes
@@ -47,7 +47,7 @@ class LastRecord(NamedTuple):
 
 
 def damage(batch: memoryview, header: BatchHeader) -> str | None:
-    """What is wrong with a batch that must not be written again, if anything is."""
+    """The reason why a batch must not be written again; None if it may."""
     if header.magic != 2:
         return f"format {header.magic}"
     if crc32c(batch[CRC_START:]) != header.crc:

@@ -48,7 +48,7 @@ def first_dirty_offset(log: PartitionLog) -> int:
 
 
 def cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
-    """What could be compacted of a log. Raises `OSError` when a closed segment cannot be read."""
+    """The part of a log that could be compacted. Raises `OSError` when a closed segment cannot be read."""
     first_dirty = first_dirty_offset(log)
     segments = log.segments
     first_index = log.segments.index_of(first_dirty)

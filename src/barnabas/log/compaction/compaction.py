@@ -46,7 +46,7 @@ _MOST_REPORTS = 10
 
 
 class CompactionLimits(NamedTuple):
-    """What one compaction may use."""
+    """The limits of one compaction."""
 
     map_bytes: int
     map_load_factor: float

@@ -86,7 +86,7 @@ class DirSet:
         return self.parent_of(log.directory)
 
     def on_offline(self, callback: Callable[[str, str], None]) -> None:
-        """Have ``callback(path, reason)`` called once for each dir that fails."""
+        """Call ``callback(path, reason)`` once for each dir that fails."""
         self._on_offline = callback
 
     @property

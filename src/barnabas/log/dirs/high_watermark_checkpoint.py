@@ -50,7 +50,7 @@ class HighWatermarkCheckpoint:
     def __init__(self, dirs: DirSet) -> None:
         self._dirs = dirs
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
-        """What the file of each dir holds."""
+        """The contents of each dir's file."""
         self._under_way: dict[str, HighWatermarkWrite] = {}
 
     def loaded(self, log_dir: LogDir, offsets: Mapping[TopicPartition, int]) -> None:

@@ -29,7 +29,7 @@ _REMOTE_INDEXES = "remote-log-index-cache"
 
 
 class _Checkpoints(NamedTuple):
-    """What was written down about the logs of one dir, by partition."""
+    """The checkpoints of the logs in one dir, by partition."""
 
     recovery_points: dict[TopicPartition, int]
     start_offsets: dict[TopicPartition, int]

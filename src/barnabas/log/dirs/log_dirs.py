@@ -186,7 +186,7 @@ class LogDirs:
     # ---- dirs
 
     def on_offline(self, callback: Callable[[str, str], None]) -> None:
-        """Have ``callback(directory, reason)`` called once for each dir that fails."""
+        """Call ``callback(directory, reason)`` once for each dir that fails."""
         self._dirs.on_offline(callback)
 
     def fail(self, path: str, reason: str) -> None:

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class MissingLogs:
-    """What the checkpoints may say of logs that are not there."""
+    """The checkpointed offsets of logs that are not there."""
 
     __slots__ = ("_dirs", "_high_watermarks", "_lost", "_stale")
 

@@ -41,7 +41,7 @@ class Moves:
     # ---- preferred dirs
 
     def prefer(self, topic_partition: TopicPartition, path: str) -> None:
-        """Have the log of a partition that has none here yet made in this dir (of the last 100,000 so named)."""
+        """Make the log of a partition, which has none here yet, in this dir. The last 100,000 wishes are kept."""
         self._preferred.pop(topic_partition, None)
         self._preferred[topic_partition] = path
         if len(self._preferred) > _MAX_PREFERRED:

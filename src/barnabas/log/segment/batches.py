@@ -25,7 +25,7 @@ from barnabas.wire.kafka.records.batch_header import (
 __all__ = ["Located", "MisplacedEntryError", "is_batch_at", "locate", "scan_headers", "scan_valid"]
 
 _LOCATOR = struct.Struct(">qi11xi")
-"""What finding a batch needs of its header: base offset, length, last offset delta."""
+"""The part of a header with which a batch is found: base offset, length, last offset delta."""
 
 _CHUNK_BYTES = 4096
 _SCAN_CHUNK_BYTES = 1 << 20

@@ -343,7 +343,7 @@ class Segment:
         return self._max_timestamp
 
     def _find_max_timestamp(self, end: int | None = None) -> TimestampedOffset:
-        """From the time index, and from the batches after its last entry (to a position): its end may be missing."""
+        """Find it in the time index and, because the end of the index may be missing, in the batches after its last entry."""
         largest = TimestampedOffset(-1, self.base_offset)
         if not self.size:
             return largest

@@ -75,7 +75,7 @@ class ConnectToBroker:
 
 
 class ConnectOutcome(Enum):
-    """What an attempt to connect says about the other process."""
+    """The outcome of an attempt to connect, which shows whether the other process lives."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -131,7 +131,7 @@ def _connect() -> Generator[WatchStep, Any, ConnectOutcome]:
 
 
 def removals_of_dead(broker_id: int, epoch: int, found: SessionZnodes) -> list[Removal]:
-    """What to delete of a dead broker; nothing if it has registered again meanwhile, or its session is over."""
+    """The znodes of a dead broker to delete; none if it has registered again meanwhile, or its session is over."""
     if found.registration is None or found.registration.czxid != epoch:
         return []
     return removals_of(broker_id, found)
