@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from barnabas.base.ids import TopicPartition as Name
 from barnabas.testing import Cluster
+from support.embedded import brokers_of
 from support.load import PARTITIONS, Load, assert_exactly_once_in_order, read_all
 from support.needs import needs_reference
 from support.reference import apache_tool
@@ -29,7 +30,7 @@ def cluster() -> Iterator[Cluster]:
 def replicas(cluster: Cluster, topic: str, partition: int = 0) -> dict[int, object]:
     """Each running broker's replica of a partition."""
     found = {
-        number: server.components.replicas.get(Name(topic, partition)) for number, server in cluster._brokers.items()
+        number: server.components.replicas.get(Name(topic, partition)) for number, server in brokers_of(cluster).items()
     }
     return {number: replica for number, replica in found.items() if replica is not None}
 
@@ -143,7 +144,7 @@ def test_a_group_goes_on_when_its_coordinators_broker_stops(cluster: Cluster) ->
     reader.commit(asynchronous=False)
     coordinator = next(
         number
-        for number, server in cluster._brokers.items()
+        for number, server in brokers_of(cluster).items()
         if any(
             replica.is_leader and replica.topic_partition.topic == "__consumer_offsets" and replica.log.log_end_offset
             for replica in server.components.replicas
@@ -200,7 +201,7 @@ def test_a_throttled_replica_catches_up_no_faster_than_its_rate() -> None:
         cluster.start_broker(last)
         eventually(lambda: in_sync(cluster, "moved", 3), what="it is in sync again", timeout_s=60)
         assert time.monotonic() - start > size_bytes / rate / 2
-        assert cluster._brokers[last].parts.replication_quotas.follower.is_limited
+        assert brokers_of(cluster)[last].components.replication_quotas.follower.is_limited
 
 
 @needs_reference

@@ -13,6 +13,7 @@ from crc32c import crc32c
 from barnabas.base.ids import TopicPartition as Name
 from barnabas.testing import Cluster
 from barnabas.wire.kafka.records.batch_header import read_header
+from support.embedded import brokers_of
 from support.needs import APACHE, needs_reference
 from support.waiting import eventually
 
@@ -36,7 +37,7 @@ def fill(cluster: Cluster, topic: str) -> None:
         producer.produce(topic, b"%d" % n + b"x" * VALUE_BYTES)
         producer.poll(0)
     assert producer.flush(30) == 0
-    nodes = [server.components for server in cluster._brokers.values()]
+    nodes = [server.components for server in brokers_of(cluster).values()]
     eventually(
         lambda: all(node.replicas.partition(Name(topic, 0)).log.high_watermark == COUNT for node in nodes),
         what="all replicas know what is committed",
@@ -46,7 +47,7 @@ def fill(cluster: Cluster, topic: str) -> None:
 def leader_and_follower(cluster: Cluster, topic: str) -> tuple[int, int]:
     leader = next(
         number
-        for number, server in cluster._brokers.items()
+        for number, server in brokers_of(cluster).items()
         if server.components.replicas.partition(Name(topic, 0)).is_leader
     )
     return leader, (leader + 1) % 3
@@ -107,7 +108,7 @@ def test_javas_consumer_reads_from_the_follower_in_its_rack(cluster: Cluster) ->
     leader, follower = leader_and_follower(cluster, "near")
 
     def reached(broker: int) -> int:
-        sessions = tuple(cluster._brokers[broker].parts.fetch_sessions._sessions.values())
+        sessions = tuple(brokers_of(cluster)[broker].components.fetch_sessions._sessions.values())
         offsets = [
             wanted.fetch_offset
             for session in sessions

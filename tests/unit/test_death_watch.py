@@ -1,8 +1,7 @@
 """How a broker's death is noticed: refused ports, removed znodes, and a broker that lives after all."""
 
-import asyncio
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from barnabas.broker.membership.death_watch.service import DeathWatch
 from barnabas.broker.membership.death_watch.watching import watched
 from barnabas.coordination.client.operations import delete
 from barnabas.testing import Cluster
+from support.embedded import brokers_of, run_on
 from support.waiting import eventually
 
 
@@ -39,13 +39,8 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def run(cluster: Cluster, work: Coroutine[Any, Any, Any]) -> Any:
-    """On the cluster's loop."""
-    return asyncio.run_coroutine_threadsafe(work, cluster._loop).result(20)
-
-
 def controller_and_other(cluster: Cluster) -> tuple[Any, Any]:
-    nodes = [server.components for server in cluster._brokers.values()]
+    nodes = [server.components for server in brokers_of(cluster).values()]
     nodes.sort(key=lambda node: not node.controller.is_active)
     return nodes[0], nodes[1]
 
@@ -59,7 +54,7 @@ def test_a_live_broker_whose_registration_is_removed_registers_again(cluster: Cl
     controller, other = controller_and_other(cluster)
     eventually(lambda: knows(controller, other))
     before = other.broker_epoch
-    run(cluster, controller.coordination.batch([delete(broker_path(other.broker_id))]))
+    run_on(cluster, controller.broker_id, controller.coordination.batch([delete(broker_path(other.broker_id))]))
     eventually(lambda: other.broker_epoch > before, what="it registers")
     eventually(lambda: knows(controller, other), what="it is known again")
 
@@ -68,7 +63,7 @@ def test_a_broker_whose_port_refuses_is_removed_before_its_session_expires(clust
     """The listener and all connections close, as when the process is killed; the session is still alive."""
     controller, other = controller_and_other(cluster)
     eventually(lambda: knows(controller, other))
-    server = cluster._brokers[other.broker_id]
+    server = brokers_of(cluster)[other.broker_id]
 
     async def vanish() -> None:
         server._closing = True  # a dead process does not register again
@@ -77,7 +72,7 @@ def test_a_broker_whose_port_refuses_is_removed_before_its_session_expires(clust
         for connection in tuple(server.components.dispatcher.connections):
             connection.close()
 
-    run(cluster, vanish())
+    run_on(cluster, other.broker_id, vanish())
     eventually(lambda: not knows(controller, other), timeout_s=5, what="it is known to be dead")
     server._closing = False
 
@@ -86,15 +81,15 @@ def test_a_renewed_registration_is_not_removed(cluster: Cluster) -> None:
     """The removal is for one registration: a broker that is back has another czxid."""
     controller, other = controller_and_other(cluster)
     watch = controller.death_watch
-    run(cluster, watch.remove_broker(other.broker_id, other.broker_epoch - 1))
-    assert run(cluster, watch.read_epoch(other.broker_id)) == other.broker_epoch
+    run_on(cluster, controller.broker_id, watch.remove_broker(other.broker_id, other.broker_epoch - 1))
+    assert run_on(cluster, controller.broker_id, watch.read_epoch(other.broker_id)) == other.broker_epoch
 
 
 def test_the_controller_znode_of_a_dead_broker_is_removed_with_its_registration(cluster: Cluster) -> None:
     """Both are of one session; the next broker is elected at once."""
     controller, other = controller_and_other(cluster)
     watch = other.death_watch
-    run(cluster, watch.remove_broker(controller.broker_id, controller.broker_epoch))
+    run_on(cluster, other.broker_id, watch.remove_broker(controller.broker_id, controller.broker_epoch))
     eventually(
         lambda: controller.controller.epoch == 2 or other.controller.epoch == 2, timeout_s=5, what="a new controller"
     )
@@ -122,7 +117,7 @@ def test_a_broker_at_its_connection_limit_is_not_taken_for_dead(
 
     monkeypatch.setattr(DeathWatch, "read_epoch", noted)
     before = other.broker_epoch
-    run(cluster, refuse_connections())
+    run_on(cluster, other.broker_id, refuse_connections())
     eventually(lambda: len(looks) >= 6, what="its registration is read six times")
     other.connection_quotas.limits = limits
     assert looks[5] - looks[0] > 1

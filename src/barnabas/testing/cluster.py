@@ -83,6 +83,7 @@ class Cluster:
         self._server_of_port: dict[int, str] = {}
         self._sides: dict[str, int] = {}
         self._lock = threading.RLock()
+        self._preparing: threading.Thread | None = None
 
     # Addresses
 
@@ -116,6 +117,8 @@ class Cluster:
         except BaseException:
             self.stop()
             raise
+        self._preparing = threading.Thread(target=_prepare_groups, args=(self.bootstrap_servers,), daemon=True)
+        self._preparing.start()
         return self
 
     def stop(self) -> None:
@@ -125,6 +128,8 @@ class Cluster:
                 self.heal()
                 for kind in (BrokerServer, CoordinationServer):
                     self._stop_all([name for name, each in self._running.items() if isinstance(each.serves, kind)])
+            if self._preparing is not None:
+                self._preparing.join()
         finally:
             if self._temporary is not None:
                 self._temporary.cleanup()
@@ -367,6 +372,15 @@ class Cluster:
         assert isinstance(server, BrokerServer)
         self._ports[broker_id] = server.port
         self._server_of_port[server.port] = name
+
+
+def _prepare_groups(bootstrap_servers: str) -> None:
+    """Ask for a group's coordinator, so that `__consumer_offsets` is there before the first group: it would wait a second."""
+    with (
+        contextlib.suppress(BarnabasError, OSError),  # the first group asks again
+        AdminConnection(bootstrap_servers, {"request.timeout.ms": "5000"}) as admin,
+    ):
+        admin.find_coordinator("any")
 
 
 async def _kill(server: _Server) -> None:
