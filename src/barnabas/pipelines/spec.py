@@ -16,9 +16,10 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.pipelines.charts_spec import Chart, declare_chart
+from barnabas.pipelines.formats import Format, read_format
 from barnabas.pipelines.models.declared import Model, declare_model
 from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
-from barnabas.pipelines.spec_fields import NAME, Places, SpecError, SpecTable, check_name, resolve_path
+from barnabas.pipelines.spec_fields import NAME, Places, SpecError, SpecTable, resolve_path
 from barnabas.pipelines.steps import (
     POSITION,
     Aggregate,
@@ -63,25 +64,7 @@ __all__ = [
     "read_flow",
 ]
 
-_TYPE = re.compile(
-    r"(string|boolean|tinyint|smallint|int|integer|bigint|long|float|double|date|timestamp|timestamp_ntz|binary"
-    r"|decimal\(\s*\d+\s*,\s*\d+\s*\))",
-    re.IGNORECASE,
-)
-_NESTED_TYPE = re.compile(r"(array|map|struct)<.+>", re.IGNORECASE)
 _MEMORY = re.compile(r"\d+[kmgKMG]")
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """How a record's value becomes columns."""
-
-    type: str
-    columns: dict[str, str]
-    null: str = ""
-    delimiter: str = ","
-    timestamp_format: str | None = None
-    required: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +356,7 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
         bootstrap_servers=servers or table.needed("bootstrap_servers", 'for example "localhost:9092"'),
         topics=topics,
         pattern=pattern,
-        format=_format(format_table),
+        format=read_format(format_table),
         starting_offsets=_starting(table),
         max_offsets_per_trigger=table.number("max_offsets_per_trigger", 100_000),
         isolation=table.choice("isolation", ("read_committed", "read_uncommitted"), "read_committed"),
@@ -411,35 +394,6 @@ def _starting(table: SpecTable) -> str:
         except ConfigError as error:
             raise table.fail("starting_offsets", f"is neither earliest nor latest, and {error}") from error
     return value
-
-
-def _format(table: SpecTable) -> Format:
-    kind = table.choice("type", ("csv", "json", "text"))
-    columns = table.texts_by_name("columns")
-    if kind == "text":
-        if columns:
-            raise table.fail("columns", "is not for the format text, whose only column is value")
-        columns = {"value": "string"}
-    elif not columns:
-        raise table.fail("columns", 'is missing: name = "type" for each column')
-    for name, type_name in columns.items():
-        check_name(table, f"columns.{name}", name)
-        nested = kind == "json" and _NESTED_TYPE.fullmatch(type_name)
-        if not (_TYPE.fullmatch(type_name) or nested):
-            raise table.fail(
-                f"columns.{name}", f"has the type {type_name!r}, which is not known: int, string, double, ..."
-            )
-    required = table.texts("required")
-    for name in required:
-        if name not in columns:
-            raise table.fail("required", f"names {name}, which is no column of the format")
-    delimiter = table.text("delimiter", ",") or ""
-    if len(delimiter) != 1:
-        raise table.fail("delimiter", "must be one character")
-    null = table.text("null", "") or ""
-    if kind != "csv" and (table.has("null") or table.has("delimiter")):
-        raise table.fail("null" if table.has("null") else "delimiter", f"is for the format csv, not {kind}")
-    return Format(kind, columns, null, delimiter, table.text("timestamp_format"), required)
 
 
 def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder: Path) -> Sink:

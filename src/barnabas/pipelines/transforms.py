@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import StructType
 
+from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decode_value
 from barnabas.pipelines.spec import POSITION, Aggregate, Expectation, Format, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS
 
@@ -23,6 +24,7 @@ __all__ = [
     "as_messages",
     "bad_counts",
     "bad_messages",
+    "bad_reasons",
     "deduplicate_rows",
     "field_types",
     "good_rows",
@@ -30,6 +32,7 @@ __all__ = [
     "mark_unexpected",
     "parse_records",
     "position_of",
+    "replayed_messages",
     "shape_rows",
 ]
 
@@ -45,7 +48,6 @@ _HEADERS = "_barnabas_headers"
 _ERRORS = ("NO_VALUE", "MALFORMED", "WRONG_TYPE", "REQUIRED_NULL", "NOT_EXPECTED")
 _COUNTED_COLUMNS = 50
 _ROW = "_barnabas_row"
-_CORRUPT = "_barnabas_corrupt"
 _RECORD = ("_barnabas_key", "_barnabas_value")
 _SHOWN = 100
 """Characters of a wrong value that a reason shows."""
@@ -59,17 +61,22 @@ def parse_records(records: DataFrame, how: Format) -> DataFrame:
     originals = [F.col(name).alias(alias) for name, alias in zip(("key", "value"), _RECORD, strict=True)]
     if "headers" in records.columns:
         originals.append(F.col("headers").alias(_HEADERS))
-    parsed = records.select(_parser(how, F.col("value")).alias(_ROW), *position, *originals)
+    parsed = records.select(decode_value(how, F.col("value")).alias(_ROW), *position, *originals)
     columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
     no_value = F.col(_RECORD[1]).isNull()
     why = F.when(no_value, F.lit("the record has no value"))
     error = F.when(no_value, F.lit("NO_VALUE"))
     if how.type != "text":
-        is_misfit = F.col(_ROW).isNull() | F.col(f"{_ROW}.{_CORRUPT}").isNotNull()
-        found = _wrong_columns(how)
-        whole = "no JSON object" if how.type == "json" else f"no line of {len(how.columns)} fields"
-        why = why.when(is_misfit, F.when(found != "", found).otherwise(F.lit(f"the value is {whole}")))
-        error = error.when(is_misfit, F.when(found != "", F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED")))
+        misfit = F.col(f"{_ROW}.{CORRUPT}")
+        is_misfit = F.col(_ROW).isNull() | misfit.isNotNull()
+        if how.type in HAVE_REASONS:
+            reason, is_typed = misfit, misfit.startswith("column ")
+        else:
+            found = _wrong_columns(how)
+            is_typed = found != ""
+            reason = F.when(is_typed, found).otherwise(F.lit(f"the value is no {how.what}"))
+        why = why.when(is_misfit, reason)
+        error = error.when(is_misfit, F.when(is_typed, F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED")))
     for name in how.required:
         is_null = F.col(f"{_ROW}.{name}").isNull()
         why = why.when(is_null, F.lit(f"the required column {name} is null"))
@@ -78,30 +85,16 @@ def parse_records(records: DataFrame, how: Format) -> DataFrame:
     return parsed.select(*columns, *POSITION, *kept, why.alias(_BAD), error.alias(_ERROR))
 
 
-def _parser(how: Format, value: Column) -> Column:
-    text = value.cast("string")
-    if how.type == "text":
-        return F.struct(text.alias("value"))
-    ddl = ", ".join(f"`{name}` {type_name}" for name, type_name in {**how.columns, _CORRUPT: "string"}.items())
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    if how.timestamp_format:
-        options["timestampFormat"] = how.timestamp_format
-    if how.type == "json":
-        return F.from_json(text, ddl, options)
-    options |= {"sep": how.delimiter, "nullValue": how.null}
-    return F.from_csv(text, F.lit(ddl), options)
-
-
 def _wrong_columns(how: Format) -> Column:
     """The columns whose text is not of their type, with the text; empty if the value as a whole does not fit.
 
     The value is parsed again, all columns as strings. Spark does so for these rows only.
     """
     texts = dict.fromkeys(how.columns, "string")
-    again = _parser(replace(how, columns=texts, timestamp_format=None), F.col(_RECORD[1]))
+    again = decode_value(replace(how, columns=texts, timestamp_format=None), F.col(_RECORD[1]))
     problems = [
         F.when(
-            F.col(f"{_ROW}.{name}").isNull() & again[name].isNotNull() & again[_CORRUPT].isNull(),
+            F.col(f"{_ROW}.{name}").isNull() & again[name].isNotNull() & again[CORRUPT].isNull(),
             F.concat(
                 F.lit(f"column {name} is "), F.substring(again[name], 1, _SHOWN), F.lit(f", which is no {type_name}")
             ),
@@ -153,6 +146,22 @@ def bad_messages(parsed: DataFrame, flow_name: str) -> DataFrame:
     return parsed.where(F.col(_BAD).isNotNull()).select(
         F.col(_RECORD[0]).alias("key"), F.col(_RECORD[1]).alias("value"), ours.alias("headers")
     )
+
+
+def replayed_messages(parsed: DataFrame) -> DataFrame:
+    """Good rows of dead letters as records for the topics that they came from, with a header that says so."""
+    ours = _headers([("barnabas.replayed", _position())])
+    return parsed.where(F.col(_BAD).isNull()).select(
+        F.col(_RECORD[0]).alias("key"),
+        F.col(_RECORD[1]).alias("value"),
+        F.col(POSITION[0]).alias("topic"),
+        F.concat(F.col(_HEADERS), ours).alias("headers"),
+    )
+
+
+def bad_reasons(parsed: DataFrame) -> DataFrame:
+    """How many rows are bad for which reason."""
+    return parsed.where(F.col(_BAD).isNotNull()).groupBy(F.col(_BAD).alias("reason")).count()
 
 
 def shape_rows(rows: DataFrame, transform: Transform) -> DataFrame:

@@ -1,0 +1,266 @@
+"""What a flow's checkpoint holds, without Spark: its position, its last run, the flow that made it; and how to change it.
+
+flow.json           the parts of the flow that the checkpoint depends on
+run.json            process, start and figures of the last run
+start.json          where the first run began; start-NAME.json for further sources
+main/offsets/N      the end of micro-batch N, a line of JSON for each source after two lines of Spark's own
+main/commits/N      micro-batch N has reached the sinks
+bad-rows/           the same for dead letters
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from barnabas.base.files import OsFiles
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.offsets import Offsets, from_spark, to_json
+from barnabas.pipelines.spec import Aggregate, Flow, FunctionSink, TopicSink
+
+__all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "sink_name", "what_repeats"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A difference between a flow and the one that made its checkpoint."""
+
+    field: str
+    message: str
+    fits: bool
+
+
+class Checkpoint:
+    """A flow's folder."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.folder = Path(flow.checkpoint)
+        self._flow = flow
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a micro-batch was planned on it."""
+        return any(self._numbers("offsets"))
+
+    def position(self) -> list[Offsets]:
+        """For each source the next offsets to read, as of the last micro-batch that reached the sinks."""
+        done = self._numbers("commits")
+        if not done:
+            return [{} for _ in self._flow.sources]
+        path = self.folder / "main" / "offsets" / str(max(done))
+        try:
+            lines = path.read_text().splitlines()[2:]
+            return [from_spark(json.loads(line)) if line != "-" else {} for line in lines]
+        except (OSError, ValueError) as error:
+            raise PipelineError(f"{path} is damaged: {error}") from error
+
+    def batches(self) -> int:
+        """Micro-batches that reached the sinks."""
+        return max(self._numbers("commits"), default=-1) + 1
+
+    def _numbers(self, which: str) -> list[int]:
+        folder = self.folder / "main" / which
+        return [int(each.name) for each in folder.iterdir() if each.name.isdecimal()] if folder.is_dir() else []
+
+    def last_run(self) -> dict[str, Any]:
+        """What run.json says; empty before the first run."""
+        with contextlib.suppress(OSError, ValueError):
+            return dict(json.loads((self.folder / "run.json").read_text()))
+        return {}
+
+    def note_run(self, figures: Mapping[str, Any]) -> None:
+        """Keep the figures of the run that goes on now."""
+        path = self.folder / "run.json"
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps({"pid": os.getpid(), **figures}))
+        part.replace(path)
+
+    def note_flow(self) -> None:
+        """Keep what the checkpoint depends on from now on."""
+        OsFiles().write_atomically(
+            str(self.folder / "flow.json"), json.dumps(describe_flow(self._flow), indent=1).encode()
+        )
+
+    def changes(self) -> list[Change]:
+        """What is different in the flow since the checkpoint was made; an empty list for a new checkpoint."""
+        if not self.has_begun:
+            return []
+        try:
+            before = json.loads((self.folder / "flow.json").read_text())
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise PipelineError(f"{self.folder / 'flow.json'} is damaged: {error}") from error
+        return compare_flows(before, self._flow)
+
+    def is_running(self) -> bool:
+        """Whether a process holds the checkpoint."""
+        if not (self.folder / ".lock").exists():
+            return False
+        try:
+            with OsFiles().lock(str(self.folder / ".lock")):
+                return False
+        except BlockingIOError:
+            return True
+
+    def stop(self, timeout_s: float = 60.0) -> bool:
+        """Ask the process that runs the flow to end, and wait for it; False if none runs."""
+        if not self.is_running():
+            return False
+        pid = self.last_run().get("pid")
+        if not isinstance(pid, int):
+            raise PipelineError(f"the flow runs, but {self.folder / 'run.json'} does not name its process")
+        try:
+            os.kill(pid, signal.SIGTERM)
+        except ProcessLookupError as error:
+            raise PipelineError(
+                f"the flow runs, but not as process {pid} of this machine; stop it where it runs"
+            ) from error
+        deadline = time.monotonic() + timeout_s
+        while self.is_running():
+            if time.monotonic() > deadline:
+                raise PipelineError(f"process {pid} did not end within {timeout_s:.0f} s")
+            time.sleep(0.1)
+        return True
+
+    def reset(self) -> None:
+        """Forget position and state; the caller has seen that no process runs."""
+        for each in self.folder.iterdir():
+            if each.is_dir():
+                shutil.rmtree(each)
+            elif each.name != ".lock":
+                each.unlink()
+
+    def rewind(self, starts: list[Offsets]) -> Path:
+        """Let the next run begin at these offsets, for each source; returns the folder that keeps what was before."""
+        kept = self.folder / f"before-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+        kept.mkdir()
+        for each in list(self.folder.iterdir()):
+            if each.name not in (".lock", "flow.json") and not each.name.startswith("before-"):
+                each.rename(kept / each.name)
+        for source, start in zip(self._flow.sources, starts, strict=True):
+            name = "start.json" if source is self._flow.source else f"start-{source.name}.json"
+            OsFiles().write_atomically(str(self.folder / name), to_json(start).encode())
+        return kept
+
+
+def describe_flow(flow: Flow) -> dict[str, Any]:
+    """What a checkpoint depends on, as plain values."""
+    sources = {
+        each.name: {"topics": list(each.topics), "pattern": each.pattern, "servers": each.bootstrap_servers}
+        for each in flow.sources
+    }
+    state: dict[str, Any] = {}
+    code: dict[str, Any] = {}
+    for number, step in enumerate(flow.steps):
+        place = f"steps[{number}]"
+        if step.deduplicate:
+            state[f"{place}.deduplicate"] = list(step.deduplicate)
+        if step.aggregate:
+            state |= _aggregate_state(f"{place}.aggregate", step.aggregate)
+        if step.sql or step.function:
+            code[f"{place}.{'sql' if step.sql else 'function'}"] = step.sql or getattr(step.function, "__name__", "")
+    if flow.aggregate:
+        state |= _aggregate_state("aggregate", flow.aggregate)
+    return {
+        "sources": sources,
+        "state": state,
+        "code": code,
+        "sinks": [sink_name(each) for each in flow.sinks],
+        "shuffle_partitions": flow.resources.shuffle_partitions,
+    }
+
+
+def _aggregate_state(place: str, how: Aggregate) -> dict[str, Any]:
+    fields = {
+        "group_by": list(how.group_by),
+        "compute": dict(how.compute),
+        "time": how.time,
+        "window": how.window,
+        "slide": how.slide,
+        "session": how.session,
+    }
+    return {f"{place}.{name}": value for name, value in fields.items() if value}
+
+
+def sink_name(sink: Any) -> str:
+    """A sink as messages name it."""
+    if isinstance(sink, TopicSink):
+        return f"topic {sink.topic}"
+    return f"function {sink.name}" if isinstance(sink, FunctionSink) else f"{sink.type} table {sink.table}"
+
+
+def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
+    """What of the flow differs from the description of the one before, and whether the checkpoint still fits."""
+    now = describe_flow(flow)
+    changes: list[Change] = []
+    old_sources, new_sources = before["sources"], now["sources"]
+    if list(old_sources) != list(new_sources):
+        text = f"were {', '.join(old_sources)}; the checkpoint keeps positions in that order"
+        return [Change("sources", text, fits=False)]
+    for source in flow.sources:
+        changes += _source_changes(flow.field_of(source), old_sources[source.name], new_sources[source.name], source)
+    for name in sorted({*before["state"], *now["state"]}):
+        old, new = before["state"].get(name), now["state"].get(name)
+        if old != new:
+            was = "was not there" if old is None else f"was {_shown(old)}"
+            changes.append(Change(name, f"{was}; the state in the checkpoint was made with it", fits=False))
+    for name in sorted({*before["code"], *now["code"]}):
+        if before["code"].get(name) != now["code"].get(name):
+            text = "is different; that is fine unless it joins, groups or deduplicates otherwise, which Spark checks at its start"
+            changes.append(Change(name, text, fits=True))
+    for name in now["sinks"]:
+        if name not in before["sinks"]:
+            changes.append(Change("sinks", f"{name} is new; it gets results from now on only", fits=True))
+    if before["shuffle_partitions"] != now["shuffle_partitions"] and now["state"]:
+        text = f"has no effect: the state is kept in {before['shuffle_partitions']} partitions since the first run"
+        changes.append(Change("resources.shuffle_partitions", text, fits=True))
+    return changes
+
+
+def _source_changes(field: str, old: Mapping[str, Any], new: Mapping[str, Any], source: Any) -> list[Change]:
+    changes: list[Change] = []
+    gone = [name for name in old["topics"] if not source.covers(name)]
+    if gone:
+        text = f"no longer has {', '.join(gone)}, which the checkpoint has a position in"
+        if source.fail_on_data_loss:
+            text += "; set fail_on_data_loss = false to leave it behind"
+        changes.append(Change(f"{field}.topics", text, fits=not source.fail_on_data_loss))
+    added = [name for name in new["topics"] if name not in old["topics"] and not old["pattern"]]
+    if added:
+        changes.append(Change(f"{field}.topics", f"has {', '.join(added)} now, read from the first record", fits=True))
+    if old["servers"] != new["servers"]:
+        text = f"was {old['servers']}; the positions are right only if this is the same cluster"
+        changes.append(Change(f"{field}.bootstrap_servers", text, fits=True))
+    return changes
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def what_repeats(flow: Flow) -> list[str]:
+    """For each sink what it makes of records that come again."""
+    how = flow.last_aggregate
+    result: list[str] = []
+    for sink in flow.sinks:
+        key = ", ".join(sink.key)
+        if isinstance(sink, TopicSink):
+            text = f"takes the results again, with the same keys ({key})"
+        elif isinstance(sink, FunctionSink):
+            text = "is called again, with micro-batches numbered from 0"
+        else:
+            text = f"keeps one row for each {key}, so rows that come again replace their like"
+        if how and (how.window or how.session):
+            text += ". A window that began before the new position gets figures of the repeated records only"
+        elif how:
+            text += ". Figures are computed from the new position on, and replace those that counted all records"
+        result.append(f"{sink_name(sink)} {text}")
+    return result

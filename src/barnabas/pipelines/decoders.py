@@ -1,0 +1,191 @@
+"""A record's value as a struct of columns, for each format: Spark's own functions where it has them, else Arrow functions.
+
+The struct has the format's columns and `CORRUPT`, which is not null where the value does not fit. For formats with a
+schema it is the reason; for the others `transforms` finds the reason by parsing the value as texts.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
+
+from barnabas.pipelines.formats import Format
+
+__all__ = ["CORRUPT", "HAVE_REASONS", "decode_value"]
+
+CORRUPT = "_barnabas_corrupt"
+HAVE_REASONS = ("avro", "protobuf")
+"""Formats whose decoder gives the reason itself."""
+_QUOTED = r'"((?:[^"\\]|\\.)*)"'
+_WEB_LOG = rf"^(\S+) (\S+) (\S+) \[([^\]]+)\] {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED})?\s*$"
+_REQUEST = r"^(\S+) (\S+)(?: (\S+))?$"
+_SYSLOG = r'(?s)^<(\d{1,3})>1 (\S+) (\S+) (\S+) (\S+) (\S+) (-|(?:\[(?:[^\]\\"]|\\.|"(?:[^"\\]|\\.)*")*\])+)(?: (.*))?$'
+_OLD_SYSLOG = r"(?s)^(?:<(\d{1,3})>)?([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S+) ([^:\[\s]+)(?:\[(\d+)\])?:? ?(.*)$"
+_PAIR = r'([^\s="]+)=("(?:[^"\\]|\\.)*"|\S*)'
+
+
+def decode_value(how: Format, value: Column) -> Column:
+    """The value as a struct."""
+    if how.type in HAVE_REASONS:
+        return _decoded(how, value)
+    if how.type == "json" and how.registry:  # what follows the schema's id
+        value = F.when(F.substring(value, 1, 1) == F.lit(b"\0"), F.substring(value, 6, 2**31 - 1))
+    text = value.cast("string")
+    if how.type == "text":
+        return F.struct(text.alias("value"))
+    if how.type == "web_log":
+        return _web_log(text)
+    if how.type == "syslog":
+        return _syslog(text)
+    if how.type == "logfmt":
+        return _logfmt(how, text)
+    ddl = ", ".join(f"`{name}` {type_name}" for name, type_name in {**how.columns, CORRUPT: "string"}.items())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    if how.timestamp_format:
+        options["timestampFormat"] = how.timestamp_format
+    if how.type == "json":
+        return F.from_json(text, ddl, options)
+    options |= {"sep": how.delimiter, "nullValue": how.null}
+    return F.from_csv(text, F.lit(ddl), options)
+
+
+def _group(text: Column, pattern: str, number: int) -> Column:
+    """A group of the pattern; null where it is empty or a dash."""
+    found = F.regexp_extract(text, pattern, number)
+    return F.when((found != "") & (found != "-"), found)
+
+
+def _corrupt(text: Column, fits: Column) -> Column:
+    return F.when(~fits, text).alias(CORRUPT)
+
+
+def _web_log(text: Column) -> Column:
+    request = F.regexp_extract(text, _WEB_LOG, 5)
+    names = {"host": 1, "identity": 2, "user": 3}
+    return F.struct(
+        *[_group(text, _WEB_LOG, number).alias(name) for name, number in names.items()],
+        F.try_to_timestamp(_group(text, _WEB_LOG, 4), F.lit("dd/MMM/yyyy:HH:mm:ss Z")).alias("time"),
+        *[_group(request, _REQUEST, at + 1).alias(name) for at, name in enumerate(("method", "path", "protocol"))],
+        _group(text, _WEB_LOG, 6).try_cast("int").alias("status"),
+        _group(text, _WEB_LOG, 7).try_cast("bigint").alias("size"),
+        _group(text, _WEB_LOG, 8).alias("referer"),
+        _group(text, _WEB_LOG, 9).alias("agent"),
+        _corrupt(text, text.rlike(_WEB_LOG)),
+    )
+
+
+def _syslog(text: Column) -> Column:
+    """RFC 5424, and the lines of before (RFC 3164), whose times have no year: it is this year, or the one before."""
+    is_new = text.rlike(_SYSLOG)
+
+    def pick(new: int | None, old: int | None) -> Column:
+        none = F.lit(None).cast("string")
+        return F.when(is_new, _group(text, _SYSLOG, new) if new else none).otherwise(
+            _group(text, _OLD_SYSLOG, old) if old else none
+        )
+
+    priority = pick(1, 1).try_cast("int")
+    day = F.regexp_replace(_group(text, _OLD_SYSLOG, 2), " +", " ")
+    year = F.year(F.current_timestamp()).cast("string")
+    this_year = F.try_to_timestamp(F.concat_ws(" ", year, day), F.lit("yyyy MMM d HH:mm:ss"))
+    is_future = this_year > F.current_timestamp() + F.expr("interval 1 day")
+    old_time = F.when(is_future, F.add_months(this_year, -12).cast("timestamp")).otherwise(this_year)
+    message = F.when(is_new, F.regexp_extract(text, _SYSLOG, 8)).otherwise(F.regexp_extract(text, _OLD_SYSLOG, 6))
+    return F.struct(
+        F.floor(priority / 8).cast("int").alias("facility"),
+        (priority % 8).cast("int").alias("severity"),
+        F.when(is_new, _group(text, _SYSLOG, 2).try_cast("timestamp")).otherwise(old_time).alias("time"),
+        pick(3, 3).alias("host"),
+        pick(4, 4).alias("app"),
+        pick(5, 5).alias("process_id"),
+        pick(6, None).alias("message_id"),
+        pick(7, None).alias("data"),
+        F.regexp_replace(message, "^\ufeff", "").alias("message"),
+        _corrupt(text, is_new | text.rlike(_OLD_SYSLOG)),
+    )
+
+
+def _logfmt(how: Format, text: Column) -> Column:
+    names, values = (F.regexp_extract_all(text, F.lit(_PAIR), F.lit(group)) for group in (1, 2))
+    pairs = F.arrays_zip(names.alias("n"), values.alias("v"))
+    columns: list[Column] = []
+    fits = text.rlike(_PAIR)
+    for name, type_name in how.columns.items():
+        found = F.get(F.filter(pairs, _is_named(name)), F.lit(0))["v"]
+        is_quoted = found.startswith('"') & found.endswith('"') & (F.length(found) > 1)
+        plain = F.when(is_quoted, F.regexp_replace(F.regexp_extract(found, _QUOTED, 1), r"\\(.)", "$1")).otherwise(
+            found
+        )
+        is_time = how.timestamp_format and type_name.lower() == "timestamp"
+        typed = F.try_to_timestamp(plain, F.lit(how.timestamp_format)) if is_time else plain.try_cast(type_name)
+        columns.append(typed.alias(name))
+        fits = fits & (plain.isNull() | typed.isNotNull())
+    return F.struct(*columns, _corrupt(text, fits))
+
+
+def _is_named(name: str) -> Callable[[Column], Column]:
+    return lambda pair: pair["n"] == name
+
+
+def _decoded(how: Format, value: Column) -> Column:
+    """Through a decoder in Python, whole Arrow arrays at a time; each worker opens its decoder once."""
+    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    ddl = ", ".join(f"`{name}` {type_name}" for name, type_name in {**how.columns, CORRUPT: "string"}.items())
+    row_type = cast(StructType, StructType.fromDDL(ddl))
+    kind = pa.struct(list(to_arrow_schema(row_type, timezone="UTC")))
+    declared = (how.type, how.schema_file, how.registry, how.message)
+
+    def decode(values: pa.Array) -> pa.Array:
+        return decode_values(values, declared, kind)
+
+    function: Any = arrow_udf  # its overloads leave out structs
+    return cast(Column, function(decode, row_type)(value))
+
+
+_DECODERS: dict[Any, Any] = {}
+
+
+def decode_values(values: pa.Array, declared: tuple[Any, ...], kind: pa.StructType) -> pa.Array:
+    """Structs of the values; what cannot be decoded, or not be a value of its column, has the reason in `CORRUPT`."""
+    from barnabas.pipelines.schemas import DecodingError, open_decoder
+
+    if declared not in _DECODERS:
+        _DECODERS[declared] = open_decoder(*declared)
+    decode = _DECODERS[declared]
+    names = [field.name for field in kind if field.name != CORRUPT]
+    rows: list[dict[str, Any]] = []
+    for value in values.to_pylist():
+        if value is None:
+            rows.append({CORRUPT: "the record has no value"})
+            continue
+        try:
+            record = decode(value)
+            rows.append({name: record.get(name) for name in names})
+        except DecodingError as error:
+            rows.append({CORRUPT: str(error)})
+    try:
+        return pa.array(rows, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return pa.array([_fitting(row, kind) for row in rows], kind)
+
+
+def _fitting(row: dict[str, Any], kind: pa.StructType) -> dict[str, Any]:
+    """The row, with the reason where a value is not of its column's type."""
+    problems: list[str] = []
+    result = dict(row)
+    for field in kind:
+        try:
+            pa.array([row.get(field.name)], field.type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            value = row.get(field.name)
+            if pa.types.is_string(field.type) and not isinstance(value, list | dict | bytes):
+                result[field.name] = str(value)
+                continue
+            problems.append(f"column {field.name} is {str(value)[:100]}, which is no {field.type}")
+            result[field.name] = None
+    return {**result, CORRUPT: "; ".join(problems)} if problems else result

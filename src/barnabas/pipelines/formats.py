@@ -1,0 +1,143 @@
+"""How a record's value becomes columns, declared: format, columns, schema. Needs no Spark."""
+
+import re
+from dataclasses import dataclass
+
+from barnabas.pipelines.spec_fields import SpecTable, check_name, resolve_path
+
+__all__ = ["FORMATS", "Format", "read_format"]
+
+_TYPE = re.compile(
+    r"(string|boolean|tinyint|smallint|int|integer|bigint|long|float|double|date|timestamp|timestamp_ntz|binary"
+    r"|decimal\(\s*\d+\s*,\s*\d+\s*\))",
+    re.IGNORECASE,
+)
+_NESTED_TYPE = re.compile(r"(array|map|struct)<.+>", re.IGNORECASE)
+_FIXED = {
+    "text": {"value": "string"},
+    "web_log": {
+        "host": "string",
+        "identity": "string",
+        "user": "string",
+        "time": "timestamp",
+        "method": "string",
+        "path": "string",
+        "protocol": "string",
+        "status": "int",
+        "size": "bigint",
+        "referer": "string",
+        "agent": "string",
+    },
+    "syslog": {
+        "facility": "int",
+        "severity": "int",
+        "time": "timestamp",
+        "host": "string",
+        "app": "string",
+        "process_id": "string",
+        "message_id": "string",
+        "data": "string",
+        "message": "string",
+    },
+}
+"""Formats that have columns of their own."""
+FORMATS = ("csv", "json", "avro", "protobuf", "logfmt", *_FIXED)
+_NESTED = ("json", "avro", "protobuf")
+_WITH_SCHEMA = ("avro", "protobuf")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a record's value becomes columns."""
+
+    type: str
+    columns: dict[str, str]
+    null: str = ""
+    delimiter: str = ","
+    timestamp_format: str | None = None
+    required: tuple[str, ...] = ()
+    schema_file: str | None = None
+    registry: str | None = None
+    message: str | None = None
+
+    @property
+    def what(self) -> str:
+        """What a value of the format is, for the reasons of bad rows."""
+        names = {"json": "JSON object", "web_log": "line of a web server's log", "logfmt": "line of key=value pairs"}
+        return names.get(self.type) or (f"line of {len(self.columns)} fields" if self.type == "csv" else self.type)
+
+
+def read_format(table: SpecTable) -> Format:
+    """The table ``[source.format]``; raises `SpecError`."""
+    kind = table.choice("type", FORMATS)
+    columns = table.texts_by_name("columns")
+    schema_file, registry, message = table.text("schema_file"), table.text("registry"), table.text("message")
+    _check_schema(table, kind, schema_file, registry, message)
+    if schema_file:
+        schema_file = resolve_path(schema_file, table.folder)
+    if kind in _FIXED:
+        if columns:
+            own = ", ".join(_FIXED[kind])
+            raise table.fail("columns", f"is not for the format {kind}, whose columns are {own}")
+        columns = _FIXED[kind]
+    elif not columns and schema_file:
+        columns = _columns_of(table, kind, schema_file, message)
+    elif not columns:
+        raise table.fail("columns", 'is missing: name = "type" for each column')
+    else:
+        _check_columns(table, kind, columns)
+    required = table.texts("required")
+    for name in required:
+        if name not in columns:
+            raise table.fail("required", f"names {name}, which is no column of the format")
+    delimiter = table.text("delimiter", ",") or ""
+    if len(delimiter) != 1:
+        raise table.fail("delimiter", "must be one character")
+    null = table.text("null", "") or ""
+    if kind != "csv" and (table.has("null") or table.has("delimiter")):
+        raise table.fail("null" if table.has("null") else "delimiter", f"is for the format csv, not {kind}")
+    timestamp_format = table.text("timestamp_format")
+    if timestamp_format and kind not in ("csv", "json", "logfmt"):
+        raise table.fail("timestamp_format", f"is for csv, json and logfmt; {kind} has its own form of times")
+    return Format(kind, columns, null, delimiter, timestamp_format, required, schema_file, registry, message)
+
+
+def _check_schema(
+    table: SpecTable, kind: str, schema_file: str | None, registry: str | None, message: str | None
+) -> None:
+    if schema_file and kind not in _WITH_SCHEMA:
+        raise table.fail("schema_file", f"is for {' and '.join(_WITH_SCHEMA)}, not {kind}")
+    if registry and kind not in (*_WITH_SCHEMA, "json"):
+        raise table.fail("registry", f"is for {', '.join(_WITH_SCHEMA)} and json, not {kind}")
+    if registry and not re.match(r"https?://", registry):
+        raise table.fail("registry", f'is {registry!r}, but must be an address such as "http://localhost:8081"')
+    if kind in _WITH_SCHEMA and not schema_file and not registry:
+        raise table.fail("schema_file", "is missing: give the schema in a file, or the address of a registry")
+    if kind == "protobuf" and schema_file and not message:
+        raise table.fail("message", 'is missing: the full name of the message, such as "shop.Order"')
+    if message and kind != "protobuf":
+        raise table.fail("message", "is for protobuf")
+
+
+def _check_columns(table: SpecTable, kind: str, columns: dict[str, str]) -> None:
+    for name, type_name in columns.items():
+        check_name(table, f"columns.{name}", name)
+        nested = kind in _NESTED and _NESTED_TYPE.fullmatch(type_name)
+        if not (_TYPE.fullmatch(type_name) or nested):
+            raise table.fail(
+                f"columns.{name}", f"has the type {type_name!r}, which is not known: int, string, double, ..."
+            )
+
+
+def _columns_of(table: SpecTable, kind: str, schema_file: str, message: str | None) -> dict[str, str]:
+    """The columns that the schema in a file has."""
+    from barnabas.pipelines import schemas
+
+    try:
+        if kind == "avro":
+            return schemas.avro_columns(schemas.load_avro(schema_file))
+        return schemas.protobuf_columns(schemas.load_protobuf(schema_file, message or ""))
+    except ImportError as error:
+        raise table.fail("type", f"{kind} needs {error.name}: pip install 'barnabas[pipelines]'") from error
+    except (OSError, ValueError, KeyError) as error:
+        raise table.fail("schema_file", f"cannot be used: {error}") from error

@@ -1,0 +1,362 @@
+"""Schemas of Avro and Protobuf, from files and from a Confluent-compatible registry: as columns, and as decoders.
+
+A value that belongs to a registry begins with a zero byte and the schema's id, four bytes; Protobuf adds the path of the
+message in its file. A schema is asked for once and kept: an id never changes its meaning. So a flow runs on when
+producers begin to write with a newer schema; columns that a record's schema lacks are null.
+"""
+
+import base64
+import io
+import json
+import struct
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from barnabas.base.errors import BarnabasError
+
+__all__ = [
+    "Decode",
+    "DecodingError",
+    "Registry",
+    "RegistryError",
+    "avro_columns",
+    "load_avro",
+    "load_protobuf",
+    "open_decoder",
+    "protobuf_columns",
+]
+
+Decode = Callable[[bytes], dict[str, Any]]
+_MAGIC = 0
+_ATTEMPTS = 4
+_TIMEOUT_S = 10
+
+
+class DecodingError(BarnabasError):
+    """A value does not fit its schema; the message is the reason of a bad row."""
+
+
+class RegistryError(BarnabasError):
+    """The registry did not answer."""
+
+
+class Registry:
+    """Asks a registry for schemas by their ids, over HTTP, and keeps them."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address.rstrip("/")
+        self._known: dict[int, dict[str, Any]] = {}
+
+    def schema(self, schema_id: int, *, form: str = "") -> dict[str, Any]:
+        """The registry's answer; raises `DecodingError` for an unknown id, `RegistryError` if there is no answer."""
+        if schema_id not in self._known:
+            query = f"?format={form}" if form else ""
+            self._known[schema_id] = self._get(f"/schemas/ids/{schema_id}{query}", schema_id)
+        return self._known[schema_id]
+
+    def _get(self, path: str, schema_id: int) -> dict[str, Any]:
+        for attempt in range(_ATTEMPTS):
+            try:
+                with urllib.request.urlopen(self._address + path, timeout=_TIMEOUT_S) as answer:  # noqa: S310  # http(s), checked
+                    return dict(json.load(answer))
+            except urllib.error.HTTPError as error:
+                if error.code == 404:
+                    raise DecodingError(f"the registry has no schema {schema_id}") from error
+                problem: Exception = error
+            except (OSError, ValueError) as error:
+                problem = error
+            time.sleep(0.2 * 2**attempt)
+        raise RegistryError(f"the registry at {self._address} does not give schema {schema_id}: {problem}")
+
+
+def open_decoder(kind: str, schema_file: str | None, registry: str | None, message: str | None) -> Decode:
+    """What makes a dictionary of a value."""
+    if kind == "avro":
+        own = load_avro(schema_file) if schema_file else None
+        return _avro_of_registry(Registry(registry), own) if registry else _avro(own)
+    if registry:
+        return _protobuf_of_registry(Registry(registry))
+    return _protobuf(load_protobuf(schema_file or "", message or ""))
+
+
+def _split(value: bytes) -> tuple[int, bytes]:
+    if len(value) < 5 or value[0] != _MAGIC:
+        raise DecodingError("the value does not begin with a schema's id, as values of a registry do")
+    return struct.unpack(">I", value[1:5])[0], value[5:]
+
+
+# Avro
+
+
+def load_avro(path: str) -> Any:
+    """The parsed schema of a file .avsc."""
+    from fastavro.schema import SchemaParseException, UnknownType, parse_schema
+
+    try:
+        return parse_schema(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (SchemaParseException, UnknownType) as error:
+        raise ValueError(f"{path} is no Avro schema: {error}") from error
+
+
+def _avro(schema: Any) -> Decode:
+    from fastavro import schemaless_reader
+
+    return lambda value: _read_avro(schemaless_reader, value, schema, None)
+
+
+def _avro_of_registry(registry: Registry, own: Any) -> Decode:
+    from fastavro import schemaless_reader
+    from fastavro.schema import parse_schema
+
+    @cache
+    def writer_schema(schema_id: int) -> Any:
+        return parse_schema(json.loads(registry.schema(schema_id)["schema"]))
+
+    def decode(value: bytes) -> dict[str, Any]:
+        schema_id, rest = _split(value)
+        return _read_avro(schemaless_reader, rest, writer_schema(schema_id), own)
+
+    return decode
+
+
+def _read_avro(read: Any, value: bytes, written_with: Any, own: Any) -> dict[str, Any]:
+    stream = io.BytesIO(value)
+    try:
+        record = read(stream, written_with, own)
+    except Exception as error:  # damaged bytes end in errors of many kinds
+        raise DecodingError(f"the value does not fit its Avro schema: {error or type(error).__name__}") from error
+    if not isinstance(record, dict):
+        raise DecodingError("the Avro schema is not that of a record")
+    if left := len(value) - stream.tell():
+        raise DecodingError(f"the value does not fit its Avro schema: {left} bytes are left")
+    return record
+
+
+def avro_columns(schema: Any) -> dict[str, str]:
+    """Columns with Spark's types for a schema of a record."""
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise ValueError("the schema is not that of a record")
+    return {each["name"]: _avro_type(each["type"], {schema["name"]: schema}) for each in schema["fields"]}
+
+
+_AVRO = {"int": "int", "long": "bigint", "float": "float", "double": "double", "boolean": "boolean", "string": "string"}
+_AVRO_LOGICAL = {
+    "date": "date",
+    "timestamp-millis": "timestamp",
+    "timestamp-micros": "timestamp",
+    "local-timestamp-millis": "timestamp_ntz",
+    "local-timestamp-micros": "timestamp_ntz",
+    "uuid": "string",
+    "time-millis": "string",
+    "time-micros": "string",
+}
+
+
+def _avro_type(schema: Any, names: dict[str, Any]) -> str:
+    if isinstance(schema, list):
+        some = [each for each in schema if each != "null"]
+        if len(some) != 1:
+            raise ValueError("a union of several types cannot be one column; declare `columns` without it")
+        return _avro_type(some[0], names)
+    if isinstance(schema, str):
+        if schema in names:
+            return _avro_type(names[schema], names)
+        return _AVRO.get(schema, "binary")
+    kind = schema["type"]
+    if schema.get("logicalType") == "decimal":
+        return f"decimal({schema['precision']},{schema.get('scale', 0)})"
+    if schema.get("logicalType") in _AVRO_LOGICAL:
+        return _AVRO_LOGICAL[schema["logicalType"]]
+    if kind == "array":
+        return f"array<{_avro_type(schema['items'], names)}>"
+    if kind == "map":
+        return f"map<string,{_avro_type(schema['values'], names)}>"
+    if kind == "enum":
+        names[schema["name"]] = "string"
+        return "string"
+    if kind == "record":
+        inner = [f"`{each['name']}`:{_avro_type(each['type'], names)}" for each in schema["fields"]]
+        names[schema["name"]] = schema
+        return f"struct<{','.join(inner)}>"
+    return _avro_type(kind, names)
+
+
+# Protobuf
+
+
+def load_protobuf(path: str, message: str) -> Any:
+    """The class of a message from a descriptor set, which ``protoc --include_imports --descriptor_set_out`` writes."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.message import DecodeError
+
+    files = FileDescriptorSet()
+    try:
+        files.ParseFromString(Path(path).read_bytes())
+    except DecodeError as error:
+        raise ValueError(
+            f"{path} is no descriptor set: make one with protoc --include_imports --descriptor_set_out"
+        ) from error
+    return _message_class(list(files.file), message)
+
+
+def _message_class(files: list[Any], message: str) -> Any:
+    from google.protobuf import descriptor_pool, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+    for each in files:
+        pool.Add(each)
+    try:
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(message))
+    except KeyError as error:
+        names = [f"{each.package}.{inner.name}".lstrip(".") for each in files for inner in each.message_type]
+        raise ValueError(f"has no message {message}; it has {', '.join(names)}") from error
+
+
+def _protobuf(message_class: Any) -> Decode:
+    from google.protobuf.message import DecodeError
+
+    def decode(value: bytes) -> dict[str, Any]:
+        found = message_class()
+        try:
+            found.ParseFromString(value)
+        except DecodeError as error:
+            raise DecodingError(f"the value does not fit its Protobuf message: {error}") from error
+        return _message_values(found)
+
+    return decode
+
+
+def _protobuf_of_registry(registry: Registry) -> Decode:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    @cache
+    def decoder(schema_id: int, path: tuple[int, ...]) -> Decode:
+        file = FileDescriptorProto()
+        file.ParseFromString(base64.b64decode(registry.schema(schema_id, form="serialized")["schema"]))
+        inner = file.message_type[path[0]]
+        names = [inner.name]
+        for at in path[1:]:
+            inner = inner.nested_type[at]
+            names.append(inner.name)
+        return _protobuf(_message_class([*_well_known(file), file], ".".join(filter(None, [file.package, *names]))))
+
+    def decode(value: bytes) -> dict[str, Any]:
+        schema_id, rest = _split(value)
+        numbers = _varints(rest)
+        try:
+            count, at = next(numbers)
+            path = [0]
+            if count:
+                path = []
+                for _ in range(count):
+                    number, at = next(numbers)
+                    path.append(number)
+            found = decoder(schema_id, tuple(path))
+        except (IndexError, StopIteration) as error:
+            raise DecodingError("the value names no message of its schema") from error
+        return found(rest[at:])
+
+    return decode
+
+
+def _well_known(file: Any) -> Iterator[Any]:
+    """The files of Google's own types that a file imports."""
+    from google.protobuf import descriptor_pb2, duration_pb2, timestamp_pb2, wrappers_pb2
+
+    for module in (timestamp_pb2, duration_pb2, wrappers_pb2):
+        if module.DESCRIPTOR.name in file.dependency:
+            found = descriptor_pb2.FileDescriptorProto()
+            module.DESCRIPTOR.CopyToProto(found)
+            yield found
+
+
+def _varints(data: bytes) -> Iterator[tuple[int, int]]:
+    """Zigzag varints with where each ends."""
+    at = 0
+    while at < len(data):
+        number = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        yield (number >> 1) ^ -(number & 1), at
+
+
+def _message_values(message: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for each in message.DESCRIPTOR.fields:
+        if each.has_presence and not message.HasField(each.name):
+            values[each.name] = None
+            continue
+        value = getattr(message, each.name)
+        if _is_map(each):
+            inner = each.message_type.fields_by_name["value"]
+            values[each.name] = {key: _scalar(inner, value[key]) for key in value}
+        elif each.is_repeated:
+            values[each.name] = [_scalar(each, item) for item in value]
+        else:
+            values[each.name] = _scalar(each, value)
+    return values
+
+
+def _scalar(descriptor: Any, value: Any) -> Any:
+    if descriptor.message_type is not None:
+        if descriptor.message_type.full_name == "google.protobuf.Timestamp":
+            return value.ToDatetime(tzinfo=_utc())
+        return _message_values(value)
+    if descriptor.enum_type is not None:
+        known = descriptor.enum_type.values_by_number.get(value)
+        return known.name if known else str(value)
+    return value
+
+
+def _utc() -> Any:
+    import datetime
+
+    return datetime.UTC
+
+
+def _is_map(descriptor: Any) -> bool:
+    kind = descriptor.message_type
+    return kind is not None and kind.GetOptions().map_entry
+
+
+_PROTOBUF = {1: "double", 2: "float", 3: "bigint", 4: "decimal(20,0)", 5: "int", 6: "decimal(20,0)", 7: "bigint"}
+_PROTOBUF |= {
+    8: "boolean",
+    9: "string",
+    12: "binary",
+    13: "bigint",
+    14: "string",
+    15: "int",
+    16: "bigint",
+    17: "int",
+    18: "bigint",
+}
+
+
+def protobuf_columns(message_class: Any) -> dict[str, str]:
+    """Columns with Spark's types for the fields of a message."""
+    return {each.name: _protobuf_type(each) for each in message_class.DESCRIPTOR.fields}
+
+
+def _protobuf_type(descriptor: Any) -> str:
+    if _is_map(descriptor):
+        key, value = (descriptor.message_type.fields_by_name[name] for name in ("key", "value"))
+        return f"map<{_protobuf_type(key)},{_protobuf_type(value)}>"
+    kind = _PROTOBUF.get(descriptor.type, "binary")
+    if descriptor.message_type is not None:
+        if descriptor.message_type.full_name == "google.protobuf.Timestamp":
+            kind = "timestamp"
+        else:
+            inner = [f"`{each.name}`:{_protobuf_type(each)}" for each in descriptor.message_type.fields]
+            kind = f"struct<{','.join(inner)}>"
+    return f"array<{kind}>" if descriptor.is_repeated else kind

@@ -1,0 +1,224 @@
+"""Formats as they are declared, and values of Avro and Protobuf, with schemas from files and from a registry."""
+
+import base64
+import datetime
+import http.server
+import io
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+fastavro = pytest.importorskip("fastavro")
+descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+
+from barnabas.pipelines.schemas import DecodingError, RegistryError, open_decoder  # noqa: E402
+from barnabas.pipelines.spec import SpecError, parse  # noqa: E402
+
+ORDER: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}]},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
+    ],
+}
+AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+VALUES = {"id": 1, "at": AT, "price": None, "tags": ["a"], "state": "PAID"}
+FLOW = """
+name = "f"
+checkpoint = "c"
+[source]
+bootstrap_servers = "h:1"
+topics = ["t"]
+[source.format]
+%s
+[[sinks]]
+type = "topic"
+topic = "o"
+"""
+
+
+def avro(schema: Any, values: dict[str, Any]) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), values)
+    return stream.getvalue()
+
+
+def order_file() -> Any:
+    """A file with a message of scalars, a time, a list, a nested message and a field that may be missing."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    order = file.message_type.add(name="Order")
+    order.field.add(name="id", number=1, type=kinds.TYPE_INT64, label=kinds.LABEL_OPTIONAL)
+    order.field.add(name="tags", number=2, type=kinds.TYPE_STRING, label=kinds.LABEL_REPEATED)
+    order.field.add(
+        name="at", number=3, type=kinds.TYPE_MESSAGE, type_name=".google.protobuf.Timestamp", label=kinds.LABEL_OPTIONAL
+    )
+    item = order.nested_type.add(name="Item")
+    item.field.add(name="sku", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+    order.field.add(
+        name="item", number=4, type=kinds.TYPE_MESSAGE, type_name=".shop.Order.Item", label=kinds.LABEL_OPTIONAL
+    )
+    return file
+
+
+def descriptor_set(folder: Path) -> Path:
+    from google.protobuf import timestamp_pb2
+
+    files = descriptor_pb2.FileDescriptorSet()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(files.file.add())
+    files.file.append(order_file())
+    path = folder / "order.desc"
+    path.write_bytes(files.SerializeToString())
+    return path
+
+
+ORDER_BYTES = b"\x08\x07" + b"\x12\x01a\x12\x01b" + b"\x1a\x02\x08\x05" + b"\x22\x03\x0a\x01s"
+
+
+class RegistryForTests:
+    """A registry that holds what it is given, and counts questions."""
+
+    def __init__(self) -> None:
+        self.schemas: dict[int, str] = {}
+        self.asked: list[str] = []
+        registry = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                registry.asked.append(self.path)
+                schema = registry.schemas.get(int(self.path.partition("?")[0].rpartition("/")[2]))
+                self.send_response(404 if schema is None else 200)
+                self.end_headers()
+                self.wfile.write(json.dumps({"schema": schema} if schema else {"error_code": 40403}).encode())
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryForTests]:
+    """A registry on a free port."""
+    found = RegistryForTests()
+    thread = threading.Thread(target=found.server.serve_forever)
+    thread.start()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+    thread.join()
+
+
+def with_id(schema_id: int, value: bytes) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + value
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ('type = "avro"', "schema_file: is missing: give the schema in a file, or the address of a registry"),
+        ('type = "avro"\nregistry = "http://h"', "columns: is missing"),
+        ('type = "avro"\nregistry = "h:8081"', "registry: is 'h:8081', but must be an address"),
+        ('type = "csv"\nregistry = "http://h"', "registry: is for avro, protobuf and json, not csv"),
+        ('type = "protobuf"\nschema_file = "x.desc"', "message: is missing"),
+        ('type = "avro"\nschema_file = "nothing.avsc"', "schema_file: cannot be used: .*nothing.avsc"),
+        ('type = "web_log"\ncolumns = {a = "int"}', "columns: is not for the format web_log, whose columns are host, "),
+        ('type = "syslog"\nrequired = ["hots"]', "required: names hots"),
+    ],
+)
+def test_a_format_that_lacks_its_schema_is_refused(fields: str, problem: str) -> None:
+    """With the field that would make it right."""
+    with pytest.raises(SpecError, match=problem):
+        parse(FLOW % fields)
+
+
+def test_columns_come_from_a_schema_in_a_file(tmp_path: Path) -> None:
+    """Avro's logical types, and Protobuf's messages, as types of Spark."""
+    (tmp_path / "o.avsc").write_text(json.dumps(ORDER))
+    flow = parse(FLOW % 'type = "avro"\nschema_file = "o.avsc"', file=str(tmp_path / "f.toml"))
+    assert flow.source.format.columns == {
+        "id": "bigint",
+        "at": "timestamp",
+        "price": "decimal(10,2)",
+        "tags": "array<string>",
+        "state": "string",
+    }
+    descriptor_set(tmp_path)
+    text = FLOW % 'type = "protobuf"\nschema_file = "order.desc"\nmessage = "shop.%s"'
+    flow = parse(text % "Order", file=str(tmp_path / "f.toml"))
+    assert flow.source.format.columns == {
+        "id": "bigint",
+        "tags": "array<string>",
+        "at": "timestamp",
+        "item": "struct<`sku`:string>",
+    }
+    with pytest.raises(SpecError, match=r"has no message shop.Oder; it has .*shop.Order"):
+        parse(text % "Oder", file=str(tmp_path / "f.toml"))
+
+
+def test_avro_of_a_file_is_decoded_and_damage_is_a_reason(tmp_path: Path) -> None:
+    """A value that is too long or too short does not fit."""
+    (tmp_path / "o.avsc").write_text(json.dumps(ORDER))
+    decode = open_decoder("avro", str(tmp_path / "o.avsc"), None, None)
+    value = avro(ORDER, VALUES)
+    assert decode(value) == VALUES
+    with pytest.raises(DecodingError, match="1 bytes are left"):
+        decode(value + b"x")
+    with pytest.raises(DecodingError, match="does not fit its Avro schema"):
+        decode(value[:-1])
+
+
+def test_each_record_is_decoded_with_the_schema_of_its_id(registry: RegistryForTests) -> None:
+    """A newer schema may come at any time; each is asked for once."""
+    newer = {**ORDER, "fields": [*ORDER["fields"], {"name": "note", "type": "string"}]}
+    registry.schemas = {1: json.dumps(ORDER), 2: json.dumps(newer)}
+    decode = open_decoder("avro", None, registry.address, None)
+    for _ in range(2):
+        assert decode(with_id(1, avro(ORDER, VALUES))) == VALUES
+        assert decode(with_id(2, avro(newer, {**VALUES, "note": "n"})))["note"] == "n"
+    assert registry.asked == ["/schemas/ids/1", "/schemas/ids/2"]
+    with pytest.raises(DecodingError, match="the registry has no schema 3"):
+        decode(with_id(3, b""))
+    with pytest.raises(DecodingError, match="does not begin with a schema's id"):
+        decode(b"{}")
+
+
+def test_a_registry_that_is_away_ends_the_task_and_makes_no_bad_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every record would be a dead letter."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    decode = open_decoder("avro", None, "http://127.0.0.1:9", None)
+    with pytest.raises(RegistryError, match="the registry at http://127.0.0.1:9 does not give schema 1"):
+        decode(with_id(1, b""))
+
+
+def test_protobuf_is_decoded_from_a_file_and_from_a_registry(tmp_path: Path, registry: RegistryForTests) -> None:
+    """In a registry's values the path of the message follows the id."""
+    expected = {
+        "id": 7,
+        "tags": ["a", "b"],
+        "at": datetime.datetime.fromtimestamp(5, datetime.UTC),
+        "item": {"sku": "s"},
+    }
+    decode = open_decoder("protobuf", str(descriptor_set(tmp_path)), None, "shop.Order")
+    assert decode(ORDER_BYTES) == expected
+    assert decode(b"")["item"] is None
+    with pytest.raises(DecodingError, match="does not fit its Protobuf message"):
+        decode(b"\xff")
+    registry.schemas = {5: base64.b64encode(order_file().SerializeToString()).decode()}
+    decode = open_decoder("protobuf", None, registry.address, None)
+    assert decode(with_id(5, b"\0" + ORDER_BYTES)) == expected
+    assert decode(with_id(5, b"\x04\x00\x00" + b"\x0a\x01s")) == {"sku": "s"}
+    assert registry.asked == ["/schemas/ids/5?format=serialized"]
+    with pytest.raises(DecodingError, match="names no message of its schema"):
+        decode(with_id(5, b"\x02\x06"))
