@@ -6,8 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common import ToolParser, add_output_option, print_json
+from barnabas.cli.pipeline_operations import OPERATION_ACTIONS, add_operation_actions
 from barnabas.cli.pipeline_outputs import OUTPUT_ACTIONS, add_output_actions, add_words
 from barnabas.pipelines import spec
+from barnabas.pipelines.checkpoints import sink_name
 from barnabas.pipelines.flows import load_flow
 
 if TYPE_CHECKING:
@@ -31,8 +33,9 @@ def main(argv: list[str]) -> int:
     run = commands.add_parser("run", help="run a flow until it is done, or until Ctrl-C")
     check = commands.add_parser("check", help="check a flow's file, expressions and types included, without a cluster")
     outputs = add_output_actions(commands)
-    for each in (run, check, *outputs):
-        each.add_argument("file", metavar="FILE", help="the flow's TOML file")
+    operations = add_operation_actions(commands)
+    for each in (run, check, *outputs, *operations):
+        each.add_argument("file", metavar="FILE", help="the flow's file: TOML, or Python that sets the variable flow")
         each.add_argument(
             "--set",
             action="append",
@@ -49,7 +52,7 @@ def main(argv: list[str]) -> int:
     )
     arguments = parser.parse_args(argv)
     flow = load_flow(arguments.file, arguments.set)
-    if action := OUTPUT_ACTIONS.get(arguments.action):
+    if action := {**OUTPUT_ACTIONS, **OPERATION_ACTIONS}.get(arguments.action):
         return action(flow, arguments)
     if arguments.action == "check":
         return _check(flow, arguments.output, with_spark=not arguments.without_spark)
@@ -65,7 +68,7 @@ def main(argv: list[str]) -> int:
 def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
     """Print what is wrong, or where the results go; 1 if something is wrong."""
     problems = _problems(flow) if with_spark else []
-    sinks = [_sink_name(sink) for sink in flow.sinks]
+    sinks = [sink_name(sink) for sink in flow.sinks]
     keys = [list(sink.key) for sink in flow.sinks]
     if output == "json":
         found = [
@@ -94,12 +97,6 @@ def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:
     return 0
 
 
-def _sink_name(sink: spec.Sink) -> str:
-    if isinstance(sink, spec.TopicSink):
-        return f"topic {sink.topic}"
-    return f"function {sink.name}" if isinstance(sink, spec.FunctionSink) else f"{sink.type} table {sink.table}"
-
-
 def _problems(flow: spec.Flow) -> "list[Problem]":
     from barnabas.pipelines.session import open_session, require_extra
 
@@ -125,6 +122,10 @@ def _print_summary(summary: dict[str, Any], output: str) -> None:
             end="",
         )
     print()
+    for name, count in {**summary.get("bad", {}), **summary.get("expectations", {})}.items():
+        print(f"  {name}: {count:,}")
+    if summary.get("bad_example"):
+        print(f"  for example: {summary['bad_example']}")
 
 
 class _Display:

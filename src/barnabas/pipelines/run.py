@@ -19,6 +19,7 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
+from barnabas.pipelines.checkpoints import Checkpoint
 from barnabas.pipelines.errors import PipelineError, reason_of
 from barnabas.pipelines.offsets import from_json, to_json
 from barnabas.pipelines.options import SourceOptions
@@ -44,6 +45,7 @@ def run_flow(
     """
     require_extra()
     checkpoint = Path(flow.checkpoint)
+    _refuse_other_state(flow, say)
     with _locked(checkpoint), _stop_signals() as stopped:
         say(f"starting Spark for {flow.name}")
         resources = flow.resources
@@ -60,6 +62,21 @@ def run_flow(
             return _Run(flow, session.spark, checkpoint, show, say, stopped).run(once=once)
         finally:
             session.close()
+
+
+def _refuse_other_state(flow: Flow, say: Callable[[str], None]) -> None:
+    """Raise `SpecError` if the checkpoint was made by a flow whose state or positions this one cannot go on with."""
+    changes = Checkpoint(flow).changes()
+    for each in changes:
+        if each.fits:
+            say(f"changed since the last run: {each.field} {each.message}")
+    wrong = [str(flow.places.error(each.field, each.message)) for each in changes if not each.fits]
+    if wrong:
+        wrong.append(
+            f"the checkpoint {flow.checkpoint} does not fit this flow: undo the change, give the flow another checkpoint, "
+            "or forget position and state with `barnabas pipeline reset`"
+        )
+        raise SpecError("\n".join(wrong))
 
 
 def run_on(spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
@@ -127,7 +144,9 @@ class _Run:
             for source in flow.sources
             if source.group
         ]
-        self._progress = Progress(committers, show)
+        self._notes = Checkpoint(flow)
+        self._show = show
+        self._progress = Progress(committers, self._note)
 
     def run(self, *, once: bool) -> dict[str, Any]:
         from pyspark.errors import PySparkException
@@ -137,7 +156,9 @@ class _Run:
         queries: list[Any] = []
         status = "stopped"
         try:
+            self._notes.note_run({})
             queries = self._start_checked(once=once)
+            self._notes.note_flow()
             self._say(
                 f"reading {', '.join(source.pattern or ', '.join(source.topics) for source in self._flow.sources)}"
             )
@@ -167,6 +188,10 @@ class _Run:
                 sink.close()
             self._progress.close()
         return {"flow": self._flow.name, "status": status, **self._progress.totals.as_dict()}
+
+    def _note(self, totals: Any) -> None:
+        self._notes.note_run(totals.as_dict())
+        self._show(totals)
 
     def _check_limits(self) -> None:
         """Raise `PipelineError` when a source has more bad rows than it may have."""

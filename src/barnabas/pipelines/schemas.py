@@ -129,7 +129,7 @@ def _read_avro(read: Any, value: bytes, written_with: Any, own: Any) -> dict[str
     try:
         record = read(stream, written_with, own)
     except Exception as error:  # damaged bytes end in errors of many kinds
-        raise DecodingError(f"the value does not fit its Avro schema: {error or type(error).__name__}") from error
+        raise DecodingError(f"the value does not fit its Avro schema: {str(error) or type(error).__name__}") from error
     if not isinstance(record, dict):
         raise DecodingError("the Avro schema is not that of a record")
     if left := len(value) - stream.tell():

@@ -1,0 +1,345 @@
+"""The actions of ``barnabas pipeline`` on flows that run: preview, dry-run, status, lag, stop, reset, rewind, replay."""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.ids import TopicPartition
+from barnabas.cli.common import print_json
+from barnabas.pipelines import spec
+from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
+from barnabas.pipelines.offsets import Offsets, from_json
+
+__all__ = ["OPERATION_ACTIONS", "add_operation_actions"]
+
+_SHOWN = 60
+
+
+def add_operation_actions(commands: Any) -> list[argparse.ArgumentParser]:
+    """Declares the actions; the caller adds what all actions have, such as FILE and --set."""
+    preview = commands.add_parser("preview", help="show rows of any step, made of the newest records")
+    preview.add_argument(
+        "--of", default="results", metavar="VIEW", help="a source, table or step (default: %(default)s)"
+    )
+    preview.add_argument("--rows", type=int, default=10, help="how many rows to show (default: %(default)s)")
+    dry_run = commands.add_parser("dry-run", help="look for what would go wrong: topics, records, sinks, checkpoint")
+    status = commands.add_parser("status", help="say whether a flow runs, how far it is, and what it has done")
+    lag = commands.add_parser("lag", help="show for each partition the records that a flow has not read yet")
+    stop = commands.add_parser("stop", help="stop a flow that runs on this machine, after its micro-batch")
+    stop.add_argument("--timeout", type=float, default=60, help="seconds to wait for its end (default: %(default)s)")
+    reset = commands.add_parser("reset", help="forget position and state: the flow begins as if it were new")
+    rewind = commands.add_parser(
+        "rewind", help="let the next run begin elsewhere; says first what is repeated in which sink"
+    )
+    rewind.add_argument(
+        "--to",
+        required=True,
+        metavar="WHERE",
+        help='earliest, latest, a time such as 2026-01-31T12:00:00Z, group:NAME, or offsets {"topic": {"0": 17}}',
+    )
+    for each in (reset, rewind):
+        each.add_argument("--yes", action="store_true", help="do it; without it only what would happen is shown")
+    replay = commands.add_parser("replay", help="put dead letters that fit now through again")
+    replay.add_argument(
+        "--source", metavar="NAME", help="whose dead letters (default: the first source with bad_rows_topic)"
+    )
+    replay.add_argument("--value", metavar="SQL", help="the repaired value, an expression over value, key and reason")
+    replay.add_argument("--dry-run", action="store_true", help="only count what would go through")
+    return [preview, dry_run, status, lag, stop, reset, rewind, replay]
+
+
+@contextlib.contextmanager
+def _spark(flow: spec.Flow) -> Iterator[Any]:
+    from barnabas.pipelines.session import open_session, require_extra
+
+    require_extra()
+    print("starting Spark", file=sys.stderr, flush=True)
+    session = open_session(
+        flow.name, cores=flow.resources.cores, memory=flow.resources.memory, conf=flow.resources.spark
+    )
+    try:
+        yield session.spark
+    finally:
+        session.close()
+
+
+def _preview(flow: spec.Flow, arguments: argparse.Namespace) -> int:
+    with _spark(flow) as spark:
+        from barnabas.pipelines.trial import preview_rows
+
+        rows = preview_rows(spark, flow, arguments.of, arguments.rows)
+    if arguments.output == "json":
+        print_json(rows)
+        return 0
+    if not rows:
+        print("no rows: none of the newest records gets as far as here", file=sys.stderr)
+        return 0
+    _print_table([list(rows[0]), *[[_text(value) for value in row.values()] for row in rows]])
+    return 0
+
+
+def _dry_run(flow: spec.Flow, arguments: argparse.Namespace) -> int:
+    findings = []
+    with _spark(flow) as spark:
+        from barnabas.pipelines.trial import try_flow
+
+        for each in try_flow(spark, flow):
+            findings.append(each)
+            if arguments.output != "json":
+                print(f"{each.state:<8} {each.what}: {each.message}", flush=True)
+    if arguments.output == "json":
+        print_json([asdict(each) for each in findings])
+    return 1 if any(each.state == "error" for each in findings) else 0
+
+
+def _lags(flow: spec.Flow, checkpoint: Checkpoint) -> list[dict[str, Any]]:
+    """For each partition of each source where the flow is and where the topic ends."""
+    from barnabas.pipelines.trial import latest_offsets
+
+    rows: list[dict[str, Any]] = []
+    for source, position in zip(flow.sources, checkpoint.position(), strict=False):
+        for name, end in sorted(latest_offsets(source).items()):
+            at = position.get(name)
+            lag = None if at is None else max(0, end - at)
+            rows.append(
+                {
+                    "source": source.name,
+                    "topic": name.topic,
+                    "partition": name.partition,
+                    "position": at,
+                    "end": end,
+                    "lag": lag,
+                }
+            )
+    return rows
+
+
+def _lag(flow: spec.Flow, arguments: argparse.Namespace) -> int:
+    rows = _lags(flow, Checkpoint(flow))
+    if arguments.output == "json":
+        print_json(rows)
+    else:
+        _print_table(
+            [
+                ["SOURCE", "TOPIC", "PARTITION", "POSITION", "END", "LAG"],
+                *[[_text(each) for each in row.values()] for row in rows],
+            ]
+        )
+    return 0
+
+
+def _status(flow: spec.Flow, arguments: argparse.Namespace) -> int:
+    checkpoint = Checkpoint(flow)
+    running, last = checkpoint.is_running(), checkpoint.last_run()
+    state: dict[str, Any] = {
+        "flow": flow.name,
+        "running": running,
+        "pid": last.get("pid") if running else None,
+        "checkpoint": str(checkpoint.folder),
+        "batches": checkpoint.batches(),
+        "changes": [asdict(each) for each in checkpoint.changes()],
+        "last_run": last,
+    }
+    try:
+        lags = [row["lag"] for row in _lags(flow, checkpoint)]
+        state["lag"] = sum(lag for lag in lags if lag is not None) if checkpoint.batches() else None
+        problem = None
+    except BarnabasError as error:
+        state["lag"], problem = None, str(error)
+    if arguments.output == "json":
+        print_json(state)
+        return 0
+    print(f"{flow.name}: {'runs as process ' + str(state['pid']) if running else 'does not run'}")
+    print(f"  checkpoint: {checkpoint.folder}, {state['batches']} micro-batches done")
+    print(f"  lag: {problem or ('not begun' if state['lag'] is None else format(state['lag'], ',') + ' records')}")
+    if "rows" in last:
+        print(
+            f"  {'this' if running else 'last'} run: {last['rows']:,} rows in {last['seconds']:.0f} s, {last['bad_rows']:,} bad"
+        )
+        for name, count in {**last.get("bad", {}), **last.get("expectations", {})}.items():
+            print(f"    {name}: {count:,}")
+    for change in checkpoint.changes():
+        print(f"  {'changed' if change.fits else 'DOES NOT FIT'}: {change.field} {change.message}")
+    return 0
+
+
+def _stop(flow: spec.Flow, arguments: argparse.Namespace) -> int:
+    stopped = Checkpoint(flow).stop(arguments.timeout)
+    if arguments.output == "json":
+        print_json({"flow": flow.name, "stopped": stopped})
+    else:
+        print(f"{flow.name} {'is stopped' if stopped else 'does not run'}")
+    return 0
+
+
+def _not_running(flow: spec.Flow) -> Checkpoint:
+    checkpoint = Checkpoint(flow)
+    if checkpoint.is_running():
+        raise ConfigError(f"{flow.name} runs; stop it first: barnabas pipeline stop {flow.places.file}")
+    if not checkpoint.folder.is_dir():
+        raise ConfigError(f"there is no checkpoint {checkpoint.folder}")
+    return checkpoint
+
+
+def _reset(flow: spec.Flow, arguments: argparse.Namespace) -> int:
+    checkpoint = _not_running(flow)
+    print(f"position and state of {checkpoint.batches()} micro-batches in {checkpoint.folder} are deleted")
+    print(f"the next run begins at {flow.source.starting_offsets}; sinks keep what they have:")
+    for each in what_repeats(flow):
+        print(f"  {each}")
+    if not _is_meant(arguments):
+        return 2
+    checkpoint.reset()
+    print("done")
+    return 0
+
+
+def _rewind(flow: spec.Flow, arguments: argparse.Namespace) -> int:
+    checkpoint = _not_running(flow)
+    starts = [_target(source, arguments.to) for source in flow.sources]
+    plan: list[dict[str, Any]] = []
+    for source, position, start in zip(flow.sources, checkpoint.position(), starts, strict=False):
+        for name, offset in sorted(start.items()):
+            at = position.get(name)
+            moved = 0 if at is None else at - offset
+            plan.append(
+                {
+                    "source": source.name,
+                    "topic": name.topic,
+                    "partition": name.partition,
+                    "from": at,
+                    "to": offset,
+                    "repeated": moved,
+                }
+            )
+    repeated = sum(max(0, each["repeated"]) for each in plan)
+    skipped = sum(max(0, -each["repeated"]) for each in plan)
+    if arguments.output == "json":
+        print_json(
+            {
+                "flow": flow.name,
+                "plan": plan,
+                "repeated": repeated,
+                "skipped": skipped,
+                "sinks": what_repeats(flow),
+                "done": arguments.yes,
+            }
+        )
+    else:
+        _print_table(
+            [
+                ["SOURCE", "TOPIC", "PARTITION", "FROM", "TO", "REPEATED"],
+                *[[_text(each) for each in row.values()] for row in plan],
+            ]
+        )
+        print(f"{repeated:,} records are read again" + (f", {skipped:,} are left out" if skipped else "") + ":")
+        for each in what_repeats(flow):
+            print(f"  {each}")
+    if not _is_meant(arguments):
+        return 2
+    kept = checkpoint.rewind(starts)
+    print(f"done; what was before is kept in {kept}", file=sys.stderr)
+    return 0
+
+
+def _is_meant(arguments: argparse.Namespace) -> bool:
+    if not arguments.yes:
+        print("nothing is changed yet; add --yes to do it", file=sys.stderr)
+    return bool(arguments.yes)
+
+
+def _target(source: spec.Source, where: str) -> Offsets:
+    """The offsets of a source's partitions at a place that `--to` names."""
+    from barnabas.pipelines.options import Start
+    from barnabas.pipelines.trial import cluster_of
+
+    cluster = cluster_of(source)
+    partitions = cluster.partitions()
+    if where in ("earliest", "latest"):
+        return cluster.at_marks(dict.fromkeys(partitions, -2 if where == "earliest" else -1))
+    if where.startswith("group:"):
+        return _of_group(source, where.removeprefix("group:"), partitions)
+    if where.startswith("{"):
+        given = from_json(where)
+        return cluster.resolve(
+            partitions, Start(-2, offsets={name: given[name] for name in partitions if name in given})
+        )
+    try:
+        time = datetime.fromisoformat(where)
+    except ValueError as error:
+        raise ConfigError(
+            f"--to is {where!r}, but must be earliest, latest, a time, group:NAME or offsets as JSON"
+        ) from error
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return cluster.resolve(partitions, Start(-2, time_ms=int(time.timestamp() * 1000)))
+
+
+def _of_group(source: spec.Source, group: str, partitions: list[TopicPartition]) -> Offsets:
+    from confluent_kafka import Consumer, KafkaException
+    from confluent_kafka import TopicPartition as ClientPartition
+
+    from barnabas.pipelines.kafka import open_client
+    from barnabas.pipelines.options import client_config
+
+    kafka = {**source.kafka, "bootstrap.servers": source.bootstrap_servers}
+    consumer = open_client(Consumer, {**client_config(kafka), "group.id": group})
+    try:
+        found = consumer.committed([ClientPartition(each.topic, each.partition) for each in partitions], 10)
+    except KafkaException as error:
+        raise ConfigError(f"the offsets of group {group} cannot be read: {error.args[0].str()}") from error
+    finally:
+        consumer.close()
+    offsets = {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+    if missing := [name for name in partitions if name not in offsets]:
+        raise ConfigError(f"group {group} has no position in {', '.join(map(str, missing))}")
+    return offsets
+
+
+def _replay(flow: spec.Flow, arguments: argparse.Namespace) -> int:
+    names = [each.name for each in flow.sources if each.bad_rows_topic]
+    name = arguments.source or (names[0] if names else flow.source.name)
+    source = next((each for each in flow.sources if each.name == name), None)
+    if source is None:
+        raise ConfigError(f"the flow has no source {name}; it has {', '.join(each.name for each in flow.sources)}")
+    with _spark(flow) as spark:
+        from barnabas.pipelines.replay import replay_dead_letters
+
+        result = replay_dead_letters(spark, flow, source, value=arguments.value, is_dry=arguments.dry_run)
+    if arguments.output == "json":
+        print_json(asdict(result))
+        return 0
+    would = "would go" if arguments.dry_run else "went"
+    print(f"{result.sent:,} dead letters {would} back to their topics; {result.still_bad:,} are bad still")
+    for reason, count in sorted(result.reasons.items(), key=lambda each: -each[1])[:10]:
+        print(f"  {count:,}: {reason}")
+    return 0
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    text = value.replace(tzinfo=None).isoformat(sep=" ") if isinstance(value, datetime) else str(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def _print_table(rows: list[list[str]]) -> None:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+OPERATION_ACTIONS: dict[str, Callable[[spec.Flow, argparse.Namespace], int]] = {
+    "preview": _preview,
+    "dry-run": _dry_run,
+    "status": _status,
+    "lag": _lag,
+    "stop": _stop,
+    "reset": _reset,
+    "rewind": _rewind,
+    "replay": _replay,
+}

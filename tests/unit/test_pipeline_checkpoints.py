@@ -1,0 +1,132 @@
+"""What a checkpoint says of a flow, what of a flow may change on it, and how it is rewound; without Spark."""
+
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.ids import TopicPartition
+from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
+from barnabas.pipelines.spec import Flow, parse
+
+FLOW = """\
+name = "f"
+checkpoint = "state"
+[source]
+bootstrap_servers = "localhost:9092"
+topics = ["a", "b"]
+format = { type = "json", columns = { id = "bigint", at = "timestamp", kind = "string" } }
+[transform]
+where = "id > 0"
+[aggregate]
+group_by = ["kind"]
+time = "at"
+window = "1 hour"
+watermark = "1 day"
+compute = { n = "count(*)" }
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "t"
+"""
+
+
+def flow_in(folder: Path, *changes: tuple[str, str]) -> Flow:
+    text = FLOW
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return parse(text, file=str(folder / "flow.toml"))
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A folder with a checkpoint of two micro-batches, of which one has reached the sinks."""
+    for number, ends in enumerate(('{"a":{"0":5},"b":{"0":7}}', '{"a":{"0":9},"b":{"0":9}}')):
+        offsets = tmp_path / "state" / "main" / "offsets"
+        offsets.mkdir(parents=True, exist_ok=True)
+        (offsets / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{ends}')
+    (tmp_path / "state" / "main" / "commits").mkdir()
+    (tmp_path / "state" / "main" / "commits" / "0").write_text("v1\n{}")
+    Checkpoint(flow_in(tmp_path)).note_flow()
+    return tmp_path
+
+
+def test_the_position_is_the_end_of_the_last_batch_that_reached_the_sinks(begun: Path) -> None:
+    """A batch that was only planned does not count."""
+    checkpoint = Checkpoint(flow_in(begun))
+    assert checkpoint.position() == [{TopicPartition("a", 0): 5, TopicPartition("b", 0): 7}]
+    assert (checkpoint.batches(), checkpoint.has_begun) == (1, True)
+    assert Checkpoint(flow_in(begun, ('"state"', '"other"'))).position() == [{}]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "fits"),
+    [
+        ('window = "1 hour"', 'window = "2 hours"', "aggregate.window", False),
+        ('group_by = ["kind"]', 'group_by = ["id"]', "aggregate.group_by", False),
+        ('"count(*)"', '"sum(id)"', "aggregate.compute", False),
+        ('topics = ["a", "b"]', 'topics = ["a"]', "source.topics", False),
+        ('topics = ["a", "b"]', 'topics = ["a"]\nfail_on_data_loss = false', "source.topics", True),
+        ('topics = ["a", "b"]', 'topics = ["a", "b", "c"]', "source.topics", True),
+        ('"localhost:9092"', '"localhost:9093"', "source.bootstrap_servers", True),
+        ('table = "t"', 'table = "u"', "sinks", True),
+        ("[transform]", "[resources]\nshuffle_partitions = 5\n[transform]", "resources.shuffle_partitions", True),
+        ("[source]", "[sources.x]", "sources", False),
+    ],
+)
+def test_a_change_of_state_or_positions_does_not_fit_and_others_are_reported(
+    begun: Path, old: str, new: str, field: str, fits: bool
+) -> None:
+    """Before the flow is run."""
+    changes = Checkpoint(flow_in(begun, (old, new))).changes()
+    assert [(each.field, each.fits) for each in changes] == [(field, fits)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("id > 0", "id > 5"), ('watermark = "1 day"', 'watermark = "2 days"'), ("flow", "flow")]
+)
+def test_filters_and_delays_may_change(begun: Path, old: str, new: str) -> None:
+    """They leave nothing in the state."""
+    changes = [] if old == new else [(old, new)]
+    assert Checkpoint(flow_in(begun, *changes)).changes() == []
+
+
+def test_a_rewind_keeps_what_was_and_sets_the_beginning(begun: Path) -> None:
+    """The next run plans its first batch from there."""
+    checkpoint = Checkpoint(flow_in(begun))
+    kept = checkpoint.rewind([{TopicPartition("a", 0): 2, TopicPartition("b", 0): 0}])
+    assert json.loads((begun / "state" / "start.json").read_text()) == {"a": {"0": 2}, "b": {"0": 0}}
+    assert (kept / "main" / "offsets" / "1").exists()
+    assert not checkpoint.has_begun
+    assert checkpoint.position() == [{}]
+
+
+def test_a_reset_forgets_all_but_the_lock(begun: Path) -> None:
+    """The folder is that of a new flow."""
+    (begun / "state" / ".lock").touch()
+    Checkpoint(flow_in(begun)).reset()
+    assert [each.name for each in (begun / "state").iterdir()] == [".lock"]
+
+
+def test_a_flow_runs_while_its_checkpoint_is_locked(begun: Path) -> None:
+    """The lock ends with its process, whatever run.json says."""
+    checkpoint = Checkpoint(flow_in(begun))
+    checkpoint.note_run({"rows": 3})
+    assert not checkpoint.is_running()
+    assert not checkpoint.stop()
+    with (begun / "state" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert checkpoint.is_running()
+    assert not checkpoint.is_running()
+    assert checkpoint.last_run()["rows"] == 3
+
+
+def test_what_repeats_is_said_for_each_sink(begun: Path) -> None:
+    """Windows that are cut in two, topics that take records again, functions that are called again."""
+    text = FLOW + '[[sinks]]\ntype = "topic"\ntopic = "o"\n'
+    first, second = what_repeats(parse(text))
+    assert first.startswith("sqlite table t keeps one row for each window_start, window_end, kind")
+    assert "A window that began before the new position gets figures of the repeated records only" in first
+    assert second.startswith("topic o takes the results again, with the same keys")
