@@ -256,9 +256,9 @@ def _is_meant(arguments: argparse.Namespace) -> bool:
 def _target(source: spec.Source, where: str) -> Offsets:
     """The offsets of a source's partitions at a place that `--to` names."""
     from barnabas.pipelines.options import Start
-    from barnabas.pipelines.trial import cluster_of
+    from barnabas.pipelines.trial import source_cluster
 
-    cluster = cluster_of(source)
+    cluster = source_cluster(source)
     partitions = cluster.partitions()
     if where in ("earliest", "latest"):
         return cluster.at_marks(dict.fromkeys(partitions, -2 if where == "earliest" else -1))

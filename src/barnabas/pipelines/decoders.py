@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark 
 
 from barnabas.pipelines.formats import Format
 
-__all__ = ["CORRUPT", "HAVE_REASONS", "decode_value"]
+__all__ = ["CORRUPT", "HAVE_REASONS", "decoded_struct"]
 
 CORRUPT = "_barnabas_corrupt"
 HAVE_REASONS = ("avro", "protobuf")
@@ -26,7 +26,7 @@ _OLD_SYSLOG = r"(?s)^(?:<(\d{1,3})>)?([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (\S+
 _PAIR = r'([^\s="]+)=("(?:[^"\\]|\\.)*"|\S*)'
 
 
-def decode_value(how: Format, value: Column) -> Column:
+def decoded_struct(how: Format, value: Column) -> Column:
     """The value as a struct."""
     if how.type in HAVE_REASONS:
         return _decoded(how, value)
@@ -115,9 +115,8 @@ def _logfmt(how: Format, text: Column) -> Column:
     for name, type_name in how.columns.items():
         found = F.get(F.filter(pairs, _is_named(name)), F.lit(0))["v"]
         is_quoted = found.startswith('"') & found.endswith('"') & (F.length(found) > 1)
-        plain = F.when(is_quoted, F.regexp_replace(F.regexp_extract(found, _QUOTED, 1), r"\\(.)", "$1")).otherwise(
-            found
-        )
+        unquoted = F.regexp_replace(F.regexp_extract(found, _QUOTED, 1), r"\\(.)", "$1")
+        plain = F.when(is_quoted, unquoted).when(found != "", found)
         is_time = how.timestamp_format and type_name.lower() == "timestamp"
         typed = F.try_to_timestamp(plain, F.lit(how.timestamp_format)) if is_time else plain.try_cast(type_name)
         columns.append(typed.alias(name))

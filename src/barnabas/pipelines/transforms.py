@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.types import StructType
 
-from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decode_value
+from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
 from barnabas.pipelines.spec import POSITION, Aggregate, Expectation, Format, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS
 
@@ -61,7 +61,7 @@ def parse_records(records: DataFrame, how: Format) -> DataFrame:
     originals = [F.col(name).alias(alias) for name, alias in zip(("key", "value"), _RECORD, strict=True)]
     if "headers" in records.columns:
         originals.append(F.col("headers").alias(_HEADERS))
-    parsed = records.select(decode_value(how, F.col("value")).alias(_ROW), *position, *originals)
+    parsed = records.select(decoded_struct(how, F.col("value")).alias(_ROW), *position, *originals)
     columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
     no_value = F.col(_RECORD[1]).isNull()
     why = F.when(no_value, F.lit("the record has no value"))
@@ -91,7 +91,7 @@ def _wrong_columns(how: Format) -> Column:
     The value is parsed again, all columns as strings. Spark does so for these rows only.
     """
     texts = dict.fromkeys(how.columns, "string")
-    again = decode_value(replace(how, columns=texts, timestamp_format=None), F.col(_RECORD[1]))
+    again = decoded_struct(replace(how, columns=texts, timestamp_format=None), F.col(_RECORD[1]))
     problems = [
         F.when(
             F.col(f"{_ROW}.{name}").isNull() & again[name].isNotNull() & again[CORRUPT].isNull(),

@@ -28,7 +28,7 @@ from barnabas.pipelines.run import source_options
 from barnabas.pipelines.spec import DatabaseSink, Flow, Source, TopicSink
 from barnabas.pipelines.views import Views, build_views
 
-__all__ = ["Finding", "cluster_of", "latest_offsets", "preview_rows", "try_flow"]
+__all__ = ["Finding", "source_cluster", "latest_offsets", "preview_rows", "try_flow"]
 
 _SAMPLE = 1000
 """Records of each partition that are looked at."""
@@ -44,7 +44,7 @@ class Finding:
     message: str
 
 
-def cluster_of(source: Source) -> KafkaCluster:
+def source_cluster(source: Source) -> KafkaCluster:
     """Questions to a source's cluster; a wrong address is answered within seconds."""
     options = SourceOptions.parse(source_options(source), streaming=True)
     return KafkaCluster(options, timeout_ms=_TIMEOUT_MS)
@@ -52,13 +52,13 @@ def cluster_of(source: Source) -> KafkaCluster:
 
 def latest_offsets(source: Source) -> Offsets:
     """Where the source's topics end now."""
-    cluster = cluster_of(source)
+    cluster = source_cluster(source)
     return cluster.at_marks(dict.fromkeys(cluster.partitions(), -1))
 
 
 def _sample(spark: SparkSession, source: Source, records: int) -> DataFrame:
     """The newest records of each partition."""
-    cluster = cluster_of(source)
+    cluster = source_cluster(source)
     partitions = cluster.partitions()
     ends = cluster.at_marks(dict.fromkeys(partitions, -1))
     begins = cluster.at_marks(dict.fromkeys(partitions, -2))
@@ -125,7 +125,7 @@ def _try(what: str, act: Callable[[], str]) -> Finding:
 
 
 def _topics(source: Source) -> str:
-    cluster = cluster_of(source)
+    cluster = source_cluster(source)
     partitions = cluster.partitions()
     ends = cluster.at_marks(dict.fromkeys(partitions, -1))
     begins = cluster.at_marks(dict.fromkeys(partitions, -2))
