@@ -28,7 +28,7 @@ from barnabas.pipelines.run import source_options
 from barnabas.pipelines.spec import DatabaseSink, Flow, Source, TopicSink
 from barnabas.pipelines.views import Views, build_views
 
-__all__ = ["Finding", "source_cluster", "latest_offsets", "preview_rows", "try_flow"]
+__all__ = ["Finding", "latest_offsets", "preview_rows", "source_cluster", "try_flow"]
 
 _SAMPLE = 1000
 """Records of each partition that are looked at."""

@@ -1,0 +1,134 @@
+"""Formats with fixed columns and with schemas, on small frames; previews, dry runs and replays on a real topic."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark")
+fastavro = pytest.importorskip("fastavro")
+
+from barnabas.base.errors import BarnabasError  # noqa: E402
+from barnabas.pipelines import spec, transforms  # noqa: E402
+from barnabas.pipelines.replay import replay_dead_letters  # noqa: E402
+from barnabas.pipelines.run import run_on  # noqa: E402
+from barnabas.pipelines.trial import preview_rows, try_flow  # noqa: E402
+
+FLOW = """\
+name = "{name}"
+checkpoint = "state"
+[source]
+bootstrap_servers = "{servers}"
+topics = ["{name}"]
+bad_rows_topic = "{bad}"
+[source.format]
+{format}
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "t"
+"""
+WEB = '::1 - ann [10/Oct/2000:13:55:36 -0700] "GET /a?b=1 HTTP/1.1" 200 2326 "http://h/" "Mozilla/4.08 (Win98; I)"'
+SYSLOG = '<165>1 2003-08-24T05:14:15.000003-07:00 192.0.2.1 app 8710 - [ex@1 a="A]"][b p="h"] x y'
+OLD_SYSLOG = "<34>Oct  1 22:14:15 box su[12]: failed"
+LOGFMT = 'level=info msg="hi \\"you\\" x=y" dur=5 level=again empty='
+SCHEMA: dict[str, Any] = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}]}
+
+
+def parsed(
+    spark: Any, folder: Path, how: str, *values: str | bytes
+) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+    """The good rows, and class and reason of the bad ones."""
+    flow = spec.parse(FLOW.format(name="n", servers="h:1", bad="b", format=how), file=str(folder / "flow.toml"))
+    rows = [(None, each.encode() if isinstance(each, str) else each, "t", 0, at) for at, each in enumerate(values)]
+    found = transforms.parse_records(spark.createDataFrame(rows, transforms.RECORD_SCHEMA), flow.source.format)
+    collected = found.toArrow().to_pylist()
+    columns = flow.source.format.columns
+    good = [{name: row[name] for name in columns} for row in collected if row["_barnabas_bad"] is None]
+    return good, [(row["_barnabas_error"], row["_barnabas_bad"]) for row in collected if row["_barnabas_bad"]]
+
+
+def test_lines_of_logs_become_columns(spark: Any, tmp_path: Path) -> None:
+    """Web servers, both kinds of syslog, logfmt; what is no such line is bad."""
+    (web,), bad = parsed(spark, tmp_path, 'type = "web_log"', WEB, "no line")
+    assert (web["host"], web["identity"], web["user"], web["path"]) == ("::1", None, "ann", "/a?b=1")
+    assert (web["status"], web["size"], web["agent"]) == (200, 2326, "Mozilla/4.08 (Win98; I)")
+    assert web["time"].isoformat() == "2000-10-10T20:55:36+00:00"
+    assert bad == [("MALFORMED", "the value is no line of a web server's log")]
+    (new, old), bad = parsed(spark, tmp_path, 'type = "syslog"', SYSLOG, OLD_SYSLOG, "no line")
+    assert (new["facility"], new["severity"], new["app"], new["process_id"]) == (20, 5, "app", "8710")
+    assert (new["data"], new["message"]) == ('[ex@1 a="A]"][b p="h"]', "x y")
+    assert new["time"].isoformat() == "2003-08-24T12:14:15.000003+00:00"
+    assert (old["facility"], old["host"], old["app"], old["process_id"], old["message"]) == (
+        4,
+        "box",
+        "su",
+        "12",
+        "failed",
+    )
+    assert (old["time"].month, old["time"].day, len(bad)) == (10, 1, 1)
+    how = 'type = "logfmt"\ncolumns = { level = "string", msg = "string", dur = "int", empty = "int" }'
+    (line,), bad = parsed(spark, tmp_path, how, LOGFMT, "level=warn dur=soon", "nothing")
+    assert line == {"level": "info", "msg": 'hi "you" x=y', "dur": 5, "empty": None}
+    assert bad == [
+        ("WRONG_TYPE", "column dur is soon, which is no int"),
+        ("MALFORMED", "the value is no line of key=value pairs"),
+    ]
+
+
+def test_avro_and_json_of_a_registry_become_columns(spark: Any, tmp_path: Path) -> None:
+    """A number that does not fit its column is named; JSON follows the schema's id."""
+    (tmp_path / "o.avsc").write_text(json.dumps(SCHEMA))
+    values = []
+    for number in (7, 2**40):
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(SCHEMA), {"id": number})
+        values.append(stream.getvalue())
+    good, bad = parsed(
+        spark, tmp_path, 'type = "avro"\nschema_file = "o.avsc"\ncolumns = { id = "int" }', *values, b"\x80"
+    )
+    assert good == [{"id": 7}]
+    assert bad[0] == ("WRONG_TYPE", f"column id is {2**40}, which is no int32")
+    assert bad[1][0] == "MALFORMED"
+    how = 'type = "json"\nregistry = "http://h"\ncolumns = { id = "int" }'
+    good, bad = parsed(spark, tmp_path, how, b'\0\0\0\0\1{"id": 5}', '{"id": 5}')
+    assert (good, len(bad)) == ([{"id": 5}], 1)
+
+
+def test_dead_letters_of_a_corrected_flow_go_through_once(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """Previewed, tried, run, corrected, replayed, and replayed again in vain."""
+    topic, bad = cluster.topic(1), cluster.topic(1)
+    cluster.produce(topic, [(b"k", b'{"id": 1}'), (b"k", b'{"id": "2.5"}'), (b"k", b"{")])
+
+    def flow_with(kind: str) -> spec.Flow:
+        how = f'type = "json"\ncolumns = {{ id = "{kind}" }}'
+        text = FLOW.format(name=topic, servers=cluster.bootstrap, bad=bad, format=how)
+        return spec.parse(text, file=str(tmp_path / "flow.toml"))
+
+    first = flow_with("int")
+    assert [row["id"] for row in preview_rows(spark, first, "source", 10)] == [1]
+    with pytest.raises(BarnabasError, match="the flow has no view sauce; did you mean source"):
+        preview_rows(spark, first, "sauce", 10)
+    findings = {each.what: each for each in try_flow(spark, first)}
+    assert findings["records of source"].state == "warning"
+    assert findings["records of source"].message.startswith("2 of the newest 3 are bad; for example: column id is 2.5")
+    assert findings["sink sqlite table t"].message.endswith("out.db will be made")
+    assert run_on(spark, first)["bad_rows"] == 2
+    headers = [dict(each.headers()) for each in cluster.read(bad)]
+    assert {each["barnabas.error"] for each in headers} == {b"WRONG_TYPE", b"MALFORMED"}
+    corrected = flow_with("string")
+    assert replay_dead_letters(spark, corrected, corrected.source, is_dry=True).sent == 1
+    replayed = replay_dead_letters(spark, corrected, corrected.source)
+    assert (replayed.sent, replayed.still_bad) == (1, 1)
+    last = cluster.read(topic)[-1]
+    assert (last.key(), last.value(), dict(last.headers())["barnabas.replayed"]) == (
+        b"k",
+        b'{"id": "2.5"}',
+        f"{topic}-0-1".encode(),
+    )
+    assert replay_dead_letters(spark, corrected, corrected.source).sent == 0
+    repaired = replay_dead_letters(spark, corrected, corrected.source, value="'{\"id\": 9}'")
+    assert (repaired.sent, repaired.still_bad) == (1, 0)
