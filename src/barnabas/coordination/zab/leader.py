@@ -2,7 +2,7 @@
 
     DISCOVERY        collects accepted epochs until a quorum is there; the new epoch is above all of them
        | a quorum has acknowledged the epoch, and no member of it has a more recent history
-    SYNCHRONISATION  gives each learner the leader's history, and NEWLEADER behind it
+    SYNCHRONISATION  gives each learner the leader's history, followed by NEWLEADER
        | a quorum has acknowledged NEWLEADER: the history is on the disks of a majority
     BROADCAST        proposes transactions, and commits each when a quorum has it on disk
 
@@ -120,7 +120,7 @@ class LeaderEnvironment(Protocol):
 
 
 class LeaderPhase(Enum):
-    """See the module."""
+    """The phases of a leader, in their order."""
 
     DISCOVERY = "discovery"
     SYNCHRONISATION = "synchronisation"

@@ -1,4 +1,4 @@
-"""What a member has to log, and which clients it serves: the two sides of its edge that the server for clients is at.
+"""The queue of transactions that a member logs, and the interface to the server for its clients.
 
 In ZooKeeper: the queue of SyncRequestProcessor.
 """
