@@ -206,7 +206,7 @@ class Ask(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Something that another part does in its turn: ``begin`` starts it, and calls ``done`` when it is over."""
+    """Something that another component does in its turn: ``begin`` starts it, and calls ``done`` when it is over."""
 
     begin: Callable[[Done], None]
 

@@ -10,7 +10,7 @@ __all__ = ["BrokerConfig"]
 class BrokerConfig:
     """The broker's settings: those of the properties file, under the dynamic ones of the cluster and of this broker.
 
-    Parts keep the object and ask it each time, so they see dynamic changes. Only the configuration service calls
+    Components keep the object and read it each time, so they see dynamic changes. Only the configuration service calls
     `replace`.
     """
 

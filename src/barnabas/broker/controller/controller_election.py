@@ -1,4 +1,4 @@
-"""Who is controller: the steps of an election (Kafka's `KafkaController.elect` and `KafkaZkClient`'s part in it).
+"""The election of a controller, as steps (Kafka's `KafkaController.elect` and `KafkaZkClient`'s part in it).
 
 The controller holds the ephemeral ``/controller``. In the transaction that creates it ``/controller_epoch`` is raised;
 the version of that znode fences the controllers before: every write of a controller depends on it.

@@ -1,6 +1,6 @@
 """The effects of the storage's deciding code: work beside the event loop, and steps at a later time.
 
-Each public step of a deciding part takes the time and returns a list of effects. `barnabas.broker.storage.service`
+Each public method of deciding code takes the time and returns a list of effects. `barnabas.broker.storage.service`
 performs them in order, and passes the outcome and the time to the next step, which returns effects again.
 
 In Kafka: the tasks that `KafkaScheduler` runs.

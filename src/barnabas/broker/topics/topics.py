@@ -290,7 +290,7 @@ class Topics:
             return False
         return topic not in context.topics or topic in context.ineligible_for_deletion
 
-    # Subscribed to other parts
+    # Subscribed to other components
 
     def metadata_changed(self, changed: set[str], deleted: list[TopicPartition]) -> None:
         """UpdateMetadata came: answer requests that wait for topics, and forget those that are deleted."""

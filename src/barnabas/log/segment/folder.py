@@ -1,6 +1,6 @@
 """The folder that holds a partition's files. Kafka: LocalLog's dir.
 
-All parts of a log share one `Folder`, so a rename of the folder is one call.
+All components of a log share one `Folder`, so a rename of the folder is one call.
 """
 
 from barnabas.base.files import Files
