@@ -1,6 +1,7 @@
 """The documentation says what the code does."""
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -73,6 +74,25 @@ def test_every_module_of_the_glossary_names_its_counterpart() -> None:
     """A docstring names a class of Kafka or ZooKeeper ("In Kafka: `LogCleaner`."), or says "Kafka has no counterpart"."""
     rows = GLOSSARY_ROW.findall((ROOT / "docs" / "contributing" / "glossary.md").read_text())
     assert [module for module, _, other in rows if not re.fullmatch(r"-|.*(`[^`]+`|[A-Z]\w+).*", other)] == []
+
+
+@pytest.mark.parametrize(
+    ("docstring", "counterpart"),
+    [
+        ("Compacts logs (Kafka's `LogCleaner`).", "`LogCleaner`"),
+        ("Compacts logs.\n\nIn Kafka: LogCleaner and\n`Cleaner`.", "`LogCleaner` and `Cleaner`"),
+        ("Tries again (Kafka: after a restart).\n\nIn Kafka: `LogCleaner`.", "`LogCleaner`"),
+        ("Keeps it in memory, as Kafka: members join again.", None),
+        ("As ZooKeeper's `setupRequestProcessors` does.", None),
+        ("Syncs logs. Kafka has no counterpart: it syncs in `UnifiedLog.flush`.", "-"),
+    ],
+)
+def test_a_counterpart_is_a_class_that_a_docstring_names_as_such(docstring: str, counterpart: str | None) -> None:
+    """Other clauses about Kafka, and classes of the other system, are none."""
+    spec = importlib.util.spec_from_file_location("glossary", ROOT / "docs" / "glossary.py")
+    glossary = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(glossary)
+    assert glossary.counterpart(docstring, "Kafka") == counterpart
 
 
 def test_the_glossary_has_every_subsystem() -> None:
