@@ -120,6 +120,12 @@ def spark() -> Iterator[Any]:
     session.close()
 
 
+@pytest.fixture(scope="session")
+def barnabas_spark(spark: Any) -> Any:
+    """The session that the package's fixtures for flows use; one is enough."""
+    return spark
+
+
 @pytest.fixture
 def run_query(tmp_path: Path) -> Callable[..., list[Any]]:
     """Runs a streaming frame with availableNow into memory and gives each micro-batch's rows."""

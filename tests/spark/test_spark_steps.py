@@ -137,3 +137,34 @@ def test_what_is_wrong_in_a_step_is_found_without_a_cluster(
     flow = spec.parse(FLOW.replace(old, new), file=str(tmp_path / "f.toml"))
     found = find_problems(spark, flow)
     assert [f"{each.field}: {each.message}"[: len(problem)] for each in found] == [problem]
+
+
+EXPECTING = """\
+name = "counts"
+checkpoint = "state"
+source = { bootstrap_servers = "localhost:9092", topics = ["t"], format = { type = "json", columns = { kind = "string", n = "int" } } }
+aggregate = { group_by = ["kind"], compute = { total = "sum(n)" } }
+[[expectations]]
+name = "small"
+of = "results"
+check = "total < 100"
+on_fail = "fail"
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "t"
+"""
+
+
+def test_the_fixture_runs_a_file_on_a_topic_and_a_broken_expectation_ends_the_flow(
+    barnabas_flow: Any, tmp_path: Path
+) -> None:
+    """Figures are updated from run to run; the batch with the figure that was not expected reaches no sink."""
+    (tmp_path / "flow.toml").write_text(EXPECTING)
+    flow = barnabas_flow(tmp_path / "flow.toml").given(
+        [{"kind": "a", "n": 1}, {"kind": "a", "n": 2}, {"kind": "b", "n": 5}]
+    )
+    flow.run().assert_rows([{"kind": "a", "total": 3}, {"kind": "b", "total": 5}])
+    flow.given([{"kind": "a", "n": 4}]).run().assert_rows([{"kind": "a", "total": 7}, {"kind": "b", "total": 5}])
+    with pytest.raises(BarnabasError, match="^the expectation small is not met: total < 100; the row is .*999"):
+        flow.given([{"kind": "c", "n": 999}]).run()

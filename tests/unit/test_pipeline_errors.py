@@ -42,3 +42,10 @@ def test_an_analysis_error_is_told_by_its_first_line() -> None:
     """The plan that follows is for Spark's authors."""
     text = "[UNRESOLVED_COLUMN] A column `x` cannot be resolved. Did you mean `y`?;\n'Project ['x]\n+- Relation"
     assert str(reason_of(RuntimeError(text))).startswith("[UNRESOLVED_COLUMN] A column `x` cannot be resolved")
+
+
+def test_a_row_that_fails_an_expectation_is_reported_without_sparks_codes() -> None:
+    """The text is ours; Spark puts a condition before it and a state after it."""
+    cause = "[USER_RAISED_EXCEPTION] the expectation cheap is not met: a < 1; the row is {} SQLSTATE: P0001"
+    text = f"boom\n\tat x\nCaused by: org.apache.spark.SparkRuntimeException: {cause}\n\tat y\n"
+    assert str(reason_of(RuntimeError(text))) == "the expectation cheap is not met: a < 1; the row is {}"

@@ -1,5 +1,6 @@
 """Flows of several sources, tables and steps, declared in TOML and in Python, without Spark."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,17 @@ def test_a_file_takes_functions_from_a_program_beside_it(tmp_path: Path) -> None
     (tmp_path / "flow.toml").write_text(text.replace(":late", ":later"))
     with pytest.raises(SpecError, match=r"functions.py has no function later"):
         load_flow(tmp_path / "flow.toml")
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "pipeline-flows.md"
+BLOCKS = re.findall(r"```(toml|python)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+def test_the_flows_of_the_how_to_page_are_valid(tmp_path: Path) -> None:
+    """The whole ones in TOML and Python; the parts parse in the place where they belong."""
+    whole = [text for kind, text in BLOCKS if kind == "toml" and text.startswith("name = ")]
+    assert [flow.steps[-1].name for flow in map(parse, whole)] == ["paid"]
+    (program,) = [text for kind, text in BLOCKS if kind == "python" and "declare(" in text]
+    (tmp_path / "paid.py").write_text(program)
+    flow = load_flow(tmp_path / "paid.py")
+    assert [step.name for step in flow.steps] == ["dear", "by_customer"]

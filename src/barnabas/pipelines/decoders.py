@@ -1,7 +1,7 @@
 """A record's value as a struct of columns, for each format: Spark's own functions where it has them, else Arrow functions.
 
-The struct has the format's columns and `CORRUPT`, which is not null where the value does not fit. For formats with a
-schema it is the reason; for the others `transforms` finds the reason by parsing the value as texts.
+The struct has the format's columns and `CORRUPT`, which is not null where the value does not fit. For JSON and CSV
+`transforms` finds the reason by parsing the value as texts; for the others it is the reason.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from barnabas.pipelines.formats import Format
 __all__ = ["CORRUPT", "HAVE_REASONS", "decoded_struct"]
 
 CORRUPT = "_barnabas_corrupt"
-HAVE_REASONS = ("avro", "protobuf")
+HAVE_REASONS = ("avro", "protobuf", "logfmt", "web_log", "syslog")
 """Formats whose decoder gives the reason itself."""
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 _WEB_LOG = rf"^(\S+) (\S+) (\S+) \[([^\]]+)\] {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED})?\s*$"
@@ -28,7 +28,7 @@ _PAIR = r'([^\s="]+)=("(?:[^"\\]|\\.)*"|\S*)'
 
 def decoded_struct(how: Format, value: Column) -> Column:
     """The value as a struct."""
-    if how.type in HAVE_REASONS:
+    if how.type in ("avro", "protobuf"):
         return _decoded(how, value)
     if how.type == "json" and how.registry:  # what follows the schema's id
         value = F.when(F.substring(value, 1, 1) == F.lit(b"\0"), F.substring(value, 6, 2**31 - 1))
@@ -36,9 +36,9 @@ def decoded_struct(how: Format, value: Column) -> Column:
     if how.type == "text":
         return F.struct(text.alias("value"))
     if how.type == "web_log":
-        return _web_log(text)
+        return _web_log(how, text)
     if how.type == "syslog":
-        return _syslog(text)
+        return _syslog(how, text)
     if how.type == "logfmt":
         return _logfmt(how, text)
     ddl = ", ".join(f"`{name}` {type_name}" for name, type_name in {**how.columns, CORRUPT: "string"}.items())
@@ -57,11 +57,11 @@ def _group(text: Column, pattern: str, number: int) -> Column:
     return F.when((found != "") & (found != "-"), found)
 
 
-def _corrupt(text: Column, fits: Column) -> Column:
-    return F.when(~fits, text).alias(CORRUPT)
+def _corrupt(how: Format, fits: Column) -> Column:
+    return F.when(~fits, F.lit(f"the value is no {how.what}")).alias(CORRUPT)
 
 
-def _web_log(text: Column) -> Column:
+def _web_log(how: Format, text: Column) -> Column:
     request = F.regexp_extract(text, _WEB_LOG, 5)
     names = {"host": 1, "identity": 2, "user": 3}
     return F.struct(
@@ -72,11 +72,11 @@ def _web_log(text: Column) -> Column:
         _group(text, _WEB_LOG, 7).try_cast("bigint").alias("size"),
         _group(text, _WEB_LOG, 8).alias("referer"),
         _group(text, _WEB_LOG, 9).alias("agent"),
-        _corrupt(text, text.rlike(_WEB_LOG)),
+        _corrupt(how, text.rlike(_WEB_LOG)),
     )
 
 
-def _syslog(text: Column) -> Column:
+def _syslog(how: Format, text: Column) -> Column:
     """RFC 5424, and the lines of before (RFC 3164), whose times have no year: it is this year, or the one before."""
     is_new = text.rlike(_SYSLOG)
 
@@ -103,7 +103,7 @@ def _syslog(text: Column) -> Column:
         pick(6, None).alias("message_id"),
         pick(7, None).alias("data"),
         F.regexp_replace(message, "^\ufeff", "").alias("message"),
-        _corrupt(text, is_new | text.rlike(_OLD_SYSLOG)),
+        _corrupt(how, is_new | text.rlike(_OLD_SYSLOG)),
     )
 
 
@@ -111,7 +111,7 @@ def _logfmt(how: Format, text: Column) -> Column:
     names, values = (F.regexp_extract_all(text, F.lit(_PAIR), F.lit(group)) for group in (1, 2))
     pairs = F.arrays_zip(names.alias("n"), values.alias("v"))
     columns: list[Column] = []
-    fits = text.rlike(_PAIR)
+    problems: list[Column] = []
     for name, type_name in how.columns.items():
         found = F.get(F.filter(pairs, _is_named(name)), F.lit(0))["v"]
         is_quoted = found.startswith('"') & found.endswith('"') & (F.length(found) > 1)
@@ -120,8 +120,11 @@ def _logfmt(how: Format, text: Column) -> Column:
         is_time = how.timestamp_format and type_name.lower() == "timestamp"
         typed = F.try_to_timestamp(plain, F.lit(how.timestamp_format)) if is_time else plain.try_cast(type_name)
         columns.append(typed.alias(name))
-        fits = fits & (plain.isNull() | typed.isNotNull())
-    return F.struct(*columns, _corrupt(text, fits))
+        reason = F.concat(F.lit(f"column {name} is "), F.substring(plain, 1, 100), F.lit(f", which is no {type_name}"))
+        problems.append(F.when(plain.isNotNull() & typed.isNull(), reason))
+    wrong = F.concat_ws("; ", *problems)
+    whole = F.when(~text.rlike(_PAIR), F.lit(f"the value is no {how.what}")).when(wrong != "", wrong)
+    return F.struct(*columns, whole.alias(CORRUPT))
 
 
 def _is_named(name: str) -> Callable[[Column], Column]:

@@ -7,6 +7,9 @@ from barnabas.base.errors import BarnabasError
 __all__ = ["DataLossError", "PipelineError", "reason_of"]
 
 _PYTHON_ERROR = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
+_OURS = ("BarnabasError", "ConfigError", "ClusterError", "DataLossError", "PipelineError", "RegistryError")
 _JVM_ERROR = re.compile(r"^(?:Caused by: )(?:[\w.$]+): (.+)$", re.MULTILINE)
 
 
@@ -36,10 +39,9 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
     errors = [found for found in _PYTHON_ERROR.findall(text) if not found[0].startswith("Py4J")]
     if errors:
         kind, message = errors[-1]
-        known = kind in ("BarnabasError", "ConfigError", "ClusterError", "DataLossError")
-        return PipelineError(message if known else f"{kind}: {message}")
+        return PipelineError(message if kind in _OURS else f"{kind}: {message}")
     if causes := _JVM_ERROR.findall(text):
-        return PipelineError(causes[-1])
+        return PipelineError(_SQL_STATE.sub("", _CONDITION.sub("", causes[-1])))
     return PipelineError(_first_line(text))
 
 
