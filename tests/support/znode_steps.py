@@ -1,6 +1,6 @@
 """Performs the controller's steps on a dictionary of znodes: the dumb counterpart of the runner."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from barnabas.broker.cluster.steps import (
@@ -9,7 +9,10 @@ from barnabas.broker.cluster.steps import (
     Committed,
     ControllerMovedError,
     Create,
+    CreateOwn,
+    Pause,
     Read,
+    ReadAllowed,
     Refused,
     Send,
     SetData,
@@ -26,6 +29,8 @@ from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import CreateMode
 
+OWN_SESSION = 1
+
 
 class Znodes:
     """A tree of znodes with versions and czxids, and the requests that were sent."""
@@ -35,6 +40,12 @@ class Znodes:
         self.ephemerals: set[str] = set()
         self.now_ms = 0
         """The time at which znodes are made."""
+        self.owners: dict[str, int] = {}
+        """The sessions of other brokers' ephemeral znodes."""
+        self.unreadable: set[str] = set()
+        """Paths whose ACLs forbid this broker to read them."""
+        self.pauses_ms: list[int] = []
+        self.on_pause: Callable[[], None] = lambda: None
         self._made_ms: dict[str, int] = {}
         self._sequence = 0
         self.epoch_version = 0
@@ -54,6 +65,7 @@ class Znodes:
     def remove(self, path: str) -> None:
         del self.nodes[path]
         self.ephemerals.discard(path)
+        self.owners.pop(path, None)
 
     def end_session(self) -> None:
         """Remove what goes with the session."""
@@ -97,12 +109,10 @@ class Znodes:
             case Watch():
                 return None
             case Read(paths):
-                return [
-                    Znode(*self.nodes[path], path in self.ephemerals, self._made_ms.get(path, 0))
-                    if path in self.nodes
-                    else None
-                    for path in paths
-                ]
+                return [self._znode(path) for path in paths]
+            case ReadAllowed(paths):
+                no_auth = {path: KeeperError(Keeper.NO_AUTH, path) for path in self.unreadable}
+                return [no_auth.get(path) or self._znode(path) for path in paths]
             case Children(path):
                 return self.children(path)
             case Write(ops):
@@ -113,17 +123,32 @@ class Znodes:
                 return [self._write(op) for op in ops]
             case Transact(groups):
                 return [self._transact(group) for group in groups]
+            case CreateOwn(path, data):
+                if self._write(Create(path, data, CreateMode.EPHEMERAL)).error is None or path in self.ephemerals:
+                    return self.nodes[path][2]
+                return None
+            case Pause(ms):
+                self.pauses_ms.append(ms)
+                self.on_pause()
+                return None
             case Send(requests):
                 self.sent += requests
                 return None
 
+    def _znode(self, path: str) -> Znode | None:
+        if path not in self.nodes:
+            return None
+        is_own = path in self.ephemerals
+        owner = OWN_SESSION if is_own else self.owners.get(path, 0)
+        return Znode(*self.nodes[path], is_own, self._made_ms.get(path, 0), owner)
+
     def _transact(self, ops: Any) -> Committed | Refused:
-        nodes, ephemerals = dict(self.nodes), set(self.ephemerals)
+        nodes, ephemerals, owners = dict(self.nodes), set(self.ephemerals), dict(self.owners)
         versions = []
         for index, op in enumerate(ops):
             written = self._check(op) if isinstance(op, Check) else self._write(op)
             if written.error is not None:
-                self.nodes, self.ephemerals = nodes, ephemerals
+                self.nodes, self.ephemerals, self.owners = nodes, ephemerals, owners
                 return Refused(written.error, index)
             versions.append(written.version)
         return Committed(versions)

@@ -135,7 +135,7 @@ BROKER = ["--bootstrap-server", "localhost:1"]
         ([*BROKER, "--topic", "t", "--offset", "3"], "The partition is required when offset is specified."),
         ([*BROKER, "--topic", "t", "--partition", "0", "--group", "g"], "group and partition cannot be"),
         ([*BROKER, "--topic", "t", "--group", "g", "--consumer-property", "group.id=h"], "do not match"),
-        ([*BROKER, "--include", "["], "[ is no regular expression"),
+        ([*BROKER, "--include", "["], "[ is not a regular expression"),
         (
             [*BROKER, "--topic", "t", "--partition", "0", "--offset", "-4"],
             "The provided offset value '-4' is incorrect",

@@ -85,7 +85,7 @@ def test_a_plan_that_cannot_be_executed_is_refused_with_its_place(document: dict
     ],
 )
 def test_a_file_of_offsets_that_cannot_be_used_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    """What is no JSON, no object, of another version, incomplete or ambiguous."""
+    """What is not JSON, not an object, of another version, incomplete or ambiguous."""
     path = tmp_path / "offsets.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):

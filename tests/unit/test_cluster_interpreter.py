@@ -15,8 +15,10 @@ from barnabas.broker.cluster.steps import (
     Committed,
     ControllerMovedError,
     Create,
+    CreateOwn,
     Delete,
     Read,
+    ReadAllowed,
     Refused,
     Send,
     SetData,
@@ -29,9 +31,11 @@ from barnabas.broker.cluster.steps import (
 )
 from barnabas.broker.cluster.znodes import CONTROLLER_EPOCH
 from barnabas.coordination.client import CoordinationClient
+from barnabas.coordination.client.operations import set_acl
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
-from barnabas.wire.jute.opcodes import CreateMode
+from barnabas.wire.jute.opcodes import CreateMode, Perms
+from barnabas.wire.jute.records import ACL, Id
 from support.coordination_in_process import running_server, session
 from support.performing import interpreter
 
@@ -101,6 +105,36 @@ def test_an_ephemeral_is_known_as_ones_own(tmp_path: Path) -> None:
         await interpreter.perform(one(WriteUnfenced([Create("/mine", b"", CreateMode.EPHEMERAL), Create("/all")])))
         mine, everyones = await interpreter.perform(one(Read(["/mine", "/all"])))
         assert (mine.is_own_ephemeral, everyones.is_own_ephemeral) == (True, False)
+
+    run(tmp_path, test)
+
+
+def test_a_znode_that_may_not_be_read_stands_as_an_error_among_the_others(tmp_path: Path) -> None:
+    """Read raises it; ReadAllowed returns it in its place."""
+
+    async def test(interpreter: Interpreter, client: CoordinationClient) -> None:
+        await interpreter.perform(one(WriteUnfenced([Create("/a", b"1"), Create("/secret")])))
+        await client.batch([set_acl("/secret", [ACL(Perms.WRITE, Id("world", "anyone"))])])
+        with pytest.raises(KeeperError):
+            await interpreter.perform(one(Read(["/a", "/secret"])))
+        readable, secret, absent = await interpreter.perform(one(ReadAllowed(["/a", "/secret", "/none"])))
+        assert (readable.data, absent) == (b"1", None)
+        assert isinstance(secret, KeeperError)
+        assert secret.code is Keeper.NO_AUTH
+
+    run(tmp_path, test)
+
+
+def test_an_own_ephemeral_is_made_again_without_harm_and_anothers_stays(tmp_path: Path) -> None:
+    """The czxid is that of this session's znode; a persistent one, or another session's, is in the way."""
+
+    async def test(interpreter: Interpreter, client: CoordinationClient) -> None:
+        await interpreter.perform(one(WriteUnfenced([Create("/taken")])))
+        czxid = await interpreter.perform(one(CreateOwn("/mine", b"x")))
+        (znode,) = await interpreter.perform(one(Read(["/mine"])))
+        assert (znode.czxid, znode.data, znode.ephemeral_owner) == (czxid, b"x", client.session_id)
+        assert await interpreter.perform(one(CreateOwn("/mine", b"x"))) == czxid
+        assert await interpreter.perform(one(CreateOwn("/taken", b"x"))) is None
 
     run(tmp_path, test)
 

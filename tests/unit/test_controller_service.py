@@ -45,7 +45,7 @@ from barnabas.net.sockets import SocketNetwork
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.jute.opcodes import CreateMode, Perms
-from barnabas.wire.jute.records import ACL, Id
+from barnabas.wire.jute.records import ACL, Id, Stat
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -117,6 +117,7 @@ class Member:
                 broker_id=broker,
                 info=lambda: info,
                 client=self.client,
+                interpreter=interpreter(self.client),
                 channels=brokers,
                 metadata=MetadataCache(),
                 config=BrokerConfig(definitions.DEFINITIONS.parse({"zookeeper.connect": address})),
@@ -422,15 +423,15 @@ def test_a_session_that_expires_before_the_first_registration_is_no_end_of_the_s
     async def run() -> None:
         async with members(tmp_path, 1) as (brokers, _, address):
             member = Member(address, 1, brokers)
-            perform, expired = member.lifecycle._perform, []
+            create_own, expired = member.client.create_own_ephemeral, []
 
-            async def expire_once(step: object) -> object:
+            async def expire_once(path: str, data: bytes) -> Stat:
                 if not expired:
-                    expired.append(step)
+                    expired.append(path)
                     raise KeeperError(KeeperCode.SESSION_EXPIRED)
-                return await perform(step)
+                return await create_own(path, data)
 
-            member.lifecycle._perform = expire_once
+            member.client.create_own_ephemeral = expire_once
             await member.start()
             assert member.lifecycle.broker_epoch > 0
             await member.close()

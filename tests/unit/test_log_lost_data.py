@@ -74,7 +74,7 @@ def test_a_tail_cut_after_a_clean_stop_leaves_the_longest_valid_prefix_and_a_log
         assert (log.lost_data.end_offset, log.lost_data.expected_offset) == (batches, BATCHES)
         lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
         if rest:
-            assert f"{path}: {rest} bytes after offset {batches} are no valid batches and are cut off" in lines
+            assert f"{path}: {rest} bytes after offset {batches} are not valid batches and are cut off" in lines
         assert any("has lost records" in line for line in lines)
         log.append_as_leader(build_batch([Record(0, NOW, None, b"v")]), leader_epoch=1, now_ms=NOW)
         dirs.close(clean=True)

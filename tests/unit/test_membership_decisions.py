@@ -1,31 +1,42 @@
 """What membership decides, without a loop: registering, controlled shutdown, and when a watched broker counts as dead."""
 
-from collections.abc import Generator
+import logging
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 import pytest
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Pause
+from barnabas.broker.cluster.steps import Delete, Pause, Read, Transact, Znode
 from barnabas.broker.cluster.znodes import (
     CONTROLLER,
+    CONTROLLER_EPOCH,
+    NO_LEADER,
     BrokerInfo,
     Endpoint,
+    LeaderAndIsr,
+    ReplicaAssignment,
     broker_path,
+    decode_partition_state,
     encode_broker,
     encode_controller,
+    encode_partition_state,
+    encode_topic,
+    partition_state_path,
+    topic_path,
 )
 from barnabas.broker.membership import controlled_shutdown as shutdown
-from barnabas.broker.membership import joining
 from barnabas.broker.membership.death_watch import watching as deaths
-from barnabas.broker.membership.death_watch.watching import ConnectOutcome, removals_of_dead, watch_broker
-from barnabas.broker.membership.isr_withdrawal import ReadStates, States
-from barnabas.broker.membership.joining import OnChange, join, on_registration_changed
+from barnabas.broker.membership.death_watch.watching import (
+    ConnectOutcome,
+    registered_epoch,
+    remove_dead,
+    watch_broker,
+)
+from barnabas.broker.membership.joining import OnChange, OwnState, join, on_registration_changed, read_replicas
 from barnabas.broker.membership.registration import (
     BrokerIdTakenError,
-    EphemeralZnode,
-    Removal,
     SessionZnodes,
     removals_of,
     replace_predecessor,
@@ -33,9 +44,14 @@ from barnabas.broker.membership.registration import (
 )
 from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.opcodes import EventType
+from support.znode_steps import Znodes
 
 INFO = BrokerInfo(1, (Endpoint("h", 9092, "PLAINTEXT", "PLAINTEXT"),))
 ELSEWHERE = BrokerInfo(1, (Endpoint("other", 9092, "PLAINTEXT", "PLAINTEXT"),))
+
+
+def ephemeral(data: bytes, version: int, czxid: int, owner: int) -> Znode:
+    return Znode(data, version, czxid, ephemeral_owner=owner)
 
 
 def session(
@@ -43,8 +59,8 @@ def session(
 ) -> SessionZnodes:
     """A registration with version 3 and czxid 50, and a /controller with version 4."""
     return SessionZnodes(
-        EphemeralZnode(encode_broker(info, 0), 3, 50, owner),
-        None if controller is None else EphemeralZnode(encode_controller(controller, 0), 4, 51, controller_owner),
+        ephemeral(encode_broker(info, 0), 3, 50, owner),
+        None if controller is None else ephemeral(encode_controller(controller, 0), 4, 51, controller_owner),
     )
 
 
@@ -71,7 +87,7 @@ class Driven:
 
 def test_a_broker_without_a_registration_has_nothing_to_remove() -> None:
     """Its session is over already, whatever /controller says."""
-    assert removals_of(1, SessionZnodes(None, EphemeralZnode(encode_controller(1, 0), 4, 51, 7))) == []
+    assert removals_of(1, SessionZnodes(None, ephemeral(encode_controller(1, 0), 4, 51, 7))) == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +97,7 @@ def test_a_broker_without_a_registration_has_nothing_to_remove() -> None:
         (session(controller=None), False),
         (session(controller=2), False),
         (session(controller=1, controller_owner=8), False),
-        (SessionZnodes(session().registration, EphemeralZnode(b"{", 4, 51, 7)), False),
+        (SessionZnodes(session().registration, ephemeral(b"{", 4, 51, 7)), False),
     ],
     ids=["its own", "no controller", "another broker's", "of another session", "unreadable"],
 )
@@ -89,19 +105,19 @@ def test_the_controller_znode_is_removed_only_if_it_is_of_the_same_session(
     found: SessionZnodes, with_controller: bool
 ) -> None:
     """It goes first, so that the election and the end of the registration are one transaction."""
-    expected = [Removal(CONTROLLER, 4)] if with_controller else []
-    assert removals_of(1, found) == [*expected, Removal(broker_path(1), 3)]
+    expected = [Delete(CONTROLLER, 4)] if with_controller else []
+    assert removals_of(1, found) == [*expected, Delete(broker_path(1), 3)]
 
 
 def test_a_registration_with_our_endpoints_is_our_predecessors() -> None:
     """This broker listens there now, so the process that registered them is dead."""
-    assert replace_predecessor(INFO, session()) == [Removal(broker_path(1), 3)]
+    assert replace_predecessor(INFO, session()) == [Delete(broker_path(1), 3)]
 
 
 @pytest.mark.parametrize("data", [encode_broker(ELSEWHERE, 0), b"not json"], ids=["elsewhere", "unreadable"])
 def test_a_registration_with_other_endpoints_takes_the_broker_id(data: bytes) -> None:
     """It may be a live broker's, and must stay."""
-    found = SessionZnodes(EphemeralZnode(data, 3, 50, 7), None)
+    found = SessionZnodes(ephemeral(data, 3, 50, 7), None)
     with pytest.raises(BrokerIdTakenError, match="Broker id 1 is taken by the broker at"):
         replace_predecessor(INFO, found)
 
@@ -118,124 +134,190 @@ def test_a_broker_id_comes_from_the_log_dirs_or_is_generated() -> None:
 
 # Joining
 
+T0 = TopicPartition("t", 0)
+FIRST_EPOCH = (1 << 63) - 1
+"""What requests of the controller must have while this broker waits: none has it."""
+LOST = LostData("the log was cut", 991, 2000)
+
+
+class JoiningBroker:
+    """Broker 1 joins on a dictionary of znodes. ``did`` is what changed in the broker, and its pauses, in order."""
+
+    def __init__(self, info: BrokerInfo = INFO, *, gone: Iterable[TopicPartition] = ()) -> None:
+        self.znodes = Znodes()
+        self.did: list[Any] = []
+        self.before: dict[type, Callable[[], None]] = {}
+        """Called once before the first step of a kind."""
+        self._info = info
+        self._gone = dict.fromkeys(gone, LOST)
+        self._own = OwnState(
+            wall_ms=lambda: 0,
+            set_epoch=lambda epoch: self.did.append(("epoch", epoch)),
+            note_boot=lambda: self.did.append("boot"),
+            note_gone=self._note_gone,
+            note_dirs_checked=lambda: self.did.append("checked"),
+        )
+
+    def _note_gone(self, replicas: Iterable[TopicPartition]) -> Mapping[TopicPartition, LostData]:
+        self.did.append(("replicas", list(replicas)))
+        return self._gone
+
+    def predecessor(self, info: BrokerInfo = INFO, *, is_controller: bool = False) -> None:
+        """A registration of session 7, which may have /controller too."""
+        self.ephemeral(broker_path(1), encode_broker(info, 0))
+        if is_controller:
+            self.ephemeral(CONTROLLER, encode_controller(1, 0))
+
+    def ephemeral(self, path: str, data: bytes) -> None:
+        self.znodes.put(path, data)
+        self.znodes.owners[path] = 7
+
+    def replica(self, topic_partition: TopicPartition = T0, *, leader: int = 1) -> None:
+        """A partition on brokers 1 and 2, both in sync."""
+        assignments = {topic_partition.partition: ReplicaAssignment((1, 2))}
+        self.znodes.put(topic_path(topic_partition.topic), encode_topic(None, assignments))
+        state = LeaderAndIsr(leader, 4, (1, 2))
+        self.znodes.put(partition_state_path(topic_partition), encode_partition_state(state, 0))
+        self.znodes.put(CONTROLLER_EPOCH, b"1")
+
+    def state(self, topic_partition: TopicPartition = T0) -> LeaderAndIsr:
+        path = partition_state_path(topic_partition)
+        return decode_partition_state(path, self.znodes.data(path), 0).leader_and_isr
+
+    def join(self, **options: Any) -> int:
+        """Until the broker is registered; returns its epoch."""
+        steps = join(self._info, self._own, **options)
+        outcome = None
+        while True:
+            try:
+                step = steps.send(outcome)
+            except StopIteration as end:
+                epoch: int = end.value
+                break
+            self.before.pop(type(step), lambda: None)()
+            if isinstance(step, Pause):
+                self.did.append(step)
+            outcome = self.znodes.outcome(step)
+        assert self.znodes.nodes[broker_path(1)][2] == epoch
+        return epoch
+
 
 def test_a_broker_that_kept_its_pages_registers_at_once() -> None:
     """Its epoch is the czxid of its znode."""
-    driven = Driven(join(INFO, has_kept_its_pages=True))
-    assert driven.step == joining.CreateRegistration()
-    assert driven.answer(60) == joining.SetEpoch(60)
-    driven.answer(None)
-    assert (driven.is_over, driven.result) == (True, 60)
+    broker = JoiningBroker()
+    epoch = broker.join(has_kept_its_pages=True)
+    assert broker.did == [("epoch", epoch)]
+    assert broker.znodes.data(broker_path(1)) == encode_broker(INFO, 0)
 
 
-def test_a_predecessor_in_the_way_is_removed_and_the_znode_made() -> None:
-    """If the removal found another version, the next attempt reads again."""
-    driven = Driven(join(INFO, has_kept_its_pages=True))
-    for _ in range(2):
-        assert driven.answer(None) == joining.ReadSession()
-        assert driven.answer(session(controller=1)) == joining.Remove(
-            [Removal(CONTROLLER, 4), Removal(broker_path(1), 3)]
-        )
-        assert driven.answer(None) == joining.CreateRegistration()
-    assert driven.answer(61) == joining.SetEpoch(61)
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_predecessor_in_the_way_is_removed_and_the_znode_made(changes: bool) -> None:
+    """If the removal finds another version, the next attempt reads again."""
+    broker = JoiningBroker()
+    broker.predecessor(is_controller=True)
+    if changes:
+        broker.before[Transact] = broker.predecessor
+    epoch = broker.join(has_kept_its_pages=True)
+    assert broker.did == [("epoch", epoch)]
+    assert broker.znodes.ephemerals == {broker_path(1)}
+    assert CONTROLLER not in broker.znodes.nodes
 
 
 def test_a_registration_that_goes_before_it_is_read_needs_no_removal() -> None:
     """The next attempt to create follows at once."""
-    driven = Driven(join(INFO, has_kept_its_pages=True))
-    driven.answer(None)
-    assert driven.answer(SessionZnodes(None, None)) == joining.CreateRegistration()
+    broker = JoiningBroker()
+    broker.predecessor()
+    broker.before[Read] = lambda: broker.znodes.remove(broker_path(1))
+    broker.before[Transact] = lambda: pytest.fail("there is nothing to remove")
+    broker.join(has_kept_its_pages=True)
 
 
 def test_a_broker_that_may_have_lost_records_waits_for_the_end_of_its_last_registration() -> None:
     """Meanwhile requests to its earlier life are refused; afterwards the boot is noted."""
-    driven = Driven(join(INFO, has_kept_its_pages=False))
-    assert driven.step == joining.SetEpoch((1 << 63) - 1)
-    assert driven.answer(None) == joining.IsRegistered()
-    assert driven.answer(True) == joining.ReadSession()
-    assert driven.answer(session()) == joining.IsRegistered()
-    assert driven.answer(True) == Pause(500)
-    assert driven.answer(None) == joining.IsRegistered()
-    assert driven.answer(False) == Pause(500)
-    assert driven.answer(None) == joining.ReadReplicas()
-    assert driven.answer([]) == joining.SetEpoch(-1)
-    assert driven.answer(None) == joining.CreateRegistration()
-    assert driven.answer(62) == joining.SetEpoch(62)
-    assert driven.answer(None) == joining.NoteBoot()
-    driven.answer(None)
-    assert driven.result == 62
+    broker = JoiningBroker()
+    broker.predecessor()
+
+    def expire() -> None:
+        if len(broker.znodes.pauses_ms) == 2:
+            broker.znodes.remove(broker_path(1))
+
+    broker.znodes.on_pause = expire
+    epoch = broker.join(has_kept_its_pages=False)
+    waits = [Pause(500)] * 3
+    assert broker.did == [("epoch", FIRST_EPOCH), *waits, ("epoch", -1), ("epoch", epoch), "boot"]
 
 
 def test_a_broker_with_empty_log_dirs_does_not_wait_for_another_broker_that_has_its_id() -> None:
     """That registration may never end, so the start fails at once and names the other broker's address."""
-    driven = Driven(join(ELSEWHERE, has_kept_its_pages=False))
-    driven.answer(None)
-    assert driven.answer(True) == joining.ReadSession()
-    with pytest.raises(BrokerIdTakenError, match="Broker id 1 is taken by the broker at"):
-        driven.answer(session())
+    broker = JoiningBroker(ELSEWHERE)
+    broker.predecessor()
+    with pytest.raises(BrokerIdTakenError, match="Broker id 1 is taken by the broker at PLAINTEXT://h:9092"):
+        broker.join(has_kept_its_pages=False)
+    assert broker.did == [("epoch", FIRST_EPOCH)]
 
 
-@pytest.mark.parametrize(("has_kept_its_pages", "leaves"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("has_kept_its_pages", "isr"), [(True, (2,)), (False, (1, 2))])
 def test_only_a_broker_whose_machine_was_not_rebooted_leaves_sets_for_lost_records(
-    has_kept_its_pages: bool, leaves: bool
+    has_kept_its_pages: bool, isr: tuple[int, ...]
 ) -> None:
     """After a power failure of several machines each may have lost a little, and none must step back for all others."""
-    lost = {TopicPartition("t", 0): LostData("the log was cut", 991, 2000)}
-    driven = Driven(join(INFO, has_kept_its_pages=has_kept_its_pages, lost=lost))
-    if not has_kept_its_pages:
-        driven.answer(None)
-        assert driven.answer(False) == joining.ReadReplicas()
-        assert driven.answer([]) == joining.SetEpoch(-1)
-        step = driven.answer(None)
-    else:
-        step = driven.step
-    assert (step == joining.ReadSession()) is leaves
+    broker = JoiningBroker()
+    broker.replica(leader=2)
+    broker.join(has_kept_its_pages=has_kept_its_pages, lost={T0: LOST})
+    assert broker.state().isr == isr
 
 
 @pytest.mark.parametrize("has_kept_its_pages", [True, False])
 def test_a_broker_with_an_empty_log_dir_leaves_the_sets_of_replicas_that_are_gone(has_kept_its_pages: bool) -> None:
     """A replaced disk has lost everything, reboot or not; once the broker is registered the dir is like all others."""
-    gone = {TopicPartition("t", 0): LostData("its folder is gone", 0, 0)}
-    driven = Driven(join(INFO, has_kept_its_pages=has_kept_its_pages, has_new_dir=True))
-    if not has_kept_its_pages:
-        driven.answer(None)
-        assert driven.answer(False) == joining.ReadReplicas()
-        assert driven.answer([]) == joining.SetEpoch(-1)
-        driven.answer(None)
-    assert driven.step == joining.FindGone()
-    assert driven.answer(gone) == joining.ReadSession()
-    assert driven.answer(SessionZnodes(None, None)) == ReadStates(list(gone))
-    assert driven.answer(States(0, False, [None])) == joining.CreateRegistration()
-    assert driven.answer(62) == joining.SetEpoch(62)
-    if not has_kept_its_pages:
-        assert driven.answer(None) == joining.NoteBoot()
-    assert driven.answer(None) == joining.NoteDirsChecked()
-    driven.answer(None)
-    assert driven.result == 62
+    broker = JoiningBroker(gone=[T0])
+    broker.replica()
+    broker.predecessor()
+    broker.znodes.on_pause = lambda: broker.znodes.nodes.pop(broker_path(1), None)
+    epoch = broker.join(has_kept_its_pages=has_kept_its_pages, has_new_dir=True)
+    assert (broker.state().leader, broker.state().isr) == (NO_LEADER, (2,))
+    tail = ["checked"] if has_kept_its_pages else ["boot", "checked"]
+    assert broker.did[-2 - len(tail) :] == [("replicas", [T0]), ("epoch", epoch), *tail]
 
 
 def test_a_new_broker_of_which_no_replica_is_known_registers_at_once() -> None:
     """Its log dirs are empty because it is new."""
-    driven = Driven(join(INFO, has_kept_its_pages=True, has_new_dir=True))
-    assert driven.step == joining.FindGone()
-    assert driven.answer({}) == joining.CreateRegistration()
+    broker = JoiningBroker()
+    epoch = broker.join(has_kept_its_pages=True, has_new_dir=True)
+    assert broker.did == [("replicas", []), ("epoch", epoch), "checked"]
 
 
 def test_a_broker_gives_up_what_it_led_before_a_reboot_though_the_log_is_gone() -> None:
     """A loss of power can take whole logs: the assignments say which partitions it has, not its folders."""
-    led = TopicPartition("t", 0)
-    driven = Driven(join(INFO, has_kept_its_pages=False))
-    driven.answer(None)
-    assert driven.answer(False) == joining.ReadReplicas()
-    assert driven.answer([led]) == ReadStates([led])
+    broker = JoiningBroker()
+    broker.replica()
+    broker.join(has_kept_its_pages=False)
+    assert (broker.state().leader, broker.state().leader_epoch, broker.state().isr) == (NO_LEADER, 5, (1, 2))
 
 
 def test_a_first_start_waits_for_nothing() -> None:
     """Without a registration there is no earlier life in any in-sync set."""
-    driven = Driven(join(INFO, has_kept_its_pages=False))
-    driven.answer(None)
-    assert driven.answer(False) == joining.ReadReplicas()
-    assert driven.answer([]) == joining.SetEpoch(-1)
+    broker = JoiningBroker()
+    broker.join(has_kept_its_pages=False)
+    assert broker.znodes.pauses_ms == []
+
+
+@pytest.mark.parametrize("damage", ["no permission", b"{"])
+def test_a_topic_that_cannot_be_read_is_logged_and_left_out(
+    damage: str | bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The replicas of the others are found; topics whose replicas are elsewhere have none here."""
+    broker, other = JoiningBroker(), TopicPartition("u", 3)
+    broker.replica()
+    broker.replica(other)
+    if isinstance(damage, bytes):
+        broker.znodes.put(topic_path("t"), damage)
+    else:
+        broker.znodes.unreadable.add(topic_path("t"))
+    with caplog.at_level(logging.ERROR):
+        assert broker.znodes.perform(read_replicas(1)) == [other]
+    assert "/brokers/topics/t cannot be read before the registration" in caplog.text
+    assert broker.znodes.perform(read_replicas(3)) == []
 
 
 @pytest.mark.parametrize(
@@ -386,8 +468,21 @@ def test_connections_that_end_at_once_are_tried_less_and_less_often() -> None:
     assert accept(driven, 50, 1000) == Pause(0)
 
 
-def test_only_the_registration_that_was_judged_is_removed() -> None:
-    """A broker that registered again meanwhile has another czxid; one whose session expired has none."""
-    assert removals_of_dead(1, 50, session()) == [Removal(broker_path(1), 3)]
-    assert removals_of_dead(1, 49, session()) == []
-    assert removals_of_dead(1, 50, SessionZnodes(None, None)) == []
+@pytest.mark.parametrize(("age", "is_removed"), [(0, True), (-1, False)])
+def test_only_the_registration_that_was_judged_is_removed(age: int, is_removed: bool) -> None:
+    """A broker that registered again meanwhile has another czxid."""
+    broker = JoiningBroker()
+    broker.predecessor(is_controller=True)
+    znodes = broker.znodes
+    epoch = znodes.perform(registered_epoch(1))
+    znodes.perform(remove_dead(1, epoch + age))
+    assert [path in znodes.nodes for path in (broker_path(1), CONTROLLER)] == [not is_removed] * 2
+
+
+def test_a_broker_whose_session_is_over_has_nothing_to_remove() -> None:
+    """Its znodes went with it; /controller is another broker's."""
+    znodes = Znodes()
+    znodes.put(CONTROLLER, encode_controller(1, 0))
+    assert znodes.perform(registered_epoch(1)) is None
+    znodes.perform(remove_dead(1, 50))
+    assert CONTROLLER in znodes.nodes

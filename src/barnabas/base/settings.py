@@ -93,7 +93,7 @@ def _convert(name: str, kind: Kind, text: str) -> Any:
                 value = math.nan if "_" in text else float(text)
             except ValueError:
                 value = math.nan
-            if not math.isfinite(value):  # what is no number is neither above nor below any bound
+            if not math.isfinite(value):  # NaN and infinity are neither above nor below any bound
                 raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type DOUBLE")
             return value
         case Kind.LIST:

@@ -206,6 +206,7 @@ class BrokerComponents:
                 broker_id=environment.broker_id,
                 info=environment.broker_info,
                 client=environment.coordination,
+                interpreter=self.interpreter,
                 channels=self.channels,
                 metadata=self.metadata,
                 config=config,
@@ -232,7 +233,7 @@ class BrokerComponents:
         )
         self.death_watch = DeathWatch(
             environment.broker_id,
-            environment.coordination,
+            self.interpreter,
             environment.network,
             self.metadata,
             listener=environment.inter_broker_listener,

@@ -131,7 +131,7 @@ def _check(parser: ToolParser, given: argparse.Namespace) -> None:
         try:
             re.compile(_whole(given.include or given.whitelist))
         except re.error as error:
-            parser.error(f"{given.include or given.whitelist} is no regular expression: {error}")
+            parser.error(f"{given.include or given.whitelist} is not a regular expression: {error}")
     if given.partition is not None:
         if not given.topic:
             parser.error("The topic is required when partition is specified.")

@@ -55,7 +55,7 @@ def _settings(path: str, overrides: list[str]) -> dict[str, str]:
     except OSError as error:
         raise BarnabasError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise BarnabasError(f"{path} is no properties file: {error}") from error
+        raise BarnabasError(f"{path} is not a properties file: {error}") from error
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals or not name:

@@ -64,7 +64,7 @@ def _entries(path: str, data: bytes, columns: int) -> list[list[str]]:
         if len(entries) != int(lines[1]) or any(len(entry) != columns for entry in entries):
             raise CorruptDataError(f"{path} does not hold the {lines[1]} entries it announces")
     except ValueError as error:
-        raise CorruptDataError(f"{path} is no checkpoint: {error}") from error
+        raise CorruptDataError(f"{path} is not a checkpoint: {error}") from error
     return entries
 
 
@@ -83,7 +83,7 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
             TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in _entries(path, data, 3)
         }
     except ValueError as error:
-        raise CorruptDataError(f"{path} is no offset checkpoint: {error}") from error
+        raise CorruptDataError(f"{path} is not an offset checkpoint: {error}") from error
 
 
 def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
@@ -101,7 +101,7 @@ def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:
     try:
         return [(int(epoch), int(offset)) for epoch, offset in _entries(path, data, 2)]
     except ValueError as error:
-        raise CorruptDataError(f"{path} is no leader epoch checkpoint: {error}") from error
+        raise CorruptDataError(f"{path} is not a leader epoch checkpoint: {error}") from error
 
 
 def write_epochs(files: Files, path: str, epochs: Iterable[tuple[int, int]], *, sync: bool) -> None:
@@ -152,7 +152,7 @@ class MetaProperties:
         try:
             return MetaProperties(int(properties.get("broker.id", "-1")), properties.get("cluster.id", ""))
         except ValueError as error:
-            raise CorruptDataError(f"{path}: broker.id is no number") from error
+            raise CorruptDataError(f"{path}: broker.id is not a number") from error
 
     def write(self, files: Files, path: str) -> None:
         """Replace the file, synced."""

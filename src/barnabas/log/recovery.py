@@ -323,7 +323,7 @@ def _damage(segment: Segment, later: list[Segment], end: int, next_offset: int) 
 def _cut(segment: Segment, later: list[Segment], end: int, next_offset: int) -> None:
     if end < segment.size:
         logger.warning(
-            "%s: %d bytes after offset %d are no valid batches and are cut off",
+            "%s: %d bytes after offset %d are not valid batches and are cut off",
             segment.path,
             segment.size - end,
             next_offset,

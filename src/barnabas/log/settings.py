@@ -208,7 +208,7 @@ BROKER_SYNONYMS: Mapping[str, tuple[BrokerSynonym, ...]] = {
 def defaults_from_broker(properties: Mapping[str, str]) -> dict[str, str]:
     """Topic defaults as texts, from the broker properties that were given. A negative retention means no limit.
 
-    Raises `ConfigError` when a property in another unit is no number.
+    Raises `ConfigError` when a property in another unit is not a number.
     """
     defaults = {}
     for topic_name, synonyms in BROKER_SYNONYMS.items():

@@ -20,8 +20,10 @@ from barnabas.broker.cluster.steps import (
     Ask,
     Children,
     Committed,
+    CreateOwn,
     Pause,
     Read,
+    ReadAllowed,
     Refused,
     Send,
     Step,
@@ -57,6 +59,7 @@ from barnabas.coordination.client import CoordinationClient
 from barnabas.coordination.client.operations import WatchCallback, create, exists, get, get_children, multi
 from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
+from barnabas.wire.jute.records import Stat
 
 __all__ = [
     "Channel",
@@ -144,6 +147,8 @@ class Interpreter:
         match step:
             case Read():
                 return await self._read(step, watch_for)
+            case ReadAllowed(paths):
+                return await self._read_allowed(paths)
             case Children(path):
                 return await self._children(path, watch_for)
             case Watch(paths):
@@ -156,6 +161,8 @@ class Interpreter:
                 return [written_or_failed(op, result) for op, result in zip(ops, results, strict=True)]
             case Transact(groups, repeat):
                 return await self._transact(groups, repeat)
+            case CreateOwn(path, data):
+                return await self._create_own(path, data)
             case Ask(broker, request):
                 return await self._channel.send(broker, request)
             case Wait(begin):
@@ -185,10 +192,34 @@ class Interpreter:
                     raise result
                 znodes.append(None)
             else:
-                data, stat = result
-                is_own = stat.ephemeral_owner == self._client.session_id
-                znodes.append(Znode(data, stat.version, stat.czxid, is_own, stat.ctime))
+                znodes.append(self._znode(*result))
         return znodes
+
+    async def _read_allowed(self, paths: Sequence[str]) -> list[Znode | KeeperError | None]:
+        znodes: list[Znode | KeeperError | None] = []
+        for result in await self._client.batch([get(path) for path in paths], retry=True):
+            if not isinstance(result, KeeperError):
+                znodes.append(self._znode(*result))
+            elif result.code is Keeper.NO_NODE:
+                znodes.append(None)
+            elif result.code is Keeper.NO_AUTH:
+                znodes.append(result)
+            else:
+                raise result
+        return znodes
+
+    def _znode(self, data: bytes | None, stat: Stat) -> Znode:
+        is_own = stat.ephemeral_owner == self._client.session_id
+        return Znode(data, stat.version, stat.czxid, is_own, stat.ctime, stat.ephemeral_owner)
+
+    async def _create_own(self, path: str, data: bytes) -> int | None:
+        try:
+            stat = await self._client.create_own_ephemeral(path, data)
+        except KeeperError as error:
+            if error.code is not Keeper.NODE_EXISTS:
+                raise
+            return None
+        return stat.czxid
 
     async def _children(self, path: str, watch_for: WatchFor) -> list[str]:
         (result,) = await self._client.batch([get_children(path, watch_for(path))])

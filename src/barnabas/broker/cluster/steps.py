@@ -4,11 +4,13 @@ Deciding code yields these values and is resumed with the outcome. `cluster.serv
 coordination service and on connections to brokers; tests perform them on a dictionary.
 
     yield Read([path, ...])               -> [Znode | None, ...]      None where there is no znode
+    yield ReadAllowed([path, ...])        -> [Znode | KeeperError | None, ...]   the error where ACLs forbid to read
     yield Children(path)                  -> [name, ...]              empty where there is no znode
     yield Watch([path, ...])              -> None
     yield Write([op, ...])                -> [Written, ...]           fenced, each op succeeds or fails for itself
     yield WriteUnfenced([op, ...])        -> [Written, ...]           the same without a fence, for any broker
     yield Transact([[op, ...], ...])      -> [Committed | Refused, ...]   each group of ops as a whole or not at all
+    yield CreateOwn(path, data)           -> its czxid, or None       an ephemeral znode; None where another session has it
     yield Send([(broker, request), ...])  -> None                     queued in order, not waited for; controller only
     yield Ask(broker, request)            -> the response             raises `ChannelError`
     yield Wait(begin)                     -> what ``done`` is called with
@@ -37,10 +39,12 @@ __all__ = [
     "Committed",
     "ControllerMovedError",
     "Create",
+    "CreateOwn",
     "Delete",
     "Done",
     "Pause",
     "Read",
+    "ReadAllowed",
     "Refused",
     "Send",
     "SetData",
@@ -148,6 +152,8 @@ class Znode(NamedTuple):
     is_own_ephemeral: bool = False
     """Whether it goes with this broker's own session."""
     ctime_ms: int = 0
+    ephemeral_owner: int = 0
+    """The session that it goes with; 0 for a persistent one."""
 
 
 class Read(NamedTuple):
@@ -158,6 +164,15 @@ class Read(NamedTuple):
 
     paths: Sequence[str]
     watch_absent: bool = False
+
+
+class ReadAllowed(NamedTuple):
+    """Contents of znodes, in this order and in one round trip; again after a lost connection.
+
+    A znode that this broker may not read (NO_AUTH) costs the others nothing: the error stands in its place.
+    """
+
+    paths: Sequence[str]
 
 
 class Children(NamedTuple):
@@ -192,6 +207,13 @@ class Transact(NamedTuple):
     repeat: bool = False
 
 
+class CreateOwn(NamedTuple):
+    """An ephemeral znode that is certain to be this session's, whatever connections are lost meanwhile."""
+
+    path: str
+    data: bytes
+
+
 class Send(NamedTuple):
     """Requests to brokers, by broker id, each in order after those sent before."""
 
@@ -217,5 +239,5 @@ class Pause(NamedTuple):
     ms: int
 
 
-Step = Read | Children | Watch | Write | WriteUnfenced | Transact | Send | Ask | Wait | Pause
+Step = Read | ReadAllowed | Children | Watch | Write | WriteUnfenced | Transact | CreateOwn | Send | Ask | Wait | Pause
 Steps = Generator[Step, Any, T]

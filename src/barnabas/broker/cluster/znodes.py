@@ -279,19 +279,19 @@ def _load(what: str, data: bytes | None) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ZnodeFormatError(f"{what} is not JSON: {bytes(data or b'')[:200]!r}") from error
     if not isinstance(value, dict):
-        raise ZnodeFormatError(f"{what} is no JSON object: {bytes(data or b'')[:200]!r}")
+        raise ZnodeFormatError(f"{what} is not a JSON object: {bytes(data or b'')[:200]!r}")
     return value
 
 
 def _int(what: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not -_MAX_INT - 1 <= value <= _MAX_INT:
-        raise ZnodeFormatError(f"{what} is no 32-bit integer: {value!r}")
+        raise ZnodeFormatError(f"{what} is not a 32-bit integer: {value!r}")
     return value
 
 
 def _ints(what: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, list):
-        raise ZnodeFormatError(f"{what} is no list: {value!r}")
+        raise ZnodeFormatError(f"{what} is not a list: {value!r}")
     return tuple([_int(what, item) for item in value])
 
 
@@ -346,7 +346,7 @@ def _endpoint(what: str, text: Any, protocols: Mapping[str, Any]) -> Endpoint:
     listener, scheme, address = str(text).partition("://")
     host, colon, port = address.rpartition(":")
     if not scheme or not colon or not port.lstrip("-").isdecimal():
-        raise ZnodeFormatError(f"{what}: {text!r} is no endpoint of the form LISTENER://host:port")
+        raise ZnodeFormatError(f"{what}: {text!r} is not an endpoint of the form LISTENER://host:port")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     return Endpoint(host, int(port), listener.upper(), str(protocols.get(listener, listener)))
@@ -361,7 +361,7 @@ def decode_cluster_id(data: bytes | None) -> str:
     """The cluster's id."""
     cluster_id = _load(CLUSTER_ID, data).get("id")
     if not isinstance(cluster_id, str) or not cluster_id:
-        raise ZnodeFormatError(f"{CLUSTER_ID} holds no id: {bytes(data or b'')[:200]!r}")
+        raise ZnodeFormatError(f"{CLUSTER_ID} has no id: {bytes(data or b'')[:200]!r}")
     return cluster_id
 
 
@@ -385,7 +385,7 @@ def decode_controller_epoch(data: bytes | None) -> int:
     try:
         return int(data or b"")
     except ValueError as error:
-        raise ZnodeFormatError(f"{CONTROLLER_EPOCH} holds no number: {data!r}") from error
+        raise ZnodeFormatError(f"{CONTROLLER_EPOCH} has no number: {data!r}") from error
 
 
 def encode_feature() -> bytes:
@@ -418,7 +418,7 @@ def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
     partitions: dict[int, ReplicaAssignment] = {}
     for name, replicas in current.items():
         if not name.isdecimal() or len(name) > 10:
-            raise ZnodeFormatError(f"{what}: {name!r} is no partition number")
+            raise ZnodeFormatError(f"{what}: {name!r} is not a partition number")
         partitions[int(name)] = ReplicaAssignment(
             _ints(what, replicas), _ints(what, adding.get(name, [])), _ints(what, removing.get(name, []))
         )
@@ -509,7 +509,7 @@ def decode_config(what: str, data: bytes | None) -> dict[str, str]:
         return {}
     config = _load(what, data).get("config") or {}
     if not isinstance(config, dict) or not all(isinstance(value, str) for value in config.values()):
-        raise ZnodeFormatError(f"{what} holds no texts: {bytes(data)[:200]!r}")
+        raise ZnodeFormatError(f"{what} has no texts: {bytes(data)[:200]!r}")
     return config
 
 
@@ -544,5 +544,5 @@ def decode_producer_ids(data: bytes | None) -> ProducerIdBlock:
     try:
         first, last = int(str(value.get("block_start"))), int(str(value.get("block_end")))
     except ValueError as error:
-        raise ZnodeFormatError(f"{PRODUCER_IDS} holds no block: {bytes(data or b'')[:200]!r}") from error
+        raise ZnodeFormatError(f"{PRODUCER_IDS} has no block of producer ids: {bytes(data or b'')[:200]!r}") from error
     return ProducerIdBlock(_int(PRODUCER_IDS, value.get("broker")), first, last)

@@ -108,5 +108,7 @@ def inter_broker_listener(values: Values) -> str:
         raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
     chosen: str = (name or values["security.inter.broker.protocol"]).upper()
     if chosen not in [listener.name for listener in listeners(values)]:
-        raise ConfigError(f"There is no listener {chosen} for the brokers among themselves: {values['listeners']}")
+        raise ConfigError(
+            f"There is no listener {chosen}, which brokers are to use among themselves: {values['listeners']}"
+        )
     return chosen

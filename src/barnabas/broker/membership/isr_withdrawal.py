@@ -19,20 +19,28 @@ Then the broker registers and follows. Another member leads when it returns, and
 returns, ``unclean.leader.election.enable`` or an operator (`leader-election --election-type unclean`) may let it lead.
 Kafka has no counterpart.
 
-`leave_in_sync_sets` decides. It yields steps to the edge and gets their results:
-
-    yield ReadStates(partitions) -> States      read in one batch, /controller_epoch before /controller
-    yield WriteStates(...)       -> None        one transaction; what comes of it shows in the next read
-    yield Pause(ms)              -> None
+`leave_in_sync_sets` decides, and yields steps (`barnabas.broker.cluster.steps`).
 """
 
 import logging
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Pause
+from barnabas.broker.cluster.steps import (
+    Check,
+    Committed,
+    Pause,
+    ReadAllowed,
+    Refused,
+    SetData,
+    Steps,
+    Transact,
+    Znode,
+)
 from barnabas.broker.cluster.znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
     NO_LEADER,
     LeaderIsrAndControllerEpoch,
     ZnodeFormatError,
@@ -41,17 +49,16 @@ from barnabas.broker.cluster.znodes import (
     partition_state_path,
 )
 from barnabas.log.lost_data import LostData
+from barnabas.wire.jute.errors import ErrorCode as Keeper
+from barnabas.wire.jute.errors import KeeperError
 
 __all__ = [
     "MAX_WRITES",
-    "LeaveStep",
-    "ReadStates",
-    "StateZnode",
-    "States",
-    "UnreadableZnode",
-    "WriteStates",
+    "StoredStates",
     "leave_in_sync_sets",
     "read_state",
+    "read_stored_states",
+    "write_stored_states",
 ]
 
 logger = logging.getLogger(__name__)
@@ -62,45 +69,46 @@ _MAX_WAIT_MS = 60_000
 MAX_WRITES = 500  # in one transaction, which must fit into jute.maxbuffer
 
 
-class StateZnode(NamedTuple):
-    """A partition's state as it is stored."""
-
-    data: bytes | None
-    version: int
-
-
-class UnreadableZnode(NamedTuple):
-    """A partition's state that may not be read."""
-
-    reason: str
-
-
-class States(NamedTuple):
-    """The cluster at one moment."""
+class StoredStates(NamedTuple):
+    """States of partitions as they are stored, and whether there is a controller."""
 
     controller_epoch_version: int | None
     """The version of /controller_epoch; None while no controller was ever elected."""
     has_controller: bool
-    states: Sequence[StateZnode | UnreadableZnode | None]
+    states: Sequence[Znode | KeeperError | None]
 
 
-class ReadStates(NamedTuple):
-    """Read the states of partitions, and whether there is a controller."""
-
-    partitions: Sequence[TopicPartition]
-
-
-class WriteStates(NamedTuple):
-    """Write states, all or none: each at its version, and /controller_epoch being at its version."""
-
-    controller_epoch_version: int | None
-    writes: Sequence[tuple[str, bytes, int]]
+def read_stored_states(partitions: Sequence[TopicPartition]) -> Steps[StoredStates]:
+    """Read the states of partitions, after /controller_epoch and /controller."""
+    paths = [CONTROLLER_EPOCH, CONTROLLER, *map(partition_state_path, partitions)]
+    found: list[Znode | KeeperError | None] = yield ReadAllowed(paths)
+    epoch, controller, *states = found
+    # Without the version of /controller_epoch no write can be safe: then it is up to a controller.
+    has_controller = controller is not None or isinstance(epoch, KeeperError)
+    return StoredStates(epoch.version if isinstance(epoch, Znode) else None, has_controller, states)
 
 
-LeaveStep = ReadStates | WriteStates | Pause
+def write_stored_states(
+    controller_epoch_version: int | None, writes: Sequence[SetData], *, is_first_attempt: bool
+) -> Steps[None]:
+    """Write all or none, if /controller_epoch still has its version.
+
+    A znode that changed meanwhile is no error, for the next read shows it. That ACLs forbid it is logged once.
+    """
+    checks = [] if controller_epoch_version is None else [Check(CONTROLLER_EPOCH, controller_epoch_version)]
+    outcomes: list[Committed | Refused] = yield Transact([[*checks, *writes]], repeat=True)
+    outcome = outcomes[0]
+    if isinstance(outcome, Committed) or outcome.error.code in (Keeper.NO_NODE, Keeper.BAD_VERSION):
+        return
+    if outcome.error.code is not Keeper.NO_AUTH:
+        raise outcome.error
+    if is_first_attempt:
+        logger.error(
+            "This broker has no permission to write the states of partitions: check the ACLs below /brokers/topics"
+        )
 
 
-def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) -> Generator[LeaveStep, Any, None]:
+def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) -> Steps[None]:
     """Return when this broker, which is not registered, is in none of the in-sync sets, or alone in them.
 
     The wait for a controller is bounded: it does not touch the partitions of a topic that is being deleted, and they must
@@ -110,7 +118,7 @@ def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) 
     waited_ms = 0
     has_written = False
     while pending:
-        found: States = yield ReadStates(pending)
+        found = yield from read_stored_states(pending)
         memberships = _memberships(broker_id, lost, dict(zip(pending, found.states, strict=True)))
         has_progressed = len(memberships) < len(pending)
         pending = list(memberships)
@@ -139,19 +147,19 @@ def leave_in_sync_sets(broker_id: int, lost: Mapping[TopicPartition, LostData]) 
             if not is_stuck:
                 _report(broker_id, chosen, lost)
             writes = [_without(broker_id, *item) for item in chosen.items()]
-            yield WriteStates(found.controller_epoch_version, writes)
+            yield from write_stored_states(found.controller_epoch_version, writes, is_first_attempt=not is_stuck)
             has_written = True
 
 
 def read_state(
-    topic_partition: TopicPartition, znode: StateZnode | UnreadableZnode | None
+    topic_partition: TopicPartition, znode: Znode | KeeperError | None
 ) -> LeaderIsrAndControllerEpoch | None:
     """A partition's state; None if the topic is deleted, or if the state says nothing, which is logged."""
     if znode is None:
         return None
     path = partition_state_path(topic_partition)
-    if isinstance(znode, UnreadableZnode):
-        logger.error("%s cannot be read before the registration: %s", path, znode.reason)
+    if isinstance(znode, KeeperError):
+        logger.error("%s cannot be read before the registration: this broker has no permission to read it", path)
         return None
     try:
         return decode_partition_state(path, znode.data, znode.version)
@@ -163,7 +171,7 @@ def read_state(
 def _memberships(
     broker_id: int,
     lost: Mapping[TopicPartition, LostData],
-    states: Mapping[TopicPartition, StateZnode | UnreadableZnode | None],
+    states: Mapping[TopicPartition, Znode | KeeperError | None],
 ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
     """The partitions whose in-sync set has this broker and another one."""
     memberships = {}
@@ -202,10 +210,9 @@ def _report(
         )
 
 
-def _without(
-    broker_id: int, topic_partition: TopicPartition, state: LeaderIsrAndControllerEpoch
-) -> tuple[str, bytes, int]:
+def _without(broker_id: int, topic_partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> SetData:
     before = state.leader_and_isr
     isr = [member for member in before.isr if member != broker_id]
     after = before.with_leader(NO_LEADER if before.leader == broker_id else before.leader, isr)
-    return partition_state_path(topic_partition), encode_partition_state(after, state.controller_epoch), before.version
+    data = encode_partition_state(after, state.controller_epoch)
+    return SetData(partition_state_path(topic_partition), data, before.version)

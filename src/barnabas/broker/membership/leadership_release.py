@@ -14,15 +14,14 @@ So the broker reads the states of its partitions while it is not registered. Whe
 
 Then the controller elects a leader, this broker perhaps, in a new epoch. Kafka has no counterpart.
 
-`give_up_leaderships` decides, and yields the steps of `isr_withdrawal`.
+`give_up_leaderships` decides, and yields steps (`barnabas.broker.cluster.steps`).
 """
 
 import logging
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.cluster.steps import Pause
+from barnabas.broker.cluster.steps import Pause, SetData, Steps
 from barnabas.broker.cluster.znodes import (
     NO_LEADER,
     LeaderIsrAndControllerEpoch,
@@ -31,11 +30,10 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.membership.isr_withdrawal import (
     MAX_WRITES,
-    LeaveStep,
-    ReadStates,
-    States,
-    WriteStates,
+    StoredStates,
     read_state,
+    read_stored_states,
+    write_stored_states,
 )
 
 __all__ = ["give_up_leaderships"]
@@ -46,13 +44,13 @@ _PAUSE_MS = 200
 _MAX_WAIT_MS = 30_000
 
 
-def give_up_leaderships(broker_id: int, partitions: Sequence[TopicPartition]) -> Generator[LeaveStep, Any, None]:
+def give_up_leaderships(broker_id: int, partitions: Sequence[TopicPartition]) -> Steps[None]:
     """Return when this broker, which is not registered, leads none of the partitions."""
     pending = list(partitions)
     waited_ms = 0
     has_written = False
     while pending:
-        found: States = yield ReadStates(pending)
+        found = yield from read_stored_states(pending)
         led = _led_by(broker_id, pending, found)
         has_progressed = len(led) < len(pending)
         pending = list(led)
@@ -76,12 +74,12 @@ def give_up_leaderships(broker_id: int, partitions: Sequence[TopicPartition]) ->
                     "Giving up the leadership of %s after a reboot of the machine", ", ".join(map(str, pending))
                 )
             writes = [_without_leader(*item) for item in list(led.items())[:MAX_WRITES]]
-            yield WriteStates(found.controller_epoch_version, writes)
+            yield from write_stored_states(found.controller_epoch_version, writes, is_first_attempt=not is_stuck)
             has_written = True
 
 
 def _led_by(
-    broker_id: int, partitions: Sequence[TopicPartition], found: States
+    broker_id: int, partitions: Sequence[TopicPartition], found: StoredStates
 ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
     led = {}
     for topic_partition, znode in zip(partitions, found.states, strict=True):
@@ -91,7 +89,8 @@ def _led_by(
     return led
 
 
-def _without_leader(topic_partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> tuple[str, bytes, int]:
+def _without_leader(topic_partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> SetData:
     before = state.leader_and_isr
     after = before.with_leader(NO_LEADER, list(before.isr))
-    return partition_state_path(topic_partition), encode_partition_state(after, state.controller_epoch), before.version
+    data = encode_partition_state(after, state.controller_epoch)
+    return SetData(partition_state_path(topic_partition), data, before.version)

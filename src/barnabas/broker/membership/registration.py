@@ -10,10 +10,11 @@ that of its dead predecessor, and is replaced (but see `boot`). One with other e
 In Kafka: `KafkaZkClient.registerBroker` and `ZkBrokerRegistration`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.broker.cluster.steps import Committed, Delete, Read, Refused, Steps, Transact, Znode
 from barnabas.broker.cluster.znodes import (
     CONTROLLER,
     BrokerInfo,
@@ -22,12 +23,13 @@ from barnabas.broker.cluster.znodes import (
     decode_broker,
     decode_controller,
 )
+from barnabas.wire.jute.errors import ErrorCode as Keeper
 
 __all__ = [
     "BrokerIdTakenError",
-    "EphemeralZnode",
-    "Removal",
     "SessionZnodes",
+    "end_session",
+    "read_session",
     "removals_of",
     "replace_predecessor",
     "stored_broker_id",
@@ -38,30 +40,28 @@ class BrokerIdTakenError(BarnabasError):
     """Another live broker has this broker's id."""
 
 
-class EphemeralZnode(NamedTuple):
-    """A znode as it was read, with what its stat says."""
-
-    data: bytes | None
-    version: int
-    czxid: int
-    session_id: int
-
-
 class SessionZnodes(NamedTuple):
     """A broker's registration and ``/controller``, read together; None for one that does not exist."""
 
-    registration: EphemeralZnode | None
-    controller: EphemeralZnode | None
+    registration: Znode | None
+    controller: Znode | None
 
 
-class Removal(NamedTuple):
-    """Delete a znode if it still has this version."""
+def read_session(broker_id: int) -> Steps[SessionZnodes]:
+    """Read a broker's registration and ``/controller``, at one moment."""
+    registration, controller = yield Read([broker_path(broker_id), CONTROLLER])
+    return SessionZnodes(registration, controller)
 
-    path: str
-    version: int
+
+def end_session(removals: Sequence[Delete], *, repeat: bool = False) -> Steps[None]:
+    """Delete all or none; a znode that is gone or changed meanwhile is no error. ``repeat`` as in `Transact`."""
+    outcomes: list[Committed | Refused] = yield Transact([removals], repeat)
+    outcome = outcomes[0]
+    if isinstance(outcome, Refused) and outcome.error.code not in (Keeper.NO_NODE, Keeper.BAD_VERSION):
+        raise outcome.error
 
 
-def removals_of(broker_id: int, found: SessionZnodes) -> list[Removal]:
+def removals_of(broker_id: int, found: SessionZnodes) -> list[Delete]:
     """The znodes to delete, in one transaction, to end a broker's session early; empty without a registration.
 
     ``/controller`` is included only if the same broker made it in the same session.
@@ -69,18 +69,18 @@ def removals_of(broker_id: int, found: SessionZnodes) -> list[Removal]:
     registration, controller = found
     if registration is None:
         return []
-    removals = [Removal(broker_path(broker_id), registration.version)]
-    if controller is not None and controller.session_id == registration.session_id:
+    removals = [Delete(broker_path(broker_id), registration.version)]
+    if controller is not None and controller.ephemeral_owner == registration.ephemeral_owner:
         try:
             is_ours = decode_controller(controller.data) == broker_id
         except ZnodeFormatError:
             is_ours = False
         if is_ours:
-            removals.insert(0, Removal(CONTROLLER, controller.version))
+            removals.insert(0, Delete(CONTROLLER, controller.version))
     return removals
 
 
-def replace_predecessor(info: BrokerInfo, found: SessionZnodes) -> list[Removal]:
+def replace_predecessor(info: BrokerInfo, found: SessionZnodes) -> list[Delete]:
     """The znodes to delete so that ``info`` can register. Raises `BrokerIdTakenError` for another broker's registration."""
     registration = found.registration
     if registration is None:

@@ -1,4 +1,4 @@
-"""The edge of membership: performs the steps that `joining` and `controlled_shutdown` decide.
+"""The edge of membership: does what `joining` and `controlled_shutdown` decide, with the interpreter of steps.
 
 `BrokerLifecycle` keeps this broker registered, waits for the first metadata, and leaves the cluster in order.
 
@@ -17,128 +17,32 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.cluster.channels import Channels
-from barnabas.broker.cluster.steps import Pause
+from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.znodes import (
-    BROKER_TOPICS,
-    CONTROLLER,
-    CONTROLLER_EPOCH,
     BrokerInfo,
-    ZnodeFormatError,
     broker_path,
-    decode_topic,
-    encode_broker,
-    partition_state_path,
-    topic_path,
 )
 from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.controller.service import Controller
-from barnabas.broker.membership import controlled_shutdown, isr_withdrawal, joining
+from barnabas.broker.membership import controlled_shutdown, joining
 from barnabas.broker.membership.boot import has_kept_its_pages, note_boot
 from barnabas.broker.membership.controlled_shutdown import Answer, KnownControllers, ShutdownOptions, ShutdownSteps
 from barnabas.broker.membership.joining import OnChange
-from barnabas.broker.membership.registration import EphemeralZnode, Removal, SessionZnodes
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.coordination.client import CoordinationClient
-from barnabas.coordination.client.operations import WatchEvent, check, delete, get, multi, set_data
+from barnabas.coordination.client.operations import WatchEvent
 from barnabas.log.lost_data import LostData
 from barnabas.wire.jute.errors import ErrorCode as KeeperCode
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.controlled_shutdown import ControlledShutdownRequest
 
-__all__ = ["BrokerLifecycle", "LifecycleDependencies", "read_session", "remove_znodes"]
+__all__ = ["BrokerLifecycle", "LifecycleDependencies"]
 
 logger = logging.getLogger(__name__)
 
 _METADATA_TIMEOUT_S = 60
 _COORDINATION_AWAY_MS = 2000
-_READ_AT_ONCE = 1000
-
-
-async def read_session(client: CoordinationClient, broker_id: int) -> SessionZnodes:
-    """A broker's registration and /controller, at one moment. Raises `KeeperError`."""
-    found: list[EphemeralZnode | None] = []
-    for result in await client.batch([get(broker_path(broker_id)), get(CONTROLLER)]):
-        if isinstance(result, KeeperError):
-            if result.code is not KeeperCode.NO_NODE:
-                raise result
-            found.append(None)
-        else:
-            data, stat = result
-            found.append(EphemeralZnode(data, stat.version, stat.czxid, stat.ephemeral_owner))
-    return SessionZnodes(*found)
-
-
-async def remove_znodes(client: CoordinationClient, removals: Sequence[Removal], *, retry: bool = False) -> None:
-    """All or none; a znode that is gone or changed meanwhile is no error. Raises `KeeperError`."""
-    (result,) = await client.batch([multi([delete(path, version) for path, version in removals])], retry=retry)
-    if isinstance(result, KeeperError) and result.code not in (KeeperCode.NO_NODE, KeeperCode.BAD_VERSION):
-        raise result
-
-
-async def _read_states(client: CoordinationClient, partitions: Sequence[TopicPartition]) -> isr_withdrawal.States:
-    """The states of partitions, after /controller_epoch and /controller. Raises `KeeperError`."""
-    found: list[isr_withdrawal.StateZnode | isr_withdrawal.UnreadableZnode | None] = []
-    paths = [CONTROLLER_EPOCH, CONTROLLER, *map(partition_state_path, partitions)]
-    for znode in await client.batch([get(path) for path in paths], retry=True):
-        if not isinstance(znode, KeeperError):
-            found.append(isr_withdrawal.StateZnode(znode[0], znode[1].version))
-        elif znode.code is KeeperCode.NO_NODE:
-            found.append(None)
-        elif znode.code is KeeperCode.NO_AUTH:
-            found.append(isr_withdrawal.UnreadableZnode("this broker has no permission to read it"))
-        else:
-            raise znode
-    epoch, controller, *states = found
-    # Without the version of /controller_epoch no write can be safe: then it is up to a controller.
-    has_controller = controller is not None or isinstance(epoch, isr_withdrawal.UnreadableZnode)
-    return isr_withdrawal.States(
-        epoch.version if isinstance(epoch, isr_withdrawal.StateZnode) else None, has_controller, states
-    )
-
-
-async def _read_replicas(client: CoordinationClient, broker_id: int) -> list[TopicPartition]:
-    """The partitions that have a replica on a broker. A topic that cannot be read is left out. Raises `KeeperError`."""
-    topics, _ = await client.get_children(BROKER_TOPICS)
-    replicas = []
-    for first in range(0, len(topics), _READ_AT_ONCE):
-        names = sorted(topics)[first : first + _READ_AT_ONCE]
-        for name, znode in zip(
-            names, await client.batch([get(topic_path(name)) for name in names], retry=True), strict=True
-        ):
-            if isinstance(znode, KeeperError) and znode.code is KeeperCode.NO_NODE:
-                continue
-            try:
-                if isinstance(znode, KeeperError):
-                    raise znode
-                assignment = decode_topic(name, znode[0])
-            except (KeeperError, ZnodeFormatError) as error:
-                if isinstance(error, KeeperError) and error.code is not KeeperCode.NO_AUTH:
-                    raise
-                logger.error("%s cannot be read before the registration: %s", topic_path(name), error)
-                continue
-            replicas += [
-                TopicPartition(name, number)
-                for number, partition in assignment.partitions.items()
-                if broker_id in partition.replicas
-            ]
-    return replicas
-
-
-async def _write_states(
-    client: CoordinationClient, controller_epoch_version: int | None, writes: Sequence[tuple[str, bytes, int]]
-) -> None:
-    """All or none; a znode that changed meanwhile is no error, and a refusal is logged. Raises `KeeperError`."""
-    checks = [] if controller_epoch_version is None else [check(CONTROLLER_EPOCH, controller_epoch_version)]
-    sets = [set_data(path, data, version) for path, data, version in writes]
-    (result,) = await client.batch([multi([*checks, *sets])], retry=True)
-    if not isinstance(result, KeeperError) or result.code in (KeeperCode.NO_NODE, KeeperCode.BAD_VERSION):
-        return
-    if result.code is not KeeperCode.NO_AUTH:
-        raise result
-    logger.error(
-        "This broker has no permission to write the states of partitions: check the ACLs below /brokers/topics"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +53,7 @@ class LifecycleDependencies:
     info: Callable[[], BrokerInfo]
     """The registration; called when the listeners are open."""
     client: CoordinationClient
+    interpreter: Interpreter
     channels: Channels
     metadata: MetadataCache
     config: BrokerConfig
@@ -177,6 +82,7 @@ class BrokerLifecycle:
         self._broker_id = dependencies.broker_id
         self._info = dependencies.info
         self._client = dependencies.client
+        self._interpreter = dependencies.interpreter
         self._channels = dependencies.channels
         self._metadata = dependencies.metadata
         self._config = dependencies.config
@@ -230,61 +136,20 @@ class BrokerLifecycle:
             self._has_kept_its_pages = has_kept_its_pages(self._files, self._log_dirs())
         # What is lost was lost before the start: a broker that registers again has been a follower meanwhile.
         lost = {} if self._has_registered else self._lost_data()
-        steps = joining.join(
-            self._info(),
-            has_kept_its_pages=self._has_kept_its_pages,
-            lost=lost,
-            has_new_dir=self._has_new_dir(),
+        own = joining.OwnState(
+            self._clock.wall_ms, self._set_epoch, self._note_boot, self._note_gone, self._note_dirs_checked
         )
-        result: Any = None
-        while True:
-            try:
-                step = steps.send(result)
-            except StopIteration as end:
-                epoch: int = end.value
-                return epoch
-            result = await self._perform(step)
+        steps = joining.join(
+            self._info(), own, has_kept_its_pages=self._has_kept_its_pages, lost=lost, has_new_dir=self._has_new_dir()
+        )
+        return await self._interpreter.perform(steps)
 
-    async def _perform(self, step: joining.JoinStep) -> Any:
-        client = self._client
-        match step:
-            case joining.IsRegistered():
-                return await client.exists(broker_path(self._broker_id)) is not None
-            case joining.CreateRegistration():
-                return await self._create()
-            case joining.ReadSession():
-                return await read_session(client, self._broker_id)
-            case joining.Remove(removals):
-                return await remove_znodes(client, removals, retry=True)
-            case joining.SetEpoch(epoch):
-                self.broker_epoch = epoch
-                return None
-            case joining.NoteBoot():
-                self._has_kept_its_pages = True
-                return note_boot(self._files, self._log_dirs())
-            case joining.ReadReplicas():
-                return await _read_replicas(client, self._broker_id)
-            case joining.FindGone():
-                return self._note_gone(await _read_replicas(client, self._broker_id))
-            case joining.NoteDirsChecked():
-                return self._note_dirs_checked()
-            case isr_withdrawal.ReadStates(partitions):
-                return await _read_states(client, partitions)
-            case isr_withdrawal.WriteStates(version, writes):
-                return await _write_states(client, version, writes)
-            case Pause(ms):
-                return await asyncio.sleep(ms / 1000)
+    def _set_epoch(self, epoch: int) -> None:
+        self.broker_epoch = epoch
 
-    async def _create(self) -> int | None:
-        """The czxid of our new znode; None when there is another session's."""
-        data = encode_broker(self._info(), self._clock.wall_ms())
-        try:
-            stat = await self._client.create_own_ephemeral(broker_path(self._broker_id), data)
-        except KeeperError as error:
-            if error.code is not KeeperCode.NODE_EXISTS:
-                raise
-            return None
-        return stat.czxid
+    def _note_boot(self) -> None:
+        self._has_kept_its_pages = True
+        note_boot(self._files, self._log_dirs())
 
     async def _watch_registration(self) -> None:
         await self._client.exists(broker_path(self._broker_id), self._registration_changed)

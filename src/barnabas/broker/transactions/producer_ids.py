@@ -67,5 +67,5 @@ class ProducerIds:
         except KeeperError as error:
             if error.code is KeeperCode.CONNECTION_LOSS:
                 return None
-            logger.warning("No producer ids can be had: %s", error)
+            logger.warning("No producer ids are available: %s", error)
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from error

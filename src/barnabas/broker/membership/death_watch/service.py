@@ -11,13 +11,11 @@ from functools import partial
 from typing import Any
 
 from barnabas.base.network import Connection, Network
+from barnabas.broker.cluster.service import Interpreter
 from barnabas.broker.cluster.steps import Pause
-from barnabas.broker.cluster.znodes import broker_path
 from barnabas.broker.membership.death_watch import watching
 from barnabas.broker.membership.death_watch.watching import ConnectOutcome
-from barnabas.broker.membership.service import read_session, remove_znodes
 from barnabas.broker.metadata.cache import MetadataCache
-from barnabas.coordination.client import CoordinationClient
 from barnabas.wire.jute.errors import KeeperError
 
 __all__ = ["DeathWatch"]
@@ -35,7 +33,7 @@ class DeathWatch:
     def __init__(
         self,
         broker_id: int,
-        client: CoordinationClient,
+        interpreter: Interpreter,
         network: Network,
         metadata: MetadataCache,
         *,
@@ -44,7 +42,7 @@ class DeathWatch:
     ) -> None:
         """``listener`` is the name of the listener that brokers use among themselves."""
         self._broker_id = broker_id
-        self._client = client
+        self._interpreter = interpreter
         self._network = network
         self._metadata = metadata
         self._listener = listener
@@ -79,22 +77,15 @@ class DeathWatch:
     async def read_epoch(self, broker_id: int) -> int | None:
         """The czxid of a broker's registration; None when it is not registered, or that is unknown now."""
         try:
-            stat = await self._client.exists(broker_path(broker_id))
+            return await self._interpreter.perform(watching.registered_epoch(broker_id))
         except KeeperError as error:
             logger.debug("Broker %d cannot be watched now: %s", broker_id, error)
             return None
-        return None if stat is None else stat.czxid
 
     async def remove_broker(self, broker_id: int, epoch: int) -> None:
         """Remove the registration of this epoch, and /controller if the same session holds it."""
         try:
-            found = await read_session(self._client, broker_id)
-            removals = watching.removals_of_dead(broker_id, epoch, found)
-            if removals:
-                logger.warning(
-                    "Broker %d is dead: its port refuses connections. Removing its registration %d", broker_id, epoch
-                )
-                await remove_znodes(self._client, removals)
+            await self._interpreter.perform(watching.remove_dead(broker_id, epoch))
         except KeeperError as error:
             logger.debug("The registration of broker %d could not be removed: %s", broker_id, error)
 

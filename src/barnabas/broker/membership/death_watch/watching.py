@@ -17,24 +17,27 @@ change an in-sync set (the controller refuses its old epochs) nor commit (the fo
 high watermark waits for them). A witness behind a firewall that refuses can be wrong once for each registration: it never
 judges a registration under which it could not connect.
 
-`watch_broker` decides, one generator for each connection. It yields steps to the edge (`service`) and gets their results:
+`watch_broker` decides, one generator for each connection. It yields steps to the edge (`service`), which has the
+connection, and gets their results:
 
-    yield ReadEpoch()           -> int | None       czxid of the registration; None when there is none or it is unknown
+    yield ReadEpoch()           -> int | None       by `registered_epoch`; None when it is unknown, too
     yield ConnectToBroker()     -> ConnectOutcome
     yield AwaitEnd()            -> int              how many milliseconds the connection lasted
-    yield RemoveBroker(epoch)   -> None             end the session of the registration with this czxid
+    yield RemoveBroker(epoch)   -> None             by `remove_dead`
     yield Pause(ms)             -> None
 
 Kafka has no counterpart: it waits for zookeeper.session.timeout.ms.
 """
 
+import logging
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Never
 
-from barnabas.broker.cluster.steps import Pause
-from barnabas.broker.membership.registration import Removal, SessionZnodes, removals_of
+from barnabas.broker.cluster.steps import Pause, Read, Steps
+from barnabas.broker.cluster.znodes import broker_path
+from barnabas.broker.membership.registration import end_session, read_session, removals_of
 
 __all__ = [
     "AwaitEnd",
@@ -43,10 +46,13 @@ __all__ = [
     "ReadEpoch",
     "RemoveBroker",
     "WatchStep",
-    "removals_of_dead",
+    "registered_epoch",
+    "remove_dead",
     "watch_broker",
     "watched",
 ]
+
+logger = logging.getLogger(__name__)
 
 _WITNESSES = 3
 _WITNESS_GRACE_MS = 250
@@ -130,8 +136,20 @@ def _connect() -> Generator[WatchStep, Any, ConnectOutcome]:
     return ConnectOutcome.REFUSED
 
 
-def removals_of_dead(broker_id: int, epoch: int, found: SessionZnodes) -> list[Removal]:
-    """The znodes of a dead broker to delete; none if it has registered again meanwhile, or its session is over."""
-    if found.registration is None or found.registration.czxid != epoch:
-        return []
-    return removals_of(broker_id, found)
+def registered_epoch(broker_id: int) -> Steps[int | None]:
+    """The czxid of a broker's registration; None when it is not registered."""
+    (registration,) = yield Read([broker_path(broker_id)])
+    return None if registration is None else registration.czxid
+
+
+def remove_dead(broker_id: int, epoch: int) -> Steps[None]:
+    """Remove the registration of this epoch, and /controller if the same session holds it.
+
+    Nothing is removed if the broker has registered again meanwhile, or its session is over.
+    """
+    found = yield from read_session(broker_id)
+    if found.registration is not None and found.registration.czxid == epoch:
+        logger.warning(
+            "Broker %d is dead: its port refuses connections. Removing its registration %d", broker_id, epoch
+        )
+        yield from end_session(removals_of(broker_id, found))
