@@ -78,7 +78,7 @@ class DirLoader:
                 if topic_partition is not None:
                     self._load_log(log_dir, directory, topic_partition, checkpoints, now_ms)
                 elif name != _REMOTE_INDEXES:
-                    logger.warning("%s is left alone: its name is no partition's", directory)
+                    logger.warning("%s is left alone: its name is not that of a partition", directory)
             yield None
         self._high_watermarks.loaded(log_dir, checkpoints.high_watermarks)
         for offsets in (checkpoints.recovery_points, checkpoints.high_watermarks):
