@@ -48,7 +48,9 @@ def answer(broker: DataPath, error: ErrorCode = ErrorCode.NONE, isr: tuple[int, 
         partition_index=0, error_code=error, leader_id=0, leader_epoch=0, isr=list(isr), partition_epoch=partition_epoch
     )
     topics = [AlterPartitionResponseTopicData(topic_name="t", partitions=[partition])]
-    return broker.replicas.isr_answered(AlterPartitionResponse(topics=topics), VERSION, broker.clock.wall_ms())
+    return broker.replicas.handle_alter_partition_response(
+        AlterPartitionResponse(topics=topics), VERSION, broker.clock.wall_ms()
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_a_request_that_failed_as_a_whole_is_asked_again_with_what_came_meanwhil
     fetched(broker, 1, 0)
     changes = broker.replicas.alter_partition
     first = changes.request(VERSION, 5)
-    assert not broker.replicas.isr_answered(
+    assert not broker.replicas.handle_alter_partition_response(
         AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER), VERSION, broker.clock.wall_ms()
     )
     assert changes.request(VERSION, 5) == first

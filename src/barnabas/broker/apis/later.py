@@ -47,7 +47,7 @@ def answer_when_done(services: Services, request: Request, steps: Steps[None]) -
 def _with_timeout(call_later: CallLater, request: Request, steps: Steps[None], timeout_ms: int) -> Steps[None]:
     timer = call_later(timeout_ms, lambda: _fail(request, ErrorCode.REQUEST_TIMED_OUT))
     yield from _with_errors(request, steps)
-    if request.answered:
+    if request.is_answered:
         timer.cancel()
 
 
@@ -65,7 +65,7 @@ def _with_errors(request: Request, steps: Steps[None]) -> Steps[None]:
 
 
 def _fail(request: Request, code: ErrorCode) -> None:
-    if not request.answered:
+    if not request.is_answered:
         request.fail(code)
 
 
@@ -82,5 +82,5 @@ def in_slices(request: Request, work: Sliced[None]) -> Sliced[None]:
 
 def reply_once(request: Request, response: Any) -> None:
     """Answer, unless the time was up before."""
-    if not request.answered:
+    if not request.is_answered:
         request.reply(response)

@@ -117,11 +117,11 @@ class Channels:
             raise ChannelError("This broker does not serve yet")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def answered(response: Any) -> None:
+        def on_response(response: Any) -> None:
             if not answer.done():
                 answer.set_result(response)
 
-        self.call_self(ApiKey(message.API_KEY), message, answered)
+        self.call_self(ApiKey(message.API_KEY), message, on_response)
         return await answer
 
     def close(self) -> None:
@@ -213,7 +213,7 @@ class _Channel:
         connection.send(encode_request(message, version, self._correlation_id, self._client_id))
         return answer
 
-    def answered(self, connection: Connection, data: memoryview) -> None:
+    def handle_response(self, connection: Connection, data: memoryview) -> None:
         """A frame came."""
         if connection is not self._connection:
             return
@@ -265,7 +265,7 @@ class _Frames:
         self._connection = connection
 
     def frame(self, data: memoryview) -> None:
-        self._channel.answered(self._connection, data)
+        self._channel.handle_response(self._connection, data)
 
     def bad_length(self, prefix: bytes) -> None:
         self._channel.broken(self._connection, MalformedMessageError(f"{prefix[:4]!r} is no length of a frame"))

@@ -31,7 +31,7 @@ class ChannelsToBrokers(Protocol):
         ...
 
 
-Answered = Callable[[int, int, Any, Any], None]
+OnResponse = Callable[[int, int, Any, Any], None]
 """``(broker, controller epoch, request, response)``"""
 
 
@@ -41,12 +41,12 @@ class ControllerChannelManager:
     def __init__(
         self,
         channels: ChannelsToBrokers,
-        answered: Answered,
+        on_response: OnResponse,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
         self._channels = channels
-        self._answered = answered
+        self._on_response = on_response
         self._spawn = spawn
         self._sleep = sleep
         self._term = 0
@@ -99,7 +99,7 @@ class ControllerChannelManager:
                 continue
             request = queue.popleft()
             if term == self._term:
-                self._answered(broker, context.epoch, request, response)
+                self._on_response(broker, context.epoch, request, response)
             await self._sleep(0)  # this broker answers itself at once: let the loop have its turn between two requests
         if term == self._term and self._queues.get(key) is queue:
             del self._queues[key]

@@ -133,7 +133,7 @@ class Controller:
         self._progress_listeners: list[Callable[[], None]] = []
         self._task: asyncio.Task[None] | None = None
         self._balance_timer: asyncio.TimerHandle | None = None
-        self.channel_manager = ControllerChannelManager(channels, self._answered, self._spawn, asyncio.sleep)
+        self.channel_manager = ControllerChannelManager(channels, self._on_response, self._spawn, asyncio.sleep)
         self.commands = ControllerCommands(self._queue.put, lambda: self._active, lambda: self._context)
 
     # What others see
@@ -396,7 +396,7 @@ class Controller:
         )
         self._plan_balance(settings.imbalance_check_interval_s)
 
-    def _answered(self, broker: int, epoch: int, request: Any, response: Any) -> None:
+    def _on_response(self, broker: int, epoch: int, request: Any, response: Any) -> None:
         """A broker's response to a request of the term with this epoch."""
         if epoch != self._context.epoch or self._controller_id != self._broker_id:
             return

@@ -275,7 +275,7 @@ class ReplicaManager:
                 logger.info("Shrinking ISR of %s from %s to %s", topic_partition, sorted(role.isr), sorted(isr))
                 self.alter_partition.submit(partition, isr)
 
-    def isr_answered(self, response: AlterPartitionResponse, version: int, now_ms: int) -> bool:
+    def handle_alter_partition_response(self, response: AlterPartitionResponse, version: int, now_ms: int) -> bool:
         """Take the controller's response to AlterPartition; False when the request must be repeated after a pause."""
         settled = self.alter_partition.handle_response(response, version)
         if settled is None:

@@ -400,7 +400,7 @@ class AlterPartitionSender:
             response = await self._channels.send(controller, request, version=version)
             if response.error_code:
                 logger.info("The controller %d refused: %s", controller, ErrorCode(response.error_code).name)
-            is_done = self._replicas.isr_answered(response, version, self._clock.wall_ms())
+            is_done = self._replicas.handle_alter_partition_response(response, version, self._clock.wall_ms())
         except (ChannelError, KafkaError) as error:
             logger.info("The controller could not be asked to change in-sync sets: %s", error)
             self._manager.failed()

@@ -79,15 +79,15 @@ class Dispatcher:
             purgatory.try_complete_actions()
 
     def _failed(self, request: Request, code: ErrorCode) -> None:
-        if not request.answered:
+        if not request.is_answered:
             request.fail(code)
 
-    def call(self, api_key: ApiKey, message: Any, answered: Callable[[Any], None]) -> None:
-        """Serve a request of this broker to itself; ``answered`` gets the response, None when there is none."""
+    def call(self, api_key: ApiKey, message: Any, on_response: Callable[[Any], None]) -> None:
+        """Serve a request of this broker to itself; ``on_response`` gets the response, None when there is none."""
         handler = self.handlers[api_key]
 
         def answer(request: Request, response: Any, code: ErrorCode | None) -> None:
-            answered(response if code is None else self.error_response(request, code))
+            on_response(response if code is None else self.error_response(request, code))
 
         request = Request(
             api_key,

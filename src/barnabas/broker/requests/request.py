@@ -84,7 +84,7 @@ class Request:
             self.waiter.force_complete()
 
     @property
-    def answered(self) -> bool:
+    def is_answered(self) -> bool:
         return self._answer is None
 
     def reply(self, response: Any) -> None:
