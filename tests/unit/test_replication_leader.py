@@ -207,6 +207,22 @@ def test_in_a_new_epoch_of_the_same_leader_the_followers_positions_stay_known(br
     assert partition.log.high_watermark == 1
 
 
+def test_a_member_that_is_no_replica_any_more_holds_the_watermark_until_it_leaves_the_set(broker: DataPath) -> None:
+    """The end of a reassignment: the controller's next write takes it out of the set."""
+    partition = lead(broker, isr=(0, 1, 2))
+    write(broker, b"a")
+    for replica in (1, 2):
+        fetched(broker, replica, 1)
+    write(broker, b"b")
+    fetched(broker, 1, 2)
+    broker.lead("t", replicas=(0, 1), isr=(0, 1, 2), epoch=1)
+    broker.replicas.follower_fetched(T0, 1, 2, 1, broker.clock.wall_ms(), 71)
+    assert partition.log.high_watermark == 1
+    broker.lead("t", replicas=(0, 1), isr=(0, 1), epoch=2)
+    broker.replicas.follower_fetched(T0, 1, 2, 2, broker.clock.wall_ms(), 71)
+    assert partition.log.high_watermark == 2
+
+
 def test_below_min_insync_replicas_nothing_is_appended_or_committed(broker: DataPath) -> None:
     """acks -1 is refused before the append; what was appended before the set shrank is refused after it."""
     broker.configs["t"] = LogConfig({"min.insync.replicas": "2"})

@@ -124,6 +124,12 @@ class Leader:
     pending_isr: frozenset[int] | None = None
     """The proposed set, while AlterPartition is in flight."""
     followers: dict[int, FollowerProgress] = field(default_factory=dict)
+    leaving: dict[int, int] = field(default_factory=dict)
+    """The log end offsets of members of the ISR that are no replicas any more.
+
+    At the end of a reassignment the controller takes them out of the replicas first and out of the ISR in its next write.
+    What commits in between must be in their logs too: a new controller could still elect one of them. (Kafka's leader
+    forgets them at once.)"""
 
     @property
     def maximal_isr(self) -> frozenset[int]:
@@ -173,7 +179,7 @@ class Leader:
         self, log_end_offset: int, now_ms: int, lag_time_max_ms: int, is_alive: Callable[[int], bool] = always_alive
     ) -> int:
         """The offset up to which every replica that counts has the log."""
-        lowest = log_end_offset
+        lowest = min((log_end_offset, *self.leaving.values())) if self.leaving else log_end_offset
         if self.followers:
             in_sync = self.maximal_isr
             for broker_id, follower in self.followers.items():
@@ -268,6 +274,7 @@ class Partition:
             self.log.assign_epoch(change.leader_epoch, start_offset)
             role = Leader(start_offset, isr)
         known = before.followers if isinstance(before, Leader) else {}
+        left = before.leaving if isinstance(before, Leader) else {}
         for broker_id in change.replicas:
             if broker_id == self.broker_id:
                 continue
@@ -278,6 +285,12 @@ class Partition:
                 progress.begin_epoch(in_sync=broker_id in isr, leader_end_offset=self.log.log_end_offset, now_ms=now_ms)
             followers[broker_id] = progress
         role.followers = followers
+        role.leaving = {
+            broker_id: known[broker_id].log_end_offset
+            if broker_id in known
+            else left.get(broker_id, self.log.high_watermark)
+            for broker_id in isr.difference(change.replicas)
+        }
         self.role = role
         return not isinstance(before, Leader)
 
@@ -356,7 +369,7 @@ class Partition:
         if type(role) is not Leader:
             return False
         end = log.log_end_offset
-        if role.followers:
+        if role.followers or role.leaving:
             if self.is_under_min_isr(role):
                 return False
             end = role.committable_offset(end, now_ms, lag_time_max_ms, is_alive)
