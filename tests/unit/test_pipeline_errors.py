@@ -48,4 +48,6 @@ def test_a_row_that_fails_an_expectation_is_reported_without_sparks_codes() -> N
     """The text is ours; Spark puts a condition before it and a state after it."""
     cause = "[USER_RAISED_EXCEPTION] the expectation cheap is not met: a < 1; the row is {} SQLSTATE: P0001"
     text = f"boom\n\tat x\nCaused by: org.apache.spark.SparkRuntimeException: {cause}\n\tat y\n"
-    assert str(reason_of(RuntimeError(text))) == "the expectation cheap is not met: a < 1; the row is {}"
+    expected = "the expectation cheap is not met: a < 1; the row is {}"
+    assert str(reason_of(RuntimeError(text))) == expected
+    assert str(reason_of(RuntimeError("boom"), RuntimeError(cause))) == expected

@@ -34,15 +34,22 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
     if isinstance(ours, BarnabasError):
         return ours
     if ours is not None:
-        return PipelineError(f"{type(ours).__name__}: {_first_line(str(ours))}")
+        text = _first_line(str(ours))
+        plain = _without_codes(text)
+        return PipelineError(plain if plain != text else f"{type(ours).__name__}: {text}")
     text = str(error)
     errors = [found for found in _PYTHON_ERROR.findall(text) if not found[0].startswith("Py4J")]
     if errors:
         kind, message = errors[-1]
         return PipelineError(message if kind in _OURS else f"{kind}: {message}")
     if causes := _JVM_ERROR.findall(text):
-        return PipelineError(_SQL_STATE.sub("", _CONDITION.sub("", causes[-1])))
+        return PipelineError(_without_codes(causes[-1]))
     return PipelineError(_first_line(text))
+
+
+def _without_codes(text: str) -> str:
+    """A message of Spark's without its condition and SQLSTATE."""
+    return _SQL_STATE.sub("", _CONDITION.sub("", text))
 
 
 def _first_line(text: str) -> str:
