@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from barnabas.coordination.core.access import AccessRules, SaslServer, ip_id, is_allowed
+from barnabas.coordination.core.local_sessions import LocalSessions
 from barnabas.coordination.core.operations.base import Outcome, ReadOperation
 from barnabas.coordination.core.sessions import Session
 from barnabas.coordination.core.statistics import Statistics
@@ -93,6 +94,7 @@ class Limits:
         "auditor",
         "enforce_quota",
         "global_outstanding",
+        "local_sessions",
         "max_multi_operations",
         "max_reply_bytes",
         "max_session_timeout_ms",
@@ -110,6 +112,7 @@ class Limits:
         max_multi_operations: int | None = None,
         ttl_nodes: bool = False,
         enforce_quota: bool = False,
+        local_sessions: LocalSessions | None = None,
         access: AccessRules | None = None,
         auditor: Auditor | None = None,
     ) -> None:
@@ -120,6 +123,7 @@ class Limits:
         self.max_multi_operations = max_multi_operations
         self.ttl_nodes = ttl_nodes
         self.enforce_quota = enforce_quota
+        self.local_sessions = local_sessions
         self.access = access or AccessRules()
         self.auditor = auditor
 

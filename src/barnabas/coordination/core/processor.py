@@ -38,15 +38,16 @@ from barnabas.coordination.core.connections import (
     WaitingRead,
 )
 from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker, creates_ephemeral
 from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_parts
+from barnabas.coordination.core.sasl_steps import step_sasl
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker, session_password
 from barnabas.coordination.core.statistics import Statistics, Summary
 from barnabas.coordination.core.tree import Event, Staged
 from barnabas.coordination.core.watches import Watches
 from barnabas.coordination.core.znode import DIGEST_VERSION
-from barnabas.security.digest_md5 import SaslError
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from, encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import (
@@ -65,7 +66,6 @@ from barnabas.wire.jute.records import (
     GetSASLRequest,
     Id,
     RequestHeader,
-    SetSASLResponse,
     SyncRequest,
     SyncResponse,
 )
@@ -88,6 +88,13 @@ def _refuse(_reading: Reading, _request: object) -> NoReturn:
     raise KeeperError(ErrorCode.MARSHALLING_ERROR)
 
 
+def _refuse_ephemeral(_reading: Reading, _request: object) -> NoReturn:
+    raise KeeperError(ErrorCode.EPHEMERAL_ON_LOCAL_SESSION)
+
+
+_EPHEMERAL_ON_LOCAL = ReadOperation(OpCode.ERROR, None, _refuse_ephemeral)
+_CLOSE_LOCAL = ReadOperation(OpCode.CLOSE_SESSION, None, lambda _reading, _request: None)
+"""The end of a local session: answered in its turn, without a transaction."""
 _UNREADABLE = ReadOperation(OpCode.ERROR, None, _refuse)
 """Takes the place of a multi that cannot be read: it is answered with an error in its turn, without a zxid."""
 _LEARNER_READS = {opcode: read for opcode, read in READS.items() if opcode != OpCode.SYNC}
@@ -136,7 +143,7 @@ class Processor:
     def __init__(
         self,
         database: Database,
-        tracker: SessionTracker | LearnerSessionTracker,
+        tracker: SessionTracker | LearnerSessionTracker | UpgradeableSessionTracker,
         limits: Limits,
         now_ms: int,
         forwarder: Forwarder | None = None,
@@ -144,6 +151,9 @@ class Processor:
     ) -> None:
         """``reconfig`` takes the place of the operation that refuses to change the ensemble."""
         self.database = database
+        self._local: UpgradeableSessionTracker | None = None
+        if limits.local_sessions is not None and not isinstance(tracker, UpgradeableSessionTracker):
+            tracker = self._local = UpgradeableSessionTracker(tracker, limits.local_sessions, now_ms)
         self.tracker = tracker
         self.limits = limits
         self.watches: Watches[ServerConnection] = Watches()
@@ -207,7 +217,16 @@ class Processor:
             self._auditor.received(client, header.xid, opcode, data)
         if (read := self._reads.get(opcode)) is not None:
             self._receive_read(client, header.xid, read, data, now_ms)
-        elif (write := self._writes.get(opcode)) is not None and opcode not in _INTERNAL:
+            return
+        local = self._local
+        if (
+            local is not None
+            and local.takes_part(session.id, opcode, data[offset:], self.limits.max_multi_operations)
+            and (answer := self._local_write(session, opcode, now_ms, wall_ms)) is not None
+        ):
+            self._receive_read(client, header.xid, answer, data, now_ms)
+            return
+        if (write := self._writes.get(opcode)) is not None and opcode not in _INTERNAL:
             try:
                 request = _decode_write(write, data, offset, self.limits)
             except MalformedRecordError as error:
@@ -221,13 +240,32 @@ class Processor:
         elif opcode == OpCode.AUTH:
             self._authenticate(client, header.xid, decode(AuthPacket, data, offset))
         elif opcode == OpCode.SASL:
-            self._sasl(client, header.xid, decode(GetSASLRequest, data, offset))
+            step_sasl(client, header.xid, decode(GetSASLRequest, data, offset), self.limits.access, self.statistics)
         elif self._forwarder is not None and (opcode == OpCode.SYNC or (opcode in WRITES and opcode not in _INTERNAL)):
             self._forward(self._forwarder, client, session.id, header.xid, opcode, data[offset:], now_ms)
         else:
             # What is no operation of a client: also a check outside of a multi.
             self._reply(client, encode_reply(header.xid, -1, ErrorCode.UNIMPLEMENTED), now_ms, now_ms)
             client.transport.close()
+
+    def _local_write(self, session: Session, opcode: int, now_ms: int, wall_ms: int) -> ReadOperation | None:
+        """What a local session gets for a write that needs more; None if it is global from now on, and the write follows."""
+        local, settings = self._local, self.limits.local_sessions
+        assert local is not None
+        assert settings is not None
+        if opcode == OpCode.CLOSE_SESSION:
+            return _CLOSE_LOCAL
+        if not settings.may_upgrade:
+            return _EPHEMERAL_ON_LOCAL
+        logger.info("Upgrading session 0x%x", session.id & (1 << 64) - 1)
+        local.upgrade(session, now_ms)
+        request = CreateSessionTxn(session.timeout_ms)
+        if self._forwarder is not None:
+            self._forwarder.forward(session.id, 0, OpCode.CREATE_SESSION, bytes(encode(request)), [])
+        else:
+            create = WRITES[OpCode.CREATE_SESSION]
+            self._propose(session.id, None, 0, OpCode.CREATE_SESSION, create, request, now_ms, wall_ms)
+        return None
 
     def _may_request(self, client: ServerConnection, header: RequestHeader) -> bool:
         """Whether the client has authenticated, or is about to; else it gets the reason, and its connection is closed."""
@@ -255,32 +293,6 @@ class Processor:
             return
         client.add_ids(identities)
         client.transport.send(encode_reply(xid, 0, ErrorCode.OK))
-
-    def _sasl(self, client: ServerConnection, xid: int, request: GetSASLRequest) -> None:
-        """One step of an authentication. A client may repeat it, with a mechanism of its own each time."""
-        rules = self.limits.access
-        if rules.new_sasl_server is None:
-            client.transport.send(encode_reply(xid, 0, ErrorCode.OK, SetSASLResponse(None)))
-            return
-        if client.sasl is None or client.sasl.is_complete:
-            client.sasl = rules.new_sasl_server()
-        answer: bytes | None = None
-        try:
-            answer = client.sasl.evaluate(request.token or b"")
-            if client.sasl.is_complete:
-                logger.info("Session 0x%x: SASL user %s", client.session_id & (1 << 64) - 1, client.sasl.user)
-                client.add_ids(rules.with_super(Id("sasl", client.sasl.user)))
-        except SaslError as error:
-            logger.warning("Client %s failed to authenticate with SASL: %s", client.address, error)
-            self.statistics.failed_authentications += 1
-            client.sasl = None
-            is_required = "sasl" in rules.required_schemes
-            if is_required or not rules.maintains_failed_sasl_clients:
-                code = ErrorCode.SESSION_CLOSED_REQUIRE_SASL_AUTH if is_required else ErrorCode.AUTH_FAILED
-                client.transport.send(encode_reply(xid, 0, code, SetSASLResponse(None)))
-                client.transport.close()
-                return
-        client.transport.send(encode_reply(xid, 0, ErrorCode.OK, SetSASLResponse(answer)))
 
     def disconnected(self, client: ServerConnection) -> None:
         """The connection is closed; its session lives until it expires or moves to another connection."""
@@ -325,6 +337,11 @@ class Processor:
             _take_over(client, session)
             self._established(client, session)
             return
+        if request.session_id == 0 and self._local is not None:
+            session = self._local.track_local(self._local.new_id(), timeout_ms, now_ms)
+            _take_over(client, session)
+            self._established(client, session)
+            return
         if request.session_id == 0:
             session = self.tracker.track(self.tracker.new_id(), timeout_ms, now_ms)
             _take_over(client, session)
@@ -332,18 +349,11 @@ class Processor:
                 body = bytes(encode(CreateSessionTxn(timeout_ms)))
                 self._forward(forwarder, client, session.id, 0, OpCode.CREATE_SESSION, body, now_ms)
                 return
-            self._propose(
-                session.id,
-                client,
-                0,
-                OpCode.CREATE_SESSION,
-                WRITES[OpCode.CREATE_SESSION],
-                CreateSessionTxn(timeout_ms),
-                now_ms,
-                wall_ms,
-            )
+            create, txn = WRITES[OpCode.CREATE_SESSION], CreateSessionTxn(timeout_ms)
+            self._propose(session.id, client, 0, OpCode.CREATE_SESSION, create, txn, now_ms, wall_ms)
             return
-        if forwarder is not None and is_owner:
+        is_local = self._local is not None and self._local.is_local(request.session_id)
+        if forwarder is not None and is_owner and not is_local:
             self._revalidating.setdefault(request.session_id, []).append((client, timeout_ms))
             forwarder.revalidate(request.session_id, timeout_ms)
             return
@@ -376,6 +386,9 @@ class Processor:
             logger.info(
                 "Expiring session 0x%x, timeout of %dms exceeded", session.id & (1 << 64) - 1, session.timeout_ms
             )
+            if self._local is not None and self._local.is_local(session.id):
+                self._end_session(session.id)
+                continue
             close = WRITES[OpCode.CLOSE_SESSION]
             self._propose(session.id, None, 0, OpCode.CLOSE_SESSION, close, None, now_ms, wall_ms)
 
@@ -384,18 +397,8 @@ class Processor:
 
         In ZooKeeper: ContainerManager.
         """
-        tree = self.database.tree
-        due: list[str] = []
-        for path in tree.containers:
-            node = tree.nodes[path]
-            if node.cversion > 0 and not node.num_children:
-                due.append(path)
-        for path in tree.ttls:
-            node = tree.nodes[path]
-            if not node.num_children and wall_ms - node.mtime > (node.ttl_ms or 0):
-                due.append(path)
         operation = WRITES[OpCode.DELETE_CONTAINER]
-        for path in sorted(due)[:limit]:
+        for path in self.database.tree.due_containers(wall_ms)[:limit]:
             self._propose(0, None, 0, OpCode.DELETE_CONTAINER, operation, DeleteRequest(path, -1), now_ms, wall_ms)
 
     # Writes
@@ -517,7 +520,9 @@ class Processor:
             operation = None
         session = self.tracker.live(session_id)
         if session is None:
-            operation = _EXPIRED
+            # A session that is unknown here may be local on the learner; then it may do all but own an ephemeral node.
+            if self._local is None or creates_ephemeral(opcode, request.body, self.limits.max_multi_operations):
+                operation = _EXPIRED
         else:
             self.tracker.touch(session, now_ms)
             if session.owner is None:
@@ -529,7 +534,7 @@ class Processor:
     def revalidate(self, owner: object, session_id: int, timeout_ms: int, now_ms: int) -> bool:
         """Whether a session is alive; then it moves to the other server."""
         session = self.tracker.live(session_id)
-        if session is None:
+        if session is None or (self._local is not None and self._local.is_local(session_id)):
             return False
         session.timeout_ms = timeout_ms
         self.tracker.touch(session, now_ms)
@@ -657,6 +662,8 @@ class Processor:
             logger.info("Refusing a request of type %d of %s: %s", operation.opcode, client.address, error)
             frame = encode_reply(xid, zxid, ErrorCode.MARSHALLING_ERROR)
         self._reply(client, frame, now_ms, since_ms)
+        if operation is _CLOSE_LOCAL:
+            self._end_session(client.session_id)
 
     def _reply(self, client: ServerConnection, frame: bytearray, now_ms: int, since_ms: int) -> None:
         latency_ms = now_ms - since_ms

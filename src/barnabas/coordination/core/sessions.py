@@ -55,6 +55,9 @@ class Session:
 class SessionTracker:
     """All live sessions."""
 
+    local_count = 0
+    """None of them is local."""
+
     __slots__ = ("_buckets", "_next_bucket_ms", "_next_id", "_tick_ms", "sessions")
 
     def __init__(self, tick_ms: int, first_id: int, now_ms: int) -> None:
@@ -126,8 +129,11 @@ class SessionTracker:
 class LearnerSessionTracker:
     """All sessions, as a learner knows them: it reports which of them sent something, and its leader decides which expire.
 
-    In ZooKeeper: LearnerSessionTracker and UpgradeableSessionTracker.
+    In ZooKeeper: LearnerSessionTracker.
     """
+
+    local_count = 0
+    """None of them is local."""
 
     __slots__ = ("_next_id", "_touched", "sessions")
 

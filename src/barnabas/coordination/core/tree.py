@@ -177,6 +177,19 @@ class Tree:
         if self.quotas:
             self.quotas.check(self.nodes, path, bytes_more, count_more)
 
+    def due_containers(self, wall_ms: int) -> list[str]:
+        """Containers that have lost their last child, and TTL nodes whose time is over."""
+        due: list[str] = []
+        for path in self.containers:
+            node = self.nodes[path]
+            if node.cversion > 0 and not node.num_children:
+                due.append(path)
+        for path in self.ttls:
+            node = self.nodes[path]
+            if not node.num_children and wall_ms - node.mtime > (node.ttl_ms or 0):
+                due.append(path)
+        return sorted(due)
+
     def names_below(self, path: str) -> list[str]:
         """The names of a node's children."""
         return list(self.children.get(path or "/", ()))

@@ -25,6 +25,7 @@ from barnabas.base.settings import Values
 from barnabas.coordination.core.access import AccessRules
 from barnabas.coordination.core.audit import AuditLog
 from barnabas.coordination.core.connections import Limits, ServerConnection
+from barnabas.coordination.core.local_sessions import LocalSessions
 from barnabas.coordination.core.operations.reconfig import ALONE
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
@@ -239,6 +240,9 @@ class CoordinationServer:
             max_multi_operations=settings["maxMultiOperations"] or None,
             ttl_nodes=settings["extendedTypesEnabled"],
             enforce_quota=settings["enforceQuota"],
+            local_sessions=LocalSessions(settings["tickTime"], settings["localSessionsUpgradingEnabled"])
+            if settings["localSessionsEnabled"] and self._ensemble is not None
+            else None,
             access=access_rules(settings, partial(_read_text, self._files), self._rng.randbytes),
             auditor=AuditLog(audit_logger.info, settings["maxMultiOperations"] or None)
             if settings["audit.enable"]

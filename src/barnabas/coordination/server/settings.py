@@ -98,6 +98,14 @@ ZOO_CFG_DEFINITIONS = Definitions(
         ),
         Setting("dynamicConfigFile", Kind.STRING, None, "The file with the server.N, group.N and weight.N lines."),
         Setting(
+            "localSessionsEnabled", Kind.BOOLEAN, "false",
+            "Whether a member of an ensemble keeps new sessions to itself, without a write of the leader.",
+        ),
+        Setting(
+            "localSessionsUpgradingEnabled", Kind.BOOLEAN, "false",
+            "Whether a local session becomes a global one with its first ephemeral node; otherwise that is refused.",
+        ),
+        Setting(
             "reconfigEnabled", Kind.BOOLEAN, "false",
             "Whether the ensemble's members can be changed while it runs; the server then writes zoo.cfg and dynamic files.",
         ),
@@ -127,8 +135,8 @@ _NO_ENSEMBLE = "this part of an ensemble works in one way"
 
 _INERT = {
     _NO_ENSEMBLE: (
-        "connectToLearnerMasterLimit leaderServes syncEnabled tcpKeepAlive observerMasterPort observer.reconnectDelayMs observer.election.DelayMs localSessionsEnabled "
-        "localSessionsUpgradingEnabled quorum.cnxn.threads.size multiAddress.enabled oraclePath "
+        "connectToLearnerMasterLimit leaderServes syncEnabled tcpKeepAlive observerMasterPort observer.reconnectDelayMs observer.election.DelayMs "
+        "quorum.cnxn.threads.size multiAddress.enabled oraclePath "
         "multiAddress.reachabilityCheckTimeoutMs multiAddress.reachabilityCheckEnabled enableEagerACLCheck "
         "learner.asyncSending learner.closeSocketAsync leader.closeSocketAsync commitLogCount snapshotSizeFactor "
         "forceSnapshotSync quorumCnxnTimeoutMs commitProcessor.numWorkerThreads "
