@@ -102,3 +102,39 @@ def test_the_command_reports_problems_for_people_and_for_programs(tmp_path: Path
     report = json.loads(found.stdout)
     assert (report["valid"], report["problems"][0]["line"]) == (False, 19)
     assert report["problems"][0]["field"] == "aggregate.compute.total"
+
+
+def test_outputs_models_and_charts_name_columns_that_there_are(spark: Any) -> None:
+    """The score is a column of sinks and charts, but not of what is learned from."""
+    more = """
+[[sinks]]
+type = "opensearch"
+url = "http://h"
+index = "i"
+text = ["nam"]
+[[sinks]]
+type = "delta"
+path = "d"
+partition_by = ["city"]
+[model]
+path = "m"
+type = "linear_regression"
+label = "totl > 1"
+numbers = ["n", "score"]
+test = "n +"
+[[charts]]
+title = "c"
+x = "window_start"
+y = ["score", "m"]
+"""
+    found = problems_of(spark, ('topic = "out"\n', 'topic = "out"\n' + more))
+    shown = [line.split(": ", 1)[1] for line in found]
+    assert shown[:2] == [
+        "model.numbers: names score, which is no column of the results; there are window_start, window_end, name, total, n",
+        "model.label: there is no column totl; did you mean total?",
+    ]
+    assert shown[2].startswith("model.test: ")
+    assert shown[3] == "sinks[1].text: names nam, which is no column of the results; did you mean name?"
+    assert shown[4].startswith("sinks[2].partition_by: names city, which is no column of the results")
+    assert shown[5].startswith("charts[0].y: names m, which is no column of the results")
+    assert len(shown) == 6

@@ -23,6 +23,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 from barnabas.pipelines import transforms
 from barnabas.pipelines.lookup import open_lookup
+from barnabas.pipelines.models.declared import MODEL_VERSION, Model
 from barnabas.pipelines.spec import POSITION, Aggregate, Flow, FlowStep, Format, Lookup, Source, Transform, Watermark
 from barnabas.pipelines.views import output_mode, run_sql, step_rows
 
@@ -234,7 +235,13 @@ class _Check:
                 self._problems.append(
                     Problem("sinks", f"the results have {count} columns {name}; rename or leave out one")
                 )
+        if self._flow.model:
+            types |= self._model(results, self._flow.model)
         for number, sink in enumerate(self._flow.sinks):
+            for name in getattr(sink, "text", ()):
+                self._must_be_column(f"sinks[{number}].text", name, types)
+            for name in getattr(sink, "partition_by", ()):
+                self._must_be_column(f"sinks[{number}].partition_by", name, types)
             field = f"sinks[{number}].key"
             if sink.key == POSITION and not set(POSITION) <= set(types):
                 text = f"is missing: the results have no position in a topic; take columns from {', '.join(types)}"
@@ -243,6 +250,30 @@ class _Check:
             for name in sink.key:
                 if name not in types:
                     self._add(field, f"names {name}, which is no column of the results", name, types)
+
+        for number, chart in enumerate(self._flow.charts):
+            if chart.query is None and chart.type != "table":
+                parts = [("x", chart.x), *[("y", each) for each in chart.y]]
+                parts += [("color", chart.color)] if chart.color else []
+                for part, column in parts:
+                    self._must_be_column(f"charts[{number}].{part}", column, types)
+
+    def _model(self, results: DataFrame, how: Model) -> dict[str, str]:
+        """Check what the model learns from; the columns that scoring adds."""
+        types = transforms.field_types(results.schema)
+        for field, names in (("numbers", how.numbers), ("categories", how.categories)):
+            for name in names:
+                self._must_be_column(f"model.{field}", name, types)
+        self._try("model.label", partial(_select, results, how.label), results)
+        if how.test:
+            self._try("model.test", partial(_filter, results, how.test), results)
+        if how.score in types:
+            self._problems.append(Problem("model.score", f"is {how.score}, which is a column of the results already"))
+        return {how.score: "double", MODEL_VERSION: "int"}
+
+    def _must_be_column(self, field: str, name: str, types: dict[str, str]) -> None:
+        if name not in types:
+            self._add(field, f"names {name}, which is no column of the results", name, types)
 
     def _start(self, results: DataFrame) -> None:
         """Start the query on its empty stream: some operations exist for tables, but not for streams."""

@@ -5,9 +5,12 @@ from pathlib import Path
 
 from barnabas.pipelines.spec_fields import SpecTable, resolve_path
 
-__all__ = ["MODEL_TYPES", "Model", "declare_model"]
+__all__ = ["MODEL_TYPES", "MODEL_VERSION", "Model", "declare_model"]
 
 MODEL_TYPES = ("logistic_regression", "linear_regression", "boosted_trees_classifier", "boosted_trees_regressor")
+
+MODEL_VERSION = "model_version"
+"""The column with the number of the version that gave the score."""
 
 
 @dataclass(frozen=True, slots=True)

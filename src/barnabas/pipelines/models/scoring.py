@@ -15,13 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 
 from barnabas.base.files import OsFiles
-from barnabas.pipelines.models.declared import Model
+from barnabas.pipelines.models.declared import MODEL_VERSION, Model
 from barnabas.pipelines.models.registry import ModelError, ModelFolder
 
-__all__ = ["MODEL_VERSION", "Scorer"]
-
-MODEL_VERSION = "model_version"
-"""The column with the number of the version that gave the score."""
+__all__ = ["Scorer"]
 
 
 class Scorer:
