@@ -98,8 +98,6 @@ def open_session(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        # On a busy machine a new worker may take longer than the usual 15 s to be there.
-        "spark.python.authenticate.socketTimeout": "60s",
         "spark.sql.warehouse.dir": str(cache / "warehouse"),
         **(conf or {}),
     }
