@@ -441,7 +441,7 @@ def test_the_size_check_sees_what_it_forbids() -> None:
     assert set(oversized(ast.parse(source))) == {"Big", "Big()", "long"}
 
 
-def test_every_test_says_in_a_sentence_what_it_holds() -> None:
+def test_every_test_has_a_docstring_that_says_what_it_checks() -> None:
     """Tests are the specification, so each has a docstring."""
     bare = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):

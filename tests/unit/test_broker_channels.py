@@ -88,7 +88,7 @@ def test_requests_go_in_the_highest_common_version_and_keep_their_order() -> Non
     run(test, highest=6)
 
 
-def test_a_peer_without_a_common_version_is_told_apart() -> None:
+def test_a_peer_without_a_common_version_is_an_error_of_its_own() -> None:
     """Nothing is sent that it could not read."""
 
     async def test(channels: Channels, peer: Peer) -> None:

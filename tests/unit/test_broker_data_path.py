@@ -118,7 +118,7 @@ def test_produce_without_acks_is_not_answered_and_an_error_closes_the_connection
     assert (wire.sent, wire.is_closed) == ([], True)
 
 
-def test_what_cannot_be_appended_is_told_for_its_partition(broker: DataPath) -> None:
+def test_what_cannot_be_appended_is_an_error_of_its_partition(broker: DataPath) -> None:
     """Each kind of trouble has its code; nothing is appended."""
     partition = broker.lead("t")
     wire = broker.connect()
@@ -303,7 +303,7 @@ def test_a_reader_whose_log_left_ours_hears_where(broker: DataPath) -> None:
     assert values(fetched(wire.ask(fetch_request(1, last_fetched_epoch=1), 12))) == [b"b"]
 
 
-def test_a_follower_that_is_no_replica_is_turned_away(broker: DataPath) -> None:
+def test_a_follower_that_is_no_replica_is_refused(broker: DataPath) -> None:
     """Its fetches must not move the high watermark."""
     broker.lead("t", replicas=(0, 1), isr=(0, 1))
     wire = broker.connect()
@@ -400,7 +400,7 @@ def test_the_end_is_not_known_until_the_new_leaders_watermark_reaches_its_epoch(
     assert wire.ask(request, 4).topics[0].partitions[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def test_the_end_of_a_leader_epoch_is_told(broker: DataPath) -> None:
+def test_the_end_of_a_leader_epoch_is_answered(broker: DataPath) -> None:
     """The largest epoch not above the one asked for."""
     broker.lead("t", epoch=1)
     wire = broker.connect()

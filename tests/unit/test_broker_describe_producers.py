@@ -33,7 +33,7 @@ def describe(wire: Wire, topic: str, *partitions: int) -> list[PartitionResponse
     return wire.ask(request, 0).topics[0].partitions
 
 
-def test_each_producer_is_told_with_its_last_batch(broker: DataPath) -> None:
+def test_each_producer_is_described_with_its_last_batch(broker: DataPath) -> None:
     """Epoch, last sequence, time; -1 for the coordinator and the transaction that there are none of."""
     broker.lead("t")
     wire = broker.connect()
@@ -64,7 +64,7 @@ def test_each_producer_is_told_with_its_last_batch(broker: DataPath) -> None:
     ]
 
 
-def test_a_follower_tells_its_own_logs_producers(broker: DataPath) -> None:
+def test_a_follower_describes_the_producers_of_its_own_log(broker: DataPath) -> None:
     """As Apache's brokers do, so that replicas can be compared."""
     broker.lead("t", replicas=(0, 1), isr=(0, 1))
     wire = broker.connect()

@@ -77,7 +77,7 @@ def test_the_last_block_is_followed_by_none(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_without_the_znode_clients_are_told_to_come_back(tmp_path: Path) -> None:
+def test_without_the_znode_clients_get_an_error_upon_which_they_retry(tmp_path: Path) -> None:
     """Trouble with the coordination service is an error that clients repeat."""
 
     async def test(client: CoordinationClient) -> None:

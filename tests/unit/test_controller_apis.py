@@ -86,7 +86,7 @@ def test_every_version_elects_the_preferred_replica(connection: AdminConnection,
     assert leaders == [1], "the broker that answers has the new leader in its metadata"
 
 
-def test_all_partitions_are_elected_and_only_those_that_needed_it_told(connection: AdminConnection) -> None:
+def test_all_partitions_are_elected_and_only_those_that_needed_it_are_answered(connection: AdminConnection) -> None:
     """With null for the partitions."""
     create(connection, "some", [0, 1], [1, 0])
     moved(connection, "some", [1, 0])

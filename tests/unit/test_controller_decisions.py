@@ -198,7 +198,7 @@ def test_an_unclean_election_happens_once_it_is_allowed() -> None:
     assert (cluster.partition()["leader"], cluster.partition()["isr"]) == (0, [0])
 
 
-def test_a_broker_that_came_back_between_two_looks_is_told_its_roles_again() -> None:
+def test_a_broker_that_came_back_between_two_looks_gets_its_roles_again() -> None:
     """Its znode has another epoch: what it knew died with it."""
     cluster = Cluster(0, 1)
     cluster.topic("t", {0: (1, 0)})
@@ -283,7 +283,7 @@ def test_orders_for_missing_topics_and_under_a_ban_are_struck() -> None:
     assert "t" in cluster.context.topics
 
 
-def test_a_controlled_shutdown_moves_leaders_and_tells_what_is_left() -> None:
+def test_a_controlled_shutdown_moves_leaders_and_answers_what_is_left() -> None:
     """Partitions with one replica cannot move, and are not counted."""
     cluster = Cluster(0, 1)
     cluster.topic("t", {0: (1, 0), 1: (0, 1), 2: (1,)})
@@ -327,7 +327,7 @@ def test_an_isr_without_its_leader_or_with_a_member_twice_is_refused(isr: tuple[
     assert cluster.partition()["isr"] == [1, 2, 0]
 
 
-def test_a_replica_that_was_started_anew_since_it_fetched_does_not_join() -> None:
+def test_a_replica_that_was_restarted_since_it_fetched_does_not_join() -> None:
     """It may have lost what it reported in its earlier life (KIP-903); members of the set, and fetches without an epoch, are not checked."""
     cluster = Cluster(0, 1, 2)
     cluster.topic("t", {0: (1, 2, 0)})
@@ -363,7 +363,7 @@ def test_an_isr_that_an_unanswered_write_left_is_confirmed() -> None:
     assert alter_isr(cluster, isr=(1, 0)).version == 2
 
 
-def test_notifications_of_isr_changes_are_read_told_and_removed() -> None:
+def test_notifications_of_isr_changes_are_read_sent_and_removed() -> None:
     """Older brokers write ISRs themselves."""
     cluster = Cluster(0, 1)
     cluster.topic("t", {0: (1, 0)})

@@ -19,7 +19,7 @@ def test_the_first_live_replica_in_sync_leads_and_the_isr_keeps_the_live() -> No
     assert elect_offline((0, 2, 1), STATE, {1, 2}, unclean=False) == LeaderAndIsr(2, 8, (1, 2), 0, 3)
 
 
-def test_no_live_replica_in_sync_elects_nobody() -> None:
+def test_without_a_live_replica_in_sync_no_leader_is_elected() -> None:
     """A replica out of sync lacks acknowledged records."""
     assert elect_offline((0, 1, 3), STATE, {3}, unclean=False) is None
 
@@ -30,7 +30,7 @@ def test_an_unclean_election_takes_a_live_replica_and_marks_recovery() -> None:
     assert elect_offline((0, 1, 3), STATE, {1, 3}, unclean=True) == LeaderAndIsr(1, 8, (1,), 0, 3)
 
 
-def test_a_preferred_election_takes_the_first_replica_or_nobody() -> None:
+def test_a_preferred_election_takes_the_first_replica_or_none() -> None:
     """The ISR stays as it is."""
     assert elect_preferred((2, 0, 1), STATE, {0, 1, 2}) == LeaderAndIsr(2, 8, (0, 1, 2), 0, 3)
     assert elect_preferred((2, 0, 1), STATE, {0, 1}) is None

@@ -66,7 +66,7 @@ def test_a_preferred_replica_that_is_away_or_behind_does_not_lead(is_back: bool)
     assert (cluster.leader(P0), cluster.leader_epoch(P0)) == (0, epoch)
 
 
-def test_an_unclean_election_takes_a_replica_out_of_sync_where_nobody_leads() -> None:
+def test_an_unclean_election_takes_a_replica_out_of_sync_where_there_is_no_leader() -> None:
     """Only on demand here, for the topic does not allow it; the partition is marked as recovering."""
     cluster = ControlledCluster(0, 1)
     cluster.create("t", (1, 0), (0,))
@@ -83,7 +83,7 @@ def test_an_unclean_election_takes_a_replica_out_of_sync_where_nobody_leads() ->
     assert cluster.json(partition_state_path(P0))["leader_recovery_state"] == 1
 
 
-def test_an_unclean_election_without_a_live_replica_elects_nobody() -> None:
+def test_an_unclean_election_without_a_live_replica_elects_no_leader() -> None:
     """ELIGIBLE_LEADERS_NOT_AVAILABLE."""
     cluster = ControlledCluster(0, 1)
     cluster.create("t", (1,))

@@ -38,7 +38,7 @@ def codes(answers: dict) -> dict:
     return {partition: error.code if error else None for partition, error in answers.items()}
 
 
-def test_a_move_is_written_and_told_under_a_new_leader_epoch() -> None:
+def test_a_move_is_written_and_sent_under_a_new_leader_epoch() -> None:
     """The znode has all replicas; new ones receive that they are new, old ones that they are not."""
     cluster = cluster_of((0, 1, 2))
     assert cluster.reassign({P0: [3, 4, 5]}) == {P0: None}
@@ -157,7 +157,7 @@ def test_a_move_is_replaced_by_another() -> None:
     assert (cluster.assignment(P0), cluster.holders(P0)) == (ReplicaAssignment((3, 4)), {3, 4})
 
 
-def test_an_order_that_would_leave_nobody_in_sync_is_refused() -> None:
+def test_an_order_that_would_leave_no_replica_in_sync_is_refused() -> None:
     """The only replica with all records is one that the cancelled move had added."""
     cluster = cluster_of((0, 1))
     cluster.reassign({P0: [2, 3]})

@@ -54,7 +54,7 @@ def test_updates_add_up_and_only_name_what_changed() -> None:
     assert end.port == 9001
 
 
-def test_a_deleted_topic_goes_with_its_id_and_its_partitions_are_told() -> None:
+def test_a_deleted_topic_goes_with_its_id_and_its_partitions_are_reported() -> None:
     """The controller says leader -2; a topic made again under the same name has another id."""
     cache = MetadataCache()
     heard: list[Any] = []
@@ -68,7 +68,7 @@ def test_a_deleted_topic_goes_with_its_id_and_its_partitions_are_told() -> None:
     assert heard[-1] == ({"t"}, [TopicPartition("t", 1)])
 
 
-def test_a_partition_without_a_live_leader_is_told_as_such() -> None:
+def test_a_partition_without_a_live_leader_is_described_as_such() -> None:
     """With its epoch and replicas; a leader without the client's listener is an error of its own since version 6."""
     cache = MetadataCache()
     cache.update(update(partition(0, -1), partition(1, 2, offline_replicas=[1]), brokers=[broker(2, "OTHER")]))

@@ -38,7 +38,7 @@ def test_a_jvms_deepest_cause_is_the_reason() -> None:
     assert str(reason_of(RuntimeError(text))) == "No space left on device"
 
 
-def test_an_analysis_error_is_told_by_its_first_line() -> None:
+def test_an_analysis_error_is_reported_by_its_first_line() -> None:
     """The plan that follows is for Spark's authors."""
     text = "[UNRESOLVED_COLUMN] A column `x` cannot be resolved. Did you mean `y`?;\n'Project ['x]\n+- Relation"
     assert str(reason_of(RuntimeError(text))).startswith("[UNRESOLVED_COLUMN] A column `x` cannot be resolved")

@@ -37,7 +37,7 @@ def test_an_old_java_is_refused(tmp_path: Path) -> None:
         find_java({"JAVA_HOME": str(home)})
 
 
-def test_a_java_that_does_not_tell_its_modules_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_java_that_does_not_list_its_modules_is_taken_as_it_is(tmp_path: Path) -> None:
     """Without a release file the runtime is believed to be whole."""
     home = make_java(tmp_path / "jdk", None)
     java = find_java({"JAVA_HOME": str(home)})

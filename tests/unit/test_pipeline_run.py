@@ -80,13 +80,13 @@ def test_check_shows_where_results_go(capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(capsys.readouterr().out)["sinks"] == ["sqlite table flights_by_carrier", "topic other"]
 
 
-def test_a_missing_file_is_told() -> None:
+def test_a_missing_file_is_named() -> None:
     """By its name."""
     with pytest.raises(BarnabasError, match=r"cannot read nowhere\.toml"):
         main(["check", "nowhere.toml"])
 
 
-def test_a_missing_extra_is_told_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is started."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'barnabas\[pipelines\]'"):

@@ -97,7 +97,7 @@ def test_every_example_is_valid(path: Path) -> None:
         ('name = "by-carrier"', "name = ", r"flow.toml: no valid TOML: .*line 1"),
     ],
 )
-def test_a_mistake_is_told_with_its_line_and_field(old: str, new: str, problem: str) -> None:
+def test_a_mistake_is_reported_with_its_line_and_field(old: str, new: str, problem: str) -> None:
     """The message leads to the place and says what would be right."""
     assert old in FLOW
     with pytest.raises(SpecError, match=problem):
@@ -131,7 +131,7 @@ def test_values_can_be_set_from_the_command_line() -> None:
         ("source.cores=1", "--set: source.cores: is unknown here"),
     ],
 )
-def test_a_wrong_override_is_told_as_one(override: str, problem: str) -> None:
+def test_a_wrong_override_is_named_as_one(override: str, problem: str) -> None:
     """An error in a value that is not in the file does not name the file."""
     with pytest.raises(SpecError, match=problem):
         parse(FLOW, overrides=[override])

@@ -65,7 +65,7 @@ def test_a_follower_may_join_with_all_that_is_committed_and_older_than_the_epoch
     assert role.can_join(1, high_watermark) is expected
 
 
-def test_nobody_joins_while_a_change_is_under_way() -> None:
+def test_no_replica_joins_while_a_change_is_under_way() -> None:
     """One change at a time."""
     role = Leader(0, frozenset({0}), frozenset({0, 2}), {1: FollowerProgress(log_end_offset=9)})
     assert not role.can_join(1, 0)

@@ -172,7 +172,7 @@ def test_a_follower_over_its_quota_asks_for_what_is_in_sync_only(tmp_path: Path)
     assert behind.log_end_offset == reached + 1
 
 
-def test_an_election_under_a_throttle_pushes_nobody_out_of_the_in_sync_set(tmp_path: Path) -> None:
+def test_an_election_under_a_throttle_pushes_no_replica_out_of_the_in_sync_set(tmp_path: Path) -> None:
     """In a new epoch a follower does not know yet whether it is in sync: one answer shows it, whatever the rate."""
     quota = ReplicationQuota(11, 1000)
     pair = Pair(tmp_path, quota, limits=replace(LIMITS, partition_bytes=1))
