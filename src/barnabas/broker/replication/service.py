@@ -44,9 +44,6 @@ _LEAST_WAIT_MS = 5
 _UNREACHABLE_MS = 1000
 _CATCH_UP_BYTES = 1 << 20
 _INTERRUPT_EVERY_S = 0.05
-_INTERRUPT_PARTITION_S = 0.0001
-"""An interrupted fetch loses its session, and the next one asks for all partitions: as long as that takes both brokers, and
-more, passes before the next interruption. Else the elections of thousands of leaders would bring nothing else."""
 _LIST_OFFSETS_VERSION = 7
 _EPOCHS_VERSION = 4
 _FIRST_PAUSE_MS = 20
@@ -194,8 +191,7 @@ class _ReplicaFetcherLoop:
         self._has_work.set()
         if not self._is_fetching or self._interrupt_timer is not None:
             return
-        pause_s = _INTERRUPT_EVERY_S + len(self._fetcher) * _INTERRUPT_PARTITION_S
-        wait_s = max(self._last_interrupt_s + pause_s - self._loop.time(), 0)
+        wait_s = max(self._last_interrupt_s + _INTERRUPT_EVERY_S - self._loop.time(), 0)
         self._interrupt_timer = self._loop.call_later(wait_s, self._break)
 
     def _break(self) -> None:
