@@ -139,12 +139,13 @@ class _Check:
             return None
         rows = self._watermark(field, self._transform(field, rows, step.transform), step.watermark)
         known = rows
-        for name in step.deduplicate:
-            self._try(f"{field}.deduplicate", partial(_select, known, f"`{name}`"), known)
-        if step.deduplicate:
-            unique = self._try(
-                f"{field}.deduplicate", lambda: transforms.deduplicate_rows(known, step.deduplicate), known
-            )
+        right = [
+            name
+            for name in step.deduplicate
+            if self._try(f"{field}.deduplicate", partial(_select, known, f"`{name}`"), known) is not None
+        ]
+        if right and len(right) == len(step.deduplicate):
+            unique = self._try(f"{field}.deduplicate", lambda: transforms.deduplicate_rows(known, right), known)
             rows = rows if unique is None else unique
         return self._aggregate(f"{field}.aggregate", rows, step.aggregate) if step.aggregate else rows
 
