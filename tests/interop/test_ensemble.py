@@ -236,6 +236,37 @@ def test_an_observer_serves_clients_and_does_not_vote(tmp_path: Path) -> None:
         eventually(lambda: not members.members[2].mode(), timeout_s=20, what="one voter of two stops serving")
 
 
+@pytest.mark.parametrize("apaches", [(), pytest.param((1,), marks=java)], ids=["ours", "to Apache's"])
+def test_a_member_that_is_far_behind_gets_what_it_lacks_of_the_leaders_log(
+    tmp_path: Path, apaches: tuple[int, ...]
+) -> None:
+    """More than what is in memory, and less than a snapshot; DIFF, not SNAP."""
+    settings = {"commitLogCount": 20, "snapshotSizeFactor": 0}
+    with ensemble(tmp_path, apaches, **settings) as members:
+        members.until_serving()
+        behind = members.members[1]
+        with members.client(2, 3) as client:
+            client.create("/w", b"")
+            names = [f"n{number:03}" for number in range(900)]
+            for name in names[:50]:
+                client.create(f"/w/{name}", b"")
+            eventually(lambda: behind.mode() == "follower", timeout_s=60, what="the first member follows")
+            behind.stop(signal.SIGKILL)
+            for pending in [client.create_async(f"/w/{name}", b"x" * 500) for name in names[50:]]:
+                pending.get()
+            leader = members.leader()
+            assert leader is not None
+            logged_before = len(leader.log())
+            behind.start()
+            members.until_serving()
+            client.create("/w/last", b"")
+        check_same(members, "/w", [*names, "last"])
+        logged = leader.log()[logged_before:]
+        assert "behind those of the log" in logged
+        assert "gets SNAP" not in logged
+        check_no_difference_was_logged(members)
+
+
 def test_a_member_that_lost_its_disk_copies_the_state(tmp_path: Path) -> None:
     """It gets a snapshot, and the transactions behind it, and has them after a restart."""
     with ensemble(tmp_path) as members:

@@ -7,11 +7,14 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from barnabas import __version__
 from barnabas.base.errors import ConfigError, CorruptDataError
+from barnabas.base.files import OsFiles
+from barnabas.coordination.core.database import Database
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import (
     ZOO_CFG_DEFINITIONS,
@@ -21,6 +24,8 @@ from barnabas.coordination.server.settings import (
     ineffective_lines,
     parse_settings,
 )
+from barnabas.coordination.server.snapshot_schedule import SnapshotSchedule
+from barnabas.coordination.storage.storage import Storage
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import (
     ACL,
@@ -154,6 +159,35 @@ def test_snapshots_are_taken_and_logs_rolled_while_it_serves(tmp_path: Path) -> 
         client.close()
 
     serve(settings_for(tmp_path), look)
+
+
+def test_snapshots_are_taken_by_the_size_of_the_log_too(tmp_path: Path) -> None:
+    """Few large transactions, long before snapCount."""
+
+    def load(port: int) -> None:
+        client = RawClient(port)
+        for number in range(40):
+            assert client.call(OpCode.CREATE, CreateRequest(f"/n{number}", b"x" * 10_000, OPEN, 0))[1] == 0
+        client.close()
+        eventually(lambda: len(list((tmp_path / "version-2").glob("snapshot.*"))) > 3)
+
+    serve(settings_for(tmp_path, snapSizeLimitInKb=100), load)
+
+
+def test_old_snapshots_are_purged_at_the_start_already(tmp_path: Path) -> None:
+    """A server that is restarted more often than the interval would never purge."""
+    storage = Storage(OsFiles(), str(tmp_path), str(tmp_path), preallocate_bytes=0)
+    storage.open()
+    for zxid in range(1, 7):
+        database = Database()
+        database.last_zxid = zxid
+        storage.save_snapshot(database)
+    storage.close()
+
+    def look(_port: int) -> None:
+        eventually(lambda: len(list((tmp_path / "version-2").glob("snapshot.*"))) == 3)
+
+    serve(settings_for(tmp_path, **{"autopurge.purgeInterval": 24}), look)
 
 
 def test_damaged_data_is_refused_and_leaves_the_directory_free(tmp_path: Path) -> None:
@@ -354,3 +388,33 @@ def test_the_audit_log_has_a_line_for_each_write_with_its_user(
         f"{who}operation=create\tznode=/b\tznode_type=persistent\tresult=failure",
         "session=S\toperation=ephemeralZNodeDeletionOnSessionCloseOrExpire\tznode=/a/s-0000000000\tresult=success",
     ]
+
+
+def test_a_snapshot_is_due_between_the_half_and_the_whole_of_either_limit() -> None:
+    """By the number of transactions, and by their bytes; after each snapshot at another point."""
+    points = set()
+    schedule = SnapshotSchedule(100, 10_000, Random(4))
+    for _ in range(50):
+        count = 0
+        while not schedule.is_due:
+            schedule.logged(1, 10)
+            count += 1
+        assert 50 < count <= 100
+        points.add(count)
+        schedule.restart()
+    assert len(points) > 10
+    for _ in range(50):
+        size = 0
+        while not schedule.is_due:
+            schedule.logged(1, 1000)
+            size += 1000
+        assert 5000 < size <= 10_000 + 1000
+        schedule.restart()
+
+
+def test_a_snapshot_is_not_due_by_bytes_without_a_limit_of_them() -> None:
+    """Zero, and less, mean no limit."""
+    for max_bytes in (0, -1024):
+        schedule = SnapshotSchedule(100, max_bytes, Random(1))
+        schedule.logged(10, 1 << 40)
+        assert not schedule.is_due

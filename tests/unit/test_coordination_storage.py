@@ -422,6 +422,71 @@ def test_purging_keeps_what_the_kept_snapshots_need(tmp_path: Path, storage: Sto
     assert storage.purge(3) == []
 
 
+def test_purging_counts_no_snapshot_that_is_cut_off(tmp_path: Path, storage: Storage) -> None:
+    """What a crash of another server left does not take the place of one that can be read."""
+    for start in range(1, 50, 10):
+        write(storage, start, start + 9)
+        storage.save_snapshot(storage.load()[0])
+        storage.log.roll()
+    for name in ("snapshot.28", "snapshot.32"):
+        path = tmp_path / "version-2" / name
+        path.write_bytes(path.read_bytes()[:-3])
+    assert [Path(path).name for path in storage.purge(3)] == ["log.1"]
+    assert data_of(storage.load()[0]) == b"data 50"
+
+
+def test_a_log_file_above_its_limit_is_the_last_of_its_transactions(tmp_path: Path) -> None:
+    """The next transaction begins a new one, and all are replayed."""
+    storage = Storage(FILES, str(tmp_path), str(tmp_path), preallocate_bytes=4096, max_log_file_bytes=1000)
+    storage.open()
+    for zxid in range(1, 60):
+        write(storage, zxid, zxid)
+    storage.close()
+    sizes = [path.stat().st_size for path in (tmp_path / "version-2").glob("log.*")]
+    assert len(sizes) > 3
+    assert max(sizes) < 1200  # the reserved room is given back
+    again = open_storage(tmp_path)
+    assert data_of(again.load()[0]) == b"data 59"
+    again.close()
+
+
+def test_a_log_file_has_room_ahead_of_what_is_written(tmp_path: Path) -> None:
+    """At least four kilobytes, whatever the size of the steps."""
+    storage = Storage(FILES, str(tmp_path), str(tmp_path), preallocate_bytes=8192)
+    storage.open()
+    written = 0
+    for zxid in range(1, 300):
+        write(storage, zxid, zxid)
+        written = storage.log.used_bytes or 0
+        size = log_of(tmp_path).stat().st_size
+        assert size % 8192 == 0
+        assert 4096 <= size - written <= 4096 + 8192
+    assert written > 16_384
+    storage.close()
+
+
+def test_a_snapshot_that_is_abandoned_leaves_nothing(tmp_path: Path, storage: Storage) -> None:
+    """A full disk gets its room back."""
+    writer = storage.begin_snapshot(Database())
+    part = writer.next_part()
+    assert part is not None
+    writer.write(part)
+    writer.abandon()
+    assert list((tmp_path / "version-2").glob("snapshot*")) == []
+
+
+def test_a_state_that_a_leader_sent_leaves_no_older_file(tmp_path: Path, storage: Storage) -> None:
+    """Between the older transactions and the state is a gap, which a restart from them would not see."""
+    write(storage, 1, 20)
+    storage.save_snapshot(storage.load()[0])
+    sent = Database()
+    sent.last_zxid = 0x200000000
+    storage.replace(sent)
+    names = sorted(path.name for path in (tmp_path / "version-2").iterdir())
+    assert names == ["snapshot.200000000"]
+    assert storage.load()[0].last_zxid == 0x200000000
+
+
 def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path, storage: Storage) -> None:
     """Two writers would destroy the log."""
     with pytest.raises(BlockingIOError):

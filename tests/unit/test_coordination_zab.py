@@ -1,11 +1,15 @@
 """Zab's leader and learners without sockets: what each sends, when it may, and what survives."""
 
 from collections import deque
+from pathlib import Path
 
 import pytest
 
 from barnabas.base.errors import CorruptDataError
+from barnabas.base.files import OsFiles
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
+from barnabas.coordination.storage.log_history import LoggedHistory
+from barnabas.coordination.storage.transaction_log import TransactionLog, logs_from
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog, plan_sync
 from barnabas.coordination.zab.leader import Leader, LeaderPhase, LearnerHandler, Timing
@@ -77,6 +81,26 @@ def zxid(epoch: int, counter: int) -> int:
     return epoch << 32 | counter
 
 
+def write_log(directory: Path, zxids: list[int]) -> None:
+    """A transaction log, a new file with each epoch."""
+    log = TransactionLog(OsFiles(), str(directory), preallocate_bytes=4096)
+    for each in zxids:
+        if each & 0xFFFFFFFF == 1:
+            log.roll()
+        log.append(each, [transaction(each)])
+    log.close()
+
+
+def logged_history(directory: Path, learner_zxid: int, max_bytes: int | None = None) -> LoggedHistory:
+    """Sought to the end."""
+    names = [name for _, name in logs_from([path.name for path in directory.iterdir()], learner_zxid - 1)]
+    sizes = [(name, (directory / name).stat().st_size) for name in names]
+    found = LoggedHistory(OsFiles(), str(directory), sizes, learner_zxid, max_bytes)
+    while not found.seek():
+        pass
+    return found
+
+
 def history(*zxids: int) -> CommittedLog:
     """Committed transactions."""
     log = CommittedLog()
@@ -93,6 +117,7 @@ class Pipe:
         self.packets: deque[QuorumPacket] = deque()
         self.closed: str | None = None
         self.snapshots = 0
+        self.histories: list[tuple[LoggedHistory, int]] = []
 
     def send(self, data: bytes) -> None:
         self.reader.feed(data)
@@ -100,6 +125,9 @@ class Pipe:
 
     def send_snapshot(self) -> None:
         self.snapshots += 1
+
+    def send_history(self, history: LoggedHistory, before_zxid: int) -> None:
+        self.histories.append((history, before_zxid))
 
     def close(self, reason: str) -> None:
         self.closed = reason
@@ -119,6 +147,8 @@ class LeaderSide:
         self.log = log or CommittedLog()
         self.epochs = epochs(accepted, current)
         self.served: list[int] = []
+        self.logged = False
+        self.sought: list[tuple[LearnerHandler, int]] = []
         self.committed = 0
         self.resigned: str | None = None
         self.got: list[QuorumPacket] = []
@@ -133,6 +163,11 @@ class LeaderSide:
 
     def commit(self, count: int) -> None:
         self.committed += count
+
+    def seek_history(self, handler: LearnerHandler, zxid: int) -> bool:
+        if self.logged:
+            self.sought.append((handler, zxid))
+        return bool(self.logged)
 
     def received(self, handler: LearnerHandler, packet: QuorumPacket) -> None:
         del handler
@@ -296,6 +331,47 @@ class TestLeader:
             (PacketType.PROPOSAL, 3),
         ]
 
+    def test_a_follower_behind_the_recent_transactions_gets_those_of_the_log_first(self, tmp_path: Path) -> None:
+        """DIFF, the log's part below the recent ones, the recent ones as they are by then, what is proposed, NEWLEADER."""
+        side = LeaderSide(ensemble(), history(zxid(1, 8), zxid(1, 9)), current=1, accepted=1)
+        side.logged = True
+        side.join(2, zxid(1, 9))
+        late = side.introduce(3, 1)
+        side.receive(late, PacketType.ACKEPOCH, zxid(1, 3), bytes(4))
+        assert side.sought == [(late, zxid(1, 3))]
+        side.propose(zxid(2, 1))
+        assert kinds(side.sent(late)) == [PacketType.LEADERINFO]
+        write_log(tmp_path, [zxid(1, number) for number in range(1, 10)])
+        found = logged_history(tmp_path, zxid(1, 3))
+        side.leader.history_sought(late, found)
+        assert side.pipes[late].histories == [(found, zxid(1, 8))]
+        sent = side.sent(late)
+        assert [(packet.type, packet.zxid) for packet in sent] == [
+            (PacketType.DIFF, zxid(1, 3)),
+            (PacketType.PROPOSAL, zxid(1, 8)),
+            (PacketType.COMMIT, zxid(1, 8)),
+            (PacketType.PROPOSAL, zxid(1, 9)),
+            (PacketType.COMMIT, zxid(1, 9)),
+            (PacketType.PROPOSAL, zxid(2, 1)),
+            (PacketType.NEWLEADER, zxid(2, 0)),
+        ]
+        found.close()
+
+    def test_a_follower_whose_place_is_not_in_the_log_gets_a_snapshot(self) -> None:
+        """And one that is gone by then gets nothing."""
+        side = LeaderSide(ensemble(), history(zxid(1, 8), zxid(1, 9)), current=1, accepted=1)
+        side.logged = True
+        side.join(2, zxid(1, 9))
+        late, gone = side.introduce(3, 1), None
+        side.receive(late, PacketType.ACKEPOCH, zxid(1, 3), bytes(4))
+        side.leader.history_sought(late, None)
+        assert side.pipes[late].snapshots == 1
+        gone = side.introduce(3, 1)
+        side.receive(gone, PacketType.ACKEPOCH, zxid(1, 3), bytes(4))
+        side.leader.disconnected(gone, 0)
+        side.leader.history_sought(gone, None)
+        assert side.pipes[gone].snapshots == 0
+
     def test_it_resigns_without_a_quorum_of_followers(self) -> None:
         """A closed connection is known at once; silence is known after syncLimit."""
         side = LeaderSide(ensemble())
@@ -433,6 +509,80 @@ class TestPlan:
         assert log.zxids() == [7, 8, 9]
         log.add(10, bytes(2000))
         assert log.zxids() == [10]
+
+
+class TestLoggedHistory:
+    """The log behind a learner's last zxid."""
+
+    ZXIDS = [zxid(1, number) for number in range(1, 40)] + [zxid(3, number) for number in range(1, 30)]
+
+    @pytest.mark.parametrize(
+        ("last", "common"),
+        [
+            (zxid(1, 1), zxid(1, 1)),
+            (zxid(1, 20), zxid(1, 20)),
+            (zxid(1, 39), zxid(1, 39)),
+            (zxid(1, 44), zxid(1, 39)),
+            (zxid(2, 0), zxid(2, 0)),
+            (zxid(3, 0), zxid(3, 0)),
+            (zxid(3, 4), zxid(3, 4)),
+            (zxid(2, 5), None),
+            (0, None),
+            (zxid(0, 9), None),
+            (zxid(3, 29), None),
+        ],
+    )
+    def test_it_finds_what_both_have_and_gives_all_behind_it(
+        self, tmp_path: Path, last: int, common: int | None
+    ) -> None:
+        """A learner whose last transaction is unknown is cut back to the one below, within its epoch only."""
+        write_log(tmp_path, self.ZXIDS)
+        found = logged_history(tmp_path, last)
+        assert found.common_zxid == common
+        if common is None:
+            return
+        assert found.must_truncate == (common != last)
+        before = zxid(3, 25)
+        got: list[tuple[int, bytes]] = []
+        while piece := found.read(before):
+            got += piece
+        assert got == [(each, transaction(each)) for each in self.ZXIDS if common < each < before]
+        found.close()
+
+    def test_it_is_read_in_pieces_while_the_log_grows(self, tmp_path: Path) -> None:
+        """Each call reads a part of the log; the reserved room at the end is no transaction."""
+        log = TransactionLog(OsFiles(), str(tmp_path), preallocate_bytes=1 << 20)
+        for first in range(1, 12_001, 1000):
+            log.append(zxid(1, first), [transaction(zxid(1, each)) for each in range(first, first + 1000)])
+        found = logged_history(tmp_path, zxid(1, 10))
+        log.append(zxid(1, 12_001), [transaction(zxid(1, 12_001))])
+        sizes = []
+        while piece := found.read(zxid(1, 12_001)):
+            sizes.append(len(piece))
+        assert sum(sizes) == 11_990
+        assert max(sizes) < 6000
+        found.close()
+        log.close()
+
+    def test_a_log_that_is_longer_than_allowed_is_not_used(self, tmp_path: Path) -> None:
+        """A snapshot is less then."""
+        write_log(tmp_path, self.ZXIDS)
+        whole = sum(path.stat().st_size for path in tmp_path.iterdir())
+        assert logged_history(tmp_path, zxid(1, 2), whole).common_zxid is not None
+        assert logged_history(tmp_path, zxid(1, 2), 1000).common_zxid is None
+        assert logged_history(tmp_path, zxid(3, 28), 1000).common_zxid is not None
+
+    def test_a_gap_in_the_log_is_an_error_and_not_a_history(self, tmp_path: Path) -> None:
+        """Within an epoch, at the beginning of one, and before the recent transactions."""
+        write_log(tmp_path, [zxid(1, 1), zxid(1, 2), zxid(1, 4)])
+        with pytest.raises(CorruptDataError, match="gap"):
+            logged_history(tmp_path, zxid(1, 2))
+        (tmp_path / "other").mkdir()
+        write_log(tmp_path / "other", [zxid(1, 1), zxid(1, 2)])
+        found = logged_history(tmp_path / "other", zxid(1, 1))
+        assert [each for each, _ in found.read(zxid(1, 9))] == [zxid(1, 2)]
+        with pytest.raises(CorruptDataError, match="not in the log"):
+            found.read(zxid(1, 9))
 
 
 class LearnerSide:

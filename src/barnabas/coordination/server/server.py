@@ -37,6 +37,7 @@ from barnabas.coordination.quorum.members import HostAndPort
 from barnabas.coordination.server.authentication import access_rules, tls_options
 from barnabas.coordination.server.client_transport import ClientTransport
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of, parse_my_id, session_timeouts_ms
+from barnabas.coordination.server.snapshot_schedule import SnapshotSchedule
 from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.channels import Elector
@@ -130,6 +131,7 @@ class CoordinationServer:
             settings["dataLogDir"] or settings["dataDir"],
             preallocate_bytes=settings["preAllocSize"] * 1024,
             sync=settings["forceSync"] == "yes",
+            max_log_file_bytes=max(settings["txnLogSizeLimitInKb"], 0) * 1024,
         )
         self._member: QuorumPeer | None = None
         self._elector = elector
@@ -152,8 +154,7 @@ class CoordinationServer:
         self._failure: asyncio.Future[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._snapshotting: asyncio.Task[None] | None = None
-        self._since_snapshot = 0
-        self._next_snapshot_after = 0
+        self._schedule = SnapshotSchedule(settings["snapCount"], settings["snapSizeLimitInKb"] * 1024, self._rng)
         self._roll_wanted = False
         self._last_sweep_ms = 0
         self._last_purge_ms = 0
@@ -212,11 +213,11 @@ class CoordinationServer:
             self._shut_executor()
             raise
         self._is_started = True
-        self._last_sweep_ms = self._last_purge_ms = now_ms
+        self._last_sweep_ms = now_ms
+        self._last_purge_ms = now_ms - settings["autopurge.purgeInterval"] * 3_600_000  # the first one is due
         self._metrics.summaries["dbinittime"].add(now_ms - self._started_ms)
         self._metrics.summaries["startup_txns_loaded"].add(replayed)
-        self._since_snapshot = replayed
-        self._plan_snapshot()
+        self._schedule.logged(replayed, 0)
         self._tick()
         if member is not None:
             await self._start_member(member)
@@ -281,10 +282,12 @@ class CoordinationServer:
             max_packet_bytes=max(4 * settings["jute.maxbuffer"], _MIN_PACKET_BYTES),
         )
         member.least_voters = 2 if settings["standaloneEnabled"] else 1
+        member.commit_log_count = settings["commitLogCount"]
         return member
 
     async def _start_member(self, member: QuorumPeer) -> None:
         """Open the election port, and begin to elect."""
+        member.snapshot_size_factor = self._settings["snapshotSizeFactor"]
         member.listen_on_all = self._settings["quorumListenOnAllIPs"]
         member.reads_without_quorum = self._settings["readonlymode.enabled"]
         if self._elector is None:
@@ -529,6 +532,7 @@ class CoordinationServer:
         logging_done = self._loop.run_in_executor(self._executor, self._append, first_zxid, entries, self._roll_wanted)
         self._roll_wanted = False
         began_ms = self._clock.monotonic_ms()
+        self._schedule.logged(len(entries), sum(map(len, entries)))
         logging_done.add_done_callback(lambda done: self._synced(len(entries), began_ms, done))
 
     def _append(self, first_zxid: int, entries: Sequence[bytes | bytearray], roll: bool) -> None:
@@ -555,9 +559,7 @@ class CoordinationServer:
             self._log()
         else:
             self._logged.set()
-        self._since_snapshot += count
-        is_due = self._since_snapshot > self._next_snapshot_after and self._snapshotting is None
-        if is_due and self._is_serving and not self._is_closing:
+        if self._schedule.is_due and self._snapshotting is None and self._is_serving and not self._is_closing:
             self._roll_wanted = True
             self._snapshotting = self._loop.create_task(self._take_snapshot())
 
@@ -576,14 +578,8 @@ class CoordinationServer:
 
     # Snapshots, timers
 
-    def _plan_snapshot(self) -> None:
-        """Choose a random point, so that the servers of an ensemble do not all take their snapshots at once."""
-        half = self._settings["snapCount"] // 2
-        self._next_snapshot_after = half + self._rng.randrange(half)
-
     async def _take_snapshot(self) -> None:
-        self._since_snapshot = 0
-        self._plan_snapshot()
+        self._schedule.restart()
         tree = self._processor.database.tree
         if len(tree.known_acls()) > 1000:
             tree.forget_unused_acls()
@@ -600,6 +596,7 @@ class CoordinationServer:
             self._metrics.last_snapshot = (zxid, self._clock.wall_ms() // 1000)
         except OSError as error:
             logger.error("The snapshot %s cannot be written, so log files are kept for longer: %s", writer.path, error)
+            await self._loop.run_in_executor(self._executor, writer.abandon)
         finally:
             self._snapshotting = None
 
@@ -618,15 +615,16 @@ class CoordinationServer:
                 self._metrics.counters["sessionless_connections_expired"] += 1
                 peer.close()
         interval_ms = settings["autopurge.purgeInterval"] * 3_600_000
-        if interval_ms and now_ms - self._last_purge_ms >= interval_ms:
+        if interval_ms and now_ms - self._last_purge_ms >= interval_ms and self._is_serving:
             self._last_purge_ms = now_ms
-            self._purge()
+            self._loop.run_in_executor(self._executor, self._purge)
         if processor.unlogged:
             self._log()
         if not self._is_closing:
             self._timers = [self._loop.call_later(min(settings["tickTime"], 1000) / 2000, self._tick)]
 
     def _purge(self) -> None:
+        """Remove old files; on another thread, because large ones take time."""
         try:
             for path in self._storage.purge(self._settings["autopurge.snapRetainCount"]):
                 logger.info("Removed %s", path)

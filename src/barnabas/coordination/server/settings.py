@@ -66,6 +66,17 @@ ZOO_CFG_DEFINITIONS = Definitions(
         Setting("maxCnxns", Kind.INT, "0", "Connections in all; 0 for no limit.", at_least(0)),
         Setting("4lw.commands.whitelist", Kind.LIST, "srvr", "Four-letter words that are answered; * for all."),
         Setting("snapCount", Kind.INT, "100000", "Transactions between snapshots.", at_least(2)),
+        Setting("commitLogCount", Kind.INT, "500", "Recent transactions in memory, for members that come back.", at_least(1)),
+        Setting(
+            "snapshotSizeFactor", Kind.DOUBLE, "0.33",
+            "How much of the log a member that comes back may get, measured by the newest snapshot, before it gets a snapshot instead; "
+            "0 for all of the log, negative for none.",
+        ),
+        Setting(
+            "snapSizeLimitInKb", Kind.LONG, "4194304",
+            "Kilobytes of transactions between snapshots, if these are reached before snapCount; 0 or less for no limit.",
+        ),
+        Setting("txnLogSizeLimitInKb", Kind.LONG, "-1", "Kilobytes after which a new log file begins; 0 or less for no limit."),
         Setting("preAllocSize", Kind.INT, "65536", "Kilobytes that a log file is extended by.", at_least(0)),
         Setting("autopurge.snapRetainCount", Kind.INT, "3", "Snapshots that purging leaves.", at_least(3)),
         Setting("autopurge.purgeInterval", Kind.INT, "0", "Hours between purges; 0 for none.", at_least(0)),
@@ -138,7 +149,7 @@ _INERT = {
         "connectToLearnerMasterLimit leaderServes syncEnabled tcpKeepAlive observerMasterPort observer.reconnectDelayMs observer.election.DelayMs "
         "quorum.cnxn.threads.size multiAddress.enabled oraclePath "
         "multiAddress.reachabilityCheckTimeoutMs multiAddress.reachabilityCheckEnabled enableEagerACLCheck "
-        "learner.asyncSending learner.closeSocketAsync leader.closeSocketAsync commitLogCount snapshotSizeFactor "
+        "learner.asyncSending learner.closeSocketAsync leader.closeSocketAsync "
         "forceSnapshotSync quorumCnxnTimeoutMs commitProcessor.numWorkerThreads "
         "commitProcessor.maxReadBatchSize "
         "commitProcessor.maxCommitBatchSize commitProcessor.shutdownTimeout leader.maxConcurrentSnapSyncs "
@@ -166,7 +177,7 @@ _INERT = {
     ),
     "snapshots and logs are always written in one way, with digests, and never for a missing snapshot": (
         "snapshot.compression.method snapshot.trust.empty digest.enabled closeSessionTxn.enabled "
-        "serializeLastProcessedZxid.enabled txnLogSizeLimitInKb snapSizeLimitInKb emulate353TTLNodes"
+        "serializeLastProcessedZxid.enabled emulate353TTLNodes"
     ),
 }
 

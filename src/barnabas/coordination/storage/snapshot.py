@@ -34,6 +34,7 @@ from barnabas.wire.jute.records import ACL, OPEN_ACL
 from barnabas.wire.jute.transactions import FileHeader
 
 __all__ = [
+    "SNAPSHOT_END",
     "SNAPSHOT_MAGIC",
     "encode_snapshot",
     "encode_snapshot_for_learner",
@@ -50,7 +51,9 @@ _COUNT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _DIGEST = struct.Struct(">qiq")
 _NODE_TAIL = struct.Struct(">qqqqqiiiqq")
-_MARK = b"\0\0\0\x01/"
+SNAPSHOT_END = b"\0\0\0\x01/"
+"""the last bytes of a snapshot"""
+_MARK = SNAPSHOT_END
 _SEAL_BYTES = 8 + len(_MARK)
 _FILE_HEADER_BYTES = 16
 

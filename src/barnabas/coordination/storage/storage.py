@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File, Files, make_dirs_durably
 from barnabas.coordination.core.database import Database
-from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot, snapshot_name
+from barnabas.coordination.storage.log_history import LoggedHistory
+from barnabas.coordination.storage.snapshot import SNAPSHOT_END, encode_snapshot, read_snapshot, snapshot_name
 from barnabas.coordination.storage.transaction_log import (
     TransactionLog,
     cut_transaction_log,
@@ -41,13 +42,22 @@ class Storage:
     """Loads the state, opens the log, writes and purges snapshots."""
 
     def __init__(
-        self, files: Files, data_dir: str, data_log_dir: str, *, preallocate_bytes: int, sync: bool = True
+        self,
+        files: Files,
+        data_dir: str,
+        data_log_dir: str,
+        *,
+        preallocate_bytes: int,
+        sync: bool = True,
+        max_log_file_bytes: int = 0,
     ) -> None:
         self._files = self.files = files
         self._data_dir = data_dir
         self.snapshots_dir = posixpath.join(data_dir, _VERSION_DIR)
         self.logs_dir = posixpath.join(data_log_dir, _VERSION_DIR)
-        self.log = TransactionLog(files, self.logs_dir, preallocate_bytes=preallocate_bytes, sync=sync)
+        self.log = TransactionLog(
+            files, self.logs_dir, preallocate_bytes=preallocate_bytes, sync=sync, max_file_bytes=max_log_file_bytes
+        )
         self._lock = contextlib.ExitStack()
 
     def open(self) -> None:
@@ -166,7 +176,22 @@ class Storage:
         finally:
             file.close()
 
-    # What a leader makes a learner do
+    # What a leader gives a learner, and makes it do
+
+    def history_behind(self, zxid: int, size_factor: float) -> LoggedHistory:
+        """The log behind a learner's last zxid, of at most ``size_factor`` times the newest snapshot's size; 0 for no limit."""
+        sizes = [
+            (name, self._files.size(posixpath.join(self.logs_dir, name)))
+            for _, name in logs_from(self._files.list(self.logs_dir), zxid - 1)
+        ]
+        used_bytes = self.log.used_bytes
+        if used_bytes is not None and sizes:
+            sizes[-1] = sizes[-1][0], used_bytes
+        snapshot = next((name for _, name in self._snapshots()), None)
+        max_bytes: int | None = None
+        if size_factor and snapshot is not None:
+            max_bytes = int(self._files.size(posixpath.join(self.snapshots_dir, snapshot)) * size_factor)
+        return LoggedHistory(self._files, self.logs_dir, sizes, zxid, max_bytes)
 
     def truncate(self, zxid: int) -> None:
         """Remove all transactions after ``zxid``, and the snapshots that hold some of them. `load` comes next.
@@ -183,25 +208,38 @@ class Storage:
             )
         for name in above:
             logger.warning("Removing %s/%s: the leader's history ends at 0x%x", self.snapshots_dir, name, zxid)
-            self._files.remove(posixpath.join(self.snapshots_dir, name))
+            self._remove(posixpath.join(self.snapshots_dir, name))
         self._files.sync_dir(self.snapshots_dir)
         for first, name in reversed([each for each in logs_from(names, 0) if each[0] > zxid]):
             logger.info("Removing %s/%s: it begins after 0x%x", self.logs_dir, name, zxid)
             del first
-            self._files.remove(posixpath.join(self.logs_dir, name))
+            self._remove(posixpath.join(self.logs_dir, name))
         self._files.sync_dir(self.logs_dir)
         for _, name in logs_from(self._files.list(self.logs_dir), zxid)[:1]:
             cut_transaction_log(self._files, posixpath.join(self.logs_dir, name), zxid)
 
     def replace(self, database: Database) -> None:
-        """Make the state that a leader has sent the one that a restart finds. Durable at return."""
+        """Make the state that a leader has sent the one that a restart finds. Durable at return.
+
+        No older file stays: between its transactions and the new state there is a gap, and a restart from it, or a learner
+        that is given its transactions, would miss some in silence.
+        """
         self.log.roll()
         for newer, name in self._snapshots():
             if newer > database.last_zxid:
-                self._files.remove(posixpath.join(self.snapshots_dir, name))
+                self._remove(posixpath.join(self.snapshots_dir, name))
         self.save_snapshot(database)
-        if self._files.list(self.logs_dir):
-            self.truncate(database.last_zxid)
+        for older, name in self._snapshots():
+            if older < database.last_zxid:
+                self._remove(posixpath.join(self.snapshots_dir, name))
+        self._files.sync_dir(self.snapshots_dir)
+        for _, name in reversed(logs_from(self._files.list(self.logs_dir), 0)):
+            self._remove(posixpath.join(self.logs_dir, name))
+        self._files.sync_dir(self.logs_dir)
+
+    def _remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # purging may have removed it
+            self._files.remove(path)
 
     # Snapshots
 
@@ -232,21 +270,37 @@ class Storage:
         return bool(self._snapshots())
 
     def purge(self, retain: int) -> list[str]:
-        """Remove all but the newest snapshots, and the log files that only older ones need. Returns the removed paths."""
+        """Remove all but the newest snapshots, and the log files that only older ones need. Returns the removed paths.
+
+        A snapshot without its end, which no server can read, is not counted as one that is kept.
+        """
         snapshots = self._snapshots()
-        if len(snapshots) <= retain:
+        whole = [zxid for zxid, name in snapshots if self._is_whole(name)]
+        if not whole:
             return []
-        removed = [posixpath.join(self.snapshots_dir, name) for _, name in snapshots[retain:]]
+        oldest = whole[:retain][-1]
+        removed = [posixpath.join(self.snapshots_dir, name) for zxid, name in snapshots if zxid < oldest]
         names = self._files.list(self.logs_dir)
-        needed = {name for _, name in logs_from(names, snapshots[retain - 1][0])}
+        needed = {name for _, name in logs_from(names, oldest)}
         removed += [
             posixpath.join(self.logs_dir, name)
             for name in names
             if zxid_of_name(name, "log") is not None and name not in needed
         ]
         for path in removed:
-            self._files.remove(path)
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # a member that takes over its leader's state removes files, too
+                self._files.remove(path)
         return removed
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether a snapshot has its end."""
+        file = self._files.open(posixpath.join(self.snapshots_dir, name), read_only=True)
+        try:
+            return file.read_at(max(file.size() - len(SNAPSHOT_END), 0), len(SNAPSHOT_END)) == SNAPSHOT_END
+        finally:
+            file.close()
 
 
 class SnapshotWriter:
@@ -273,6 +327,14 @@ class SnapshotWriter:
                 self._files.remove(temporary)
             self._file = self._files.open(temporary, create=True)
         self._file.append([part])
+
+    def abandon(self) -> None:
+        """Remove what is written, after an error; may run on another thread. Raises nothing: the disk may have failed."""
+        file, self._file = self._file, None
+        with contextlib.suppress(OSError):
+            if file is not None:
+                file.close()
+            self._files.remove(self.path + _TEMPORARY)
 
     def finish(self) -> None:
         """Sync the file and give it its name; may run on another thread."""

@@ -141,8 +141,12 @@ def _entry_bytes(file: File, position: int) -> int:
 class TransactionLog:
     """Appends to the current file and starts new ones."""
 
-    def __init__(self, files: Files, directory: str, *, preallocate_bytes: int, sync: bool = True) -> None:
+    def __init__(
+        self, files: Files, directory: str, *, preallocate_bytes: int, sync: bool = True, max_file_bytes: int = 0
+    ) -> None:
+        """A file that grows above ``max_file_bytes`` is the last one's predecessor from then on; 0 for no limit."""
         self._files = files
+        self._max_file_bytes = max_file_bytes
         self._directory = directory
         self._preallocate_bytes = preallocate_bytes
         self._sync = sync
@@ -159,12 +163,15 @@ class TransactionLog:
             file = self._open(first_zxid)
         batch = b"".join(map(encode_entry, payloads))
         end = self._position + len(batch)
-        if self._preallocate_bytes and end + _RESERVE_BEFORE_END_BYTES > file.size():
-            file.truncate(end - end % self._preallocate_bytes + self._preallocate_bytes)
+        wanted = end + _RESERVE_BEFORE_END_BYTES
+        if self._preallocate_bytes and wanted > file.size():
+            file.truncate(wanted - wanted % self._preallocate_bytes + self._preallocate_bytes)
         file.write_at(self._position, batch)
         self._position = end
         if self._sync:
             file.sync()
+        if self._max_file_bytes and end > self._max_file_bytes:
+            self.roll()
 
     def _open(self, first_zxid: int) -> File:
         path = posixpath.join(self._directory, log_name(first_zxid))
@@ -179,6 +186,11 @@ class TransactionLog:
         self._position = _HEADER_BYTES
         self._files.sync_dir(self._directory)
         return file
+
+    @property
+    def used_bytes(self) -> int | None:
+        """How much of the current file is no reserved room; None without one."""
+        return self._position if self._file is not None else None
 
     def roll(self) -> None:
         """Begin a new file with the next transaction."""

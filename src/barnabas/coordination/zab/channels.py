@@ -1,22 +1,26 @@
-"""The connections of a leader with its learners, what leaves over any connection between members, and elections.
+"""The connections of a leader with its learners, reads of files for them, what leaves over any connection, and elections.
 
 In ZooKeeper: the sockets and the sender of a `LearnerHandler`.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Protocol, TypeVar
 
+from barnabas.base.errors import BarnabasError
 from barnabas.base.network import Connection
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
+from barnabas.coordination.storage.log_history import LoggedHistory
 from barnabas.coordination.storage.snapshot import encode_snapshot_for_learner
+from barnabas.coordination.zab.catch_up import HistorySender, RunsInThread
 from barnabas.coordination.zab.leader import Leader, LearnerHandler
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.quorum import SNAPSHOT_SIGNATURE, PacketReader
 
-__all__ = ["Elector", "LeaderHost", "LearnerConnection", "QuorumOutbox"]
+__all__ = ["Elector", "FileReads", "LeaderHost", "LearnerConnection", "QuorumOutbox"]
 
 logger = logging.getLogger(__name__)
 _MAX_UNSENT_BYTES = 256 << 20
@@ -25,6 +29,8 @@ _SNAPSHOT_PAUSE_S = 0.005
 _INTRODUCTION_S = 0.75
 _MAX_INTRODUCTION_BYTES = 64
 _MAX_STRANGERS = 64
+
+T = TypeVar("T")
 
 
 class QuorumOutbox:
@@ -68,6 +74,27 @@ class Elector(Protocol):
         ...
 
 
+class FileReads:
+    """Runs work that reads files on another thread, then calls ``done``: a `RunsInThread`."""
+
+    def __init__(self, executor: Executor | None) -> None:
+        self._executor = executor
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        async def run() -> None:
+            result: T | Exception
+            try:
+                result = await asyncio.get_running_loop().run_in_executor(self._executor, work)
+            except (OSError, BarnabasError) as error:
+                result = error
+            done(result)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
 class LeaderHost(Protocol):
     """What a leader's connections need of its server."""
 
@@ -83,6 +110,11 @@ class LeaderHost(Protocol):
         """An epoch could not be written."""
         ...
 
+    @property
+    def in_thread(self) -> RunsInThread:
+        """Runs what reads the log."""
+        ...
+
 
 class LearnerConnection:
     """The leader's side of a connection with a learner."""
@@ -95,6 +127,7 @@ class LearnerConnection:
         self._outbox = QuorumOutbox(connection)
         self._reader = PacketReader(_MAX_INTRODUCTION_BYTES)
         self._snapshot: Iterator[bytes] | None = None
+        self._sends_history = False
         self._behind: list[bytes] = []
         self._is_closed = False
         self.handler: LearnerHandler = leader.connected(self, host.now_ms())
@@ -134,7 +167,7 @@ class LearnerConnection:
     # From the leader
 
     def send(self, data: bytes) -> None:
-        if self._snapshot is not None:
+        if self._snapshot is not None or self._sends_history:
             self._behind.append(data)
         elif data and not self._is_closed:
             self._outbox.send(data)
@@ -154,11 +187,35 @@ class LearnerConnection:
             part = next(self._snapshot, None)
             if part is None:
                 self._snapshot = None
-                self._outbox.send(SNAPSHOT_SIGNATURE + b"".join(self._behind))
-                self._behind.clear()
+                self._outbox.send(SNAPSHOT_SIGNATURE)
+                self._send_behind()
                 return
             self._connection.send([part])
         asyncio.get_running_loop().call_later(_SNAPSHOT_PAUSE_S, self._send_slices)
+
+    def send_history(self, history: LoggedHistory, before_zxid: int) -> None:
+        self._outbox.flush()
+        self._sends_history = True
+        HistorySender(
+            history,
+            before_zxid,
+            self._connection,
+            lambda: self._is_closed,
+            run=self._host.in_thread,
+            later=asyncio.get_running_loop().call_later,
+            done=self._history_sent,
+        ).start()
+
+    def _history_sent(self, error: Exception | None) -> None:
+        self._sends_history = False
+        if error is not None:
+            self.close(f"its part of the log cannot be read: {error}")
+        self._send_behind()
+
+    def _send_behind(self) -> None:
+        behind, self._behind = self._behind, []
+        if behind and not self._is_closed:
+            self._outbox.send(b"".join(behind))
 
     def close(self, reason: str) -> None:
         logger.warning("Closing the connection of %s: %s", self._connection.peer, reason)

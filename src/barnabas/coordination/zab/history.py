@@ -5,7 +5,7 @@
     among the recent ones                  DIFF, and the transactions behind its own
     between two recent ones of its epoch   TRUNC to the one below it, and the transactions behind that
     above the leader's last one            TRUNC to the leader's last one
-    below the recent ones                  SNAP: the whole state
+    below the recent ones                  SNAP: the whole state, unless the log has all behind it (`LoggedHistory`)
 
 A server whose last zxid is the first of an epoch (its counter is zero) has the history with which that epoch began.
 
@@ -19,7 +19,7 @@ from itertools import islice
 
 from barnabas.wire.jute.quorum import PacketType, epoch_of
 
-__all__ = ["CommittedLog", "SyncPlan", "plan_sync"]
+__all__ = ["COMMIT_LOG_COUNT", "CommittedLog", "SyncPlan", "plan_sync"]
 
 COMMIT_LOG_COUNT = 500
 """How many transactions are kept (zookeeper.commitLogCount)."""
@@ -64,6 +64,10 @@ class CommittedLog:
     def zxids(self) -> list[int]:
         """All zxids, rising."""
         return [zxid for zxid, _ in self._entries]
+
+    def all(self) -> list[tuple[int, bytes | bytearray]]:
+        """All of them."""
+        return list(self._entries)
 
     def since(self, zxid: int) -> list[tuple[int, bytes | bytearray]]:
         """The transactions behind a zxid."""

@@ -38,6 +38,8 @@ from typing import Protocol
 
 from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
+from barnabas.coordination.storage.log_history import LoggedHistory
+from barnabas.coordination.zab.catch_up import encode_committed
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog, SyncPlan, plan_sync
 from barnabas.coordination.zab.quorums import Quorums
@@ -88,6 +90,10 @@ class LearnerLink(Protocol):
         """Send the committed state as it is now, and the signature; what is sent later follows it."""
         ...
 
+    def send_history(self, history: LoggedHistory, before_zxid: int) -> None:
+        """Send the committed transactions of the log below ``before_zxid``; what is sent later follows them."""
+        ...
+
     def close(self, reason: str) -> None: ...
 
 
@@ -100,6 +106,10 @@ class LeaderEnvironment(Protocol):
 
     def commit(self, count: int) -> None:
         """The next ``count`` proposals are committed."""
+        ...
+
+    def seek_history(self, handler: "LearnerHandler", zxid: int) -> bool:
+        """Look in the log for what is behind ``zxid``, then call `Leader.history_sought`; False if that is of no use."""
         ...
 
     def received(self, handler: "LearnerHandler", packet: QuorumPacket) -> None:
@@ -134,9 +144,11 @@ class _HandlerState(Enum):
     """it has LEADERINFO"""
     ACCEPTED = 3
     """it has acknowledged the epoch"""
-    SYNCHRONISING = 4
+    SOUGHT = 4
+    """its place in the log is sought"""
+    SYNCHRONISING = 5
     """it has NEWLEADER"""
-    SYNCED = 5
+    SYNCED = 6
     """it has acknowledged NEWLEADER"""
 
 
@@ -165,6 +177,18 @@ class LearnerHandler:
     def is_synced(self) -> bool:
         """Whether it has acknowledged NEWLEADER."""
         return self.state is _HandlerState.SYNCED
+
+
+def _inform(handler: LearnerHandler, epoch: int) -> None:
+    handler.state = _HandlerState.INFORMED
+    handler.link.send(encode_packet(PacketType.LEADERINFO, first_zxid_of(epoch), _VERSION))
+
+
+def _catch_up(plan: SyncPlan, proposals: Iterable[tuple[int, bytes | bytearray]]) -> Iterable[bytes]:
+    for zxid, payload in plan.transactions:
+        yield encode_committed(zxid, payload)
+    for zxid, payload in proposals:
+        yield encode_packet(PacketType.PROPOSAL, zxid, payload)
 
 
 class Leader:
@@ -329,7 +353,7 @@ class Leader:
 
     def _discover(self, handler: LearnerHandler) -> None:
         if self.epoch >= 0:
-            self._inform(handler)
+            _inform(handler, self.epoch)
             return
         if handler.is_participant:
             self._accepted_epochs[handler.server_id] = handler.accepted_epoch
@@ -350,12 +374,8 @@ class Leader:
             self._environment.see(self.quorums.following)
         for handler in list(self.handlers):
             if handler.server_id != -1:
-                self._inform(handler)
+                _inform(handler, self.epoch)
         self._accept()
-
-    def _inform(self, handler: LearnerHandler) -> None:
-        handler.state = _HandlerState.INFORMED
-        handler.link.send(encode_packet(PacketType.LEADERINFO, first_zxid_of(self.epoch), _VERSION))
 
     def _acked_epoch(self, handler: LearnerHandler, packet: QuorumPacket) -> None:
         if packet.type != PacketType.ACKEPOCH or len(packet.data or b"") != 4:
@@ -395,30 +415,45 @@ class Leader:
     def _synchronise(self, handler: LearnerHandler) -> None:
         """Give a learner the committed history, then the proposals that wait for a quorum, and NEWLEADER."""
         plan = plan_sync(handler.last_zxid, self._log, self._committed_zxid)
+        if plan.type is PacketType.SNAP and 0 < handler.last_zxid < (self._log.first_zxid or self._committed_zxid):
+            handler.state = _HandlerState.SOUGHT
+            if self._environment.seek_history(handler, handler.last_zxid):
+                return
+        self._send_plan(handler, plan, None)
+
+    def history_sought(self, handler: LearnerHandler, history: LoggedHistory | None) -> None:
+        """Continue with a learner that is behind the recent transactions; None: the log does not have what it lacks."""
+        if handler not in self.handlers or handler.state is not _HandlerState.SOUGHT or self.phase is LeaderPhase.ENDED:
+            if history is not None:
+                history.close()
+            return
+        plan = plan_sync(handler.last_zxid, self._log, self._committed_zxid)
+        if history is not None and history.common_zxid is not None:
+            kind = PacketType.TRUNC if history.must_truncate else PacketType.DIFF
+            plan = SyncPlan(kind, history.common_zxid, self._log.all())
+        self._send_plan(handler, plan, history)
+
+    def _send_plan(self, handler: LearnerHandler, plan: SyncPlan, history: LoggedHistory | None) -> None:
         logger.info(
-            "Synchronizing with server %d: its last zxid is 0x%x, it gets %s 0x%x and %d transactions",
+            "Synchronizing with server %d: its last zxid is 0x%x, it gets %s 0x%x and %d transactions%s",
             handler.server_id,
             handler.last_zxid,
             plan.type.name,
             plan.zxid,
             len(plan.transactions),
+            "" if history is None else " behind those of the log",
         )
         link = handler.link
         link.send(encode_signal(plan.type, plan.zxid))
         if plan.type is PacketType.SNAP:
             link.send_snapshot()
-        link.send(b"".join(self._catch_up(handler, plan)))
+        if history is not None:
+            link.send_history(history, self._log.first_zxid or self._committed_zxid + 1)
+        proposals = self._proposals if handler.is_participant else ()
+        link.send(b"".join(_catch_up(plan, proposals)))
         handler.state = _HandlerState.SYNCHRONISING
         configuration = self.quorums.latest.text().encode()
         link.send(encode_packet(PacketType.NEWLEADER, first_zxid_of(self.epoch), configuration))
-
-    def _catch_up(self, handler: LearnerHandler, plan: SyncPlan) -> Iterable[bytes]:
-        for zxid, payload in plan.transactions:
-            yield encode_packet(PacketType.PROPOSAL, zxid, payload)
-            yield encode_signal(PacketType.COMMIT, zxid)
-        if handler.is_participant:
-            for zxid, payload in self._proposals:
-                yield encode_packet(PacketType.PROPOSAL, zxid, payload)
 
     # Acknowledgements
 

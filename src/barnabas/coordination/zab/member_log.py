@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from barnabas.coordination.core.processor import Processor
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
 
-__all__ = ["ClientService", "MemberLog"]
+__all__ = ["ClientService", "MemberLog", "ReadOnlyForwarder"]
 
 
 class ClientService(Protocol):
@@ -34,6 +35,18 @@ class ClientService(Protocol):
     def member_failed(self, error: BaseException) -> None:
         """The server cannot go on."""
         ...
+
+
+class ReadOnlyForwarder:
+    """Takes the place of a leader that is not there."""
+
+    is_read_only = True
+
+    def forward(self, *_: object) -> None:
+        raise KeeperError(ErrorCode.NOT_READ_ONLY)
+
+    def revalidate(self, *_: object) -> None:
+        raise AssertionError("a read-only server takes sessions as they come")
 
 
 class MemberLog:

@@ -34,14 +34,15 @@ from barnabas.coordination.quorum.members import HostAndPort
 from barnabas.coordination.quorum.reconfiguration import plan_reconfiguration
 from barnabas.coordination.storage.snapshot import read_snapshot_of_leader
 from barnabas.coordination.storage.storage import Storage
-from barnabas.coordination.zab.channels import Elector, LearnerConnection, QuorumOutbox
+from barnabas.coordination.zab.catch_up import seek_history
+from barnabas.coordination.zab.channels import Elector, FileReads, LearnerConnection, QuorumOutbox
 from barnabas.coordination.zab.configurations import Configurations, parse_configuration
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.figures import MemberFigures, leader_figures
-from barnabas.coordination.zab.history import CommittedLog
+from barnabas.coordination.zab.history import COMMIT_LOG_COUNT, CommittedLog
 from barnabas.coordination.zab.leader import Leader, LearnerHandler, Timing
 from barnabas.coordination.zab.learner import Learner, LearnerPhase
-from barnabas.coordination.zab.member_log import ClientService, MemberLog
+from barnabas.coordination.zab.member_log import ClientService, MemberLog, ReadOnlyForwarder
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode
@@ -113,6 +114,7 @@ class _Leading(_Role):
 
     def __init__(self, peer: "QuorumPeer") -> None:
         super().__init__(peer)
+        self.in_thread = FileReads(peer.executor)
         last_zxid, now_ms = peer.database.last_zxid, peer.now_ms()
         self._since_ms = now_ms
         self._planned: tuple[int, QuorumConfiguration] | None = None
@@ -225,6 +227,12 @@ class _Leading(_Role):
                 self.disk_failed(error)
                 return
         self.leader.propose(first_zxid, payloads)
+
+    def seek_history(self, handler: LearnerHandler, zxid: int) -> bool:
+        factor, found = self.peer.snapshot_size_factor, partial(self.leader.history_sought, handler)
+        if factor >= 0:
+            seek_history(partial(self.peer.storage.history_behind, zxid, factor), self.in_thread, found)
+        return factor >= 0
 
     def commit(self, count: int) -> None:
         assert self.processor is not None
@@ -501,18 +509,6 @@ class _Following(_Role):
             self.apply(zxid, payload)
 
 
-class _ReadOnly:
-    """Takes the place of a leader that is not there."""
-
-    is_read_only = True
-
-    def forward(self, *_: object) -> None:
-        raise KeeperError(ErrorCode.NOT_READ_ONLY)
-
-    def revalidate(self, *_: object) -> None:
-        raise AssertionError("a read-only server takes sessions as they come")
-
-
 class QuorumPeer:
     """A member of an ensemble."""
 
@@ -542,6 +538,7 @@ class QuorumPeer:
         self.clock = clock
         self.executor = executor
         self.max_packet_bytes = max_packet_bytes
+        self.commit_log_count = COMMIT_LOG_COUNT  # for `load`
         self.listen_on_all = False
         self.reads_without_quorum = False
         self.patience_ms = min(timing.init_ms, 3000)
@@ -553,7 +550,8 @@ class QuorumPeer:
         self.history = CommittedLog()
         self.database: Database
         self.epochs: Epochs
-        self._storage = storage
+        self.snapshot_size_factor = 0.33  # as in `Storage.history_behind`; negative for no history
+        self.storage = storage
         self._role: _Leading | _Following | None = None
         self._task: asyncio.Task[None] | None = None
         self._elector: Elector | None = None
@@ -592,8 +590,9 @@ class QuorumPeer:
 
     def load(self) -> tuple[Database, int]:
         """Read the state; the number of transactions replayed. Raises `BarnabasError` and OSError."""
-        self.database, replayed = self._storage.load(self.history.add)
-        self.epochs = Epochs(self._storage.files, self._storage.snapshots_dir, self.database.last_zxid)
+        self.history = CommittedLog(self.commit_log_count)
+        self.database, replayed = self.storage.load(self.history.add)
+        self.epochs = Epochs(self.storage.files, self.storage.snapshots_dir, self.database.last_zxid)
         return self.database, replayed
 
     def start(self, elector: Elector) -> None:
@@ -664,7 +663,9 @@ class QuorumPeer:
 
     def _serve_read_only(self) -> None:
         tracker = LearnerSessionTracker(self.first_session_id())
-        self.service.serve(Processor(self.database, tracker, self.limits, self.now_ms(), _ReadOnly()), "read-only")
+        self.service.serve(
+            Processor(self.database, tracker, self.limits, self.now_ms(), ReadOnlyForwarder()), "read-only"
+        )
 
     async def _take_role(self, leader_id: int) -> None:
         role: _Leading | _Following
@@ -683,18 +684,16 @@ class QuorumPeer:
         self.log.on_logged = lambda _: None
         role.fast_forward()
 
-    # For a learner, in a thread
-
     def truncate(self, zxid: int) -> tuple[Database, CommittedLog]:
-        """Cut the log, and read the state again."""
-        self._storage.truncate(zxid)
-        history = CommittedLog()
-        database, _ = self._storage.load(history.add)
+        """Cut the log, and read the state again; in a thread."""
+        self.storage.truncate(zxid)
+        history = CommittedLog(self.commit_log_count)
+        database, _ = self.storage.load(history.add)
         return database, history
 
     def install(self, state: bytes, zxid: int) -> tuple[Database, CommittedLog]:
-        """Replace the state by the leader's, on disk first."""
+        """Replace the state by the leader's, on disk first; in a thread."""
         database = read_snapshot_of_leader(state, zxid)
         database.exact_from_zxid = 1 << 63
-        self._storage.replace(database)
-        return database, CommittedLog()
+        self.storage.replace(database)
+        return database, CommittedLog(self.commit_log_count)

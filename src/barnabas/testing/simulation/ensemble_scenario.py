@@ -151,6 +151,8 @@ class EnsemblePlan:
     faults: tuple[str, ...]
     mean_fault_gap_s: float
     snap_count: int
+    commit_log_count: int
+    """with few recent transactions, members that come back get those of the log"""
     spares: int = 0
     """servers that are no members at first"""
 
@@ -171,6 +173,7 @@ def ensemble_plan_of(seed: int) -> EnsemblePlan:
         faults=faults,
         mean_fault_gap_s=rng.choice((1.0, 2.5, 5.0)),
         snap_count=rng.choice((4, 20, 100)),
+        commit_log_count=rng.choice((1, 5, 500)),
         spares=rng.choice((0, 1, 2)) if RECONFIGURE in faults else 0,
     )
 
@@ -191,7 +194,11 @@ class _EnsembleScenario:
         simulation.layout = CoordinationLayout(
             plan.servers, plan.observers, plan.spares, can_change=RECONFIGURE in plan.faults
         )
-        simulation.coordination_settings["snapCount"] = str(plan.snap_count)
+        simulation.coordination_settings |= {
+            "snapCount": str(plan.snap_count),
+            "commitLogCount": str(plan.commit_log_count),
+            "snapshotSizeFactor": "0",
+        }
 
     async def run(self) -> None:
         """From the first start to the checks."""
