@@ -72,7 +72,7 @@ def test_a_line_without_its_parts_is_refused_by_number(properties: dict, line: b
         {"key.separator": ""},
     ],
 )
-def test_separators_that_cannot_be_told_apart_are_refused(properties: dict) -> None:
+def test_ambiguous_separators_are_refused(properties: dict) -> None:
     """Contradictory properties end before anything is read."""
     with pytest.raises(ConfigError, match="may not be"):
         LineReader(properties)

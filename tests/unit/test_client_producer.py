@@ -74,7 +74,7 @@ def test_a_full_buffer_fails_after_max_block_ms() -> None:
     abandon(producer)
 
 
-def test_a_failure_that_nobody_heard_of_is_raised_by_flush() -> None:
+def test_a_failure_that_was_not_reported_yet_is_raised_by_flush() -> None:
     """Lost records do not go by in silence; those whose receipt was looked at do not come twice."""
     producer = Producer(NO_BROKER)
     first, *_ = fill(producer)

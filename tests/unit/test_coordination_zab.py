@@ -776,7 +776,7 @@ class TestLearner:
         assert side.failed is not None
         assert side.sent() == []
 
-    def test_it_tells_a_ping_before_it_serves_that_it_is_alive(self) -> None:
+    def test_it_answers_a_ping_before_it_serves(self) -> None:
         """The answer has no sessions."""
         side = LearnerSide()
         side.receive(PacketType.LEADERINFO, 1 << 32, b"\0\1\0\0")

@@ -61,7 +61,7 @@ def run(test: Callable[[QuorumConfiguration, list[ElectionPeers]], Awaitable[Non
     asyncio.run(running())
 
 
-def test_an_ensemble_elects_the_server_that_knows_most_and_tells_the_story(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ensemble_elects_the_server_that_knows_most_and_logs_each_step(caplog: pytest.LogCaptureFixture) -> None:
     """All agree; the log has the lines that ZooKeeper's has."""
     caplog.set_level(logging.INFO)
 

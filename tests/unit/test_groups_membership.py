@@ -353,7 +353,7 @@ def test_sync_during_a_rebalance_sends_the_member_back_to_join() -> None:
         ({"instance": "nobody"}, E.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_sync_checks_whom_it_hears(changes: dict[str, object], error: E) -> None:
+def test_sync_checks_the_member_that_asks(changes: dict[str, object], error: E) -> None:
     """Generation, protocol (KIP-559), group and instance."""
     world = World()
     [member] = world.stable()

@@ -162,7 +162,7 @@ def test_group_survives_a_reload_with_members_and_assignments() -> None:
 # Moving
 
 
-def test_requests_are_sent_elsewhere_or_told_to_wait_as_the_partition_is() -> None:
+def test_requests_are_redirected_or_delayed_as_the_partition_is() -> None:
     """Not ours, loading, loaded."""
     world = World()
     [member] = world.stable()

@@ -51,7 +51,7 @@ def test_process_that_was_replaced_is_fenced() -> None:
     assert commit.response.topics[0].partitions[0].error_code == E.FENCED_INSTANCE_ID
 
 
-def test_leader_that_comes_back_is_told_to_skip_the_assignment() -> None:
+def test_leader_that_comes_back_skips_the_assignment() -> None:
     """Version 9 (KIP-814): it leads, sees the members and does not assign."""
     world = World()
     _, follower = two_static(world)
@@ -61,7 +61,7 @@ def test_leader_that_comes_back_is_told_to_skip_the_assignment() -> None:
     assert {member.member_id for member in back.members} == {back.member_id, follower.member_id}
 
 
-def test_leader_that_comes_back_with_an_old_version_is_not_told_that_it_leads() -> None:
+def test_leader_that_comes_back_with_an_old_version_does_not_learn_that_it_leads() -> None:
     """It would assign, and no member would get the assignment."""
     world = World()
     leader, _ = two_static(world)
@@ -152,7 +152,7 @@ def test_static_members_outlast_a_rebalance_that_they_do_not_join() -> None:
     assert world.heartbeat(away, instance="b") == E.UNKNOWN_MEMBER_ID
 
 
-def test_static_leader_that_does_not_join_hands_over_to_one_who_did() -> None:
+def test_static_leader_that_does_not_join_is_replaced_by_a_member_that_did() -> None:
     """It stays a member, and another member assigns."""
     world = World()
     leader, follower = two_static(world)

@@ -150,7 +150,7 @@ def test_a_flipped_bit_in_records_that_no_checkpoint_covers_is_a_loss(
     dirs.close(clean=False)
 
 
-def test_a_last_batch_whose_length_is_damaged_cannot_be_told_from_a_torn_one(tmp_path: Path) -> None:
+def test_a_last_batch_whose_length_is_damaged_looks_like_a_torn_one(tmp_path: Path) -> None:
     """It names more bytes than there are, and nothing stands behind it: the log is cut, and no loss is known."""
     path = after_a_kill(tmp_path)
     damaged = bytearray(path.read_bytes())

@@ -449,7 +449,7 @@ def test_an_empty_log_that_begins_inside_a_batch_takes_it_whole(tmp_path: Path) 
     assert leaders_batches(follower, 3) == data
 
 
-def test_epochs_tell_where_logs_part(tmp_path: Path) -> None:
+def test_epochs_show_where_logs_diverge(tmp_path: Path) -> None:
     """OffsetForLeaderEpoch: the end of the largest epoch at or below the one asked for."""
     log = new_log(tmp_path)
     for epoch in (1, 1, 4, 6):

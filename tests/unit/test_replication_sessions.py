@@ -101,7 +101,7 @@ steps = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(steps=steps, replica_id=st.sampled_from((-1, 1)), max_bytes=st.sampled_from((1, 300, 1 << 20)))
-def test_a_session_tells_in_the_end_what_a_full_fetch_tells(
+def test_a_session_answers_in_the_end_what_a_full_fetch_answers(
     steps: list[tuple[str, int]], replica_id: int, max_bytes: int
 ) -> None:
     """Whatever happens to partitions between requests, and however little room answers have: nothing is passed over."""
@@ -258,7 +258,7 @@ def test_a_follower_that_gives_one_partition_up_lags_there_though_it_fetches_oth
     assert all(isinstance(role, Leader) and role.pending_isr is None for role in others)
 
 
-def test_a_session_that_goes_on_under_another_replica_id_vouches_for_nobody(tmp_path: Path) -> None:
+def test_a_session_that_goes_on_under_another_replica_id_proves_nothing(tmp_path: Path) -> None:
     """The fetches of replica 2 in the session of replica 1 are looked at whole and say nothing about replica 1."""
     broker = DataPath(tmp_path)
     partition = broker.lead("t", replicas=(0, 1, 2))

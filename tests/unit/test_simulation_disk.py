@@ -115,7 +115,7 @@ def test_a_file_that_was_synced_last_survives_whole(steps: list[tuple[str, int]]
     assert SimulatedFiles(disk).read("/log") == model
 
 
-def test_a_failed_sync_is_told_once_and_its_bytes_are_gone() -> None:
+def test_a_failed_sync_is_reported_once_and_its_bytes_are_gone() -> None:
     """The next sync reports success; after the process nothing of them is left."""
     disk = new_disk()
     files = SimulatedFiles(disk)
