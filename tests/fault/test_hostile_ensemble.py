@@ -88,7 +88,7 @@ def healthy(members: Ensemble) -> Iterator[None]:
     assert leader is not None
     before = {number: resident_kb(member) for number, member in members.members.items()}
     states: list[str] = []
-    with members.client() as client:
+    with members.client(leader.server_id) as client:  # a test may stop a follower
         client.add_listener(states.append)
         client.ensure_path("/healthy")
         yield
