@@ -4,6 +4,7 @@ The reader asks the partition's leader, follows it when it moves, and waits whil
 speaks plain TCP; `can_read` says whether the options ask for more than that. Kafka: Fetcher, OffsetFetcher.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +30,8 @@ from barnabas.wire.kafka.messages.list_offsets import (
 Answer = TypeVar("Answer")
 
 __all__ = ["OldRecordFormatError", "RangeReader", "can_read"]
+
+logger = logging.getLogger(__name__)
 
 _UNDERSTOOD: Final = frozenset(
     ("bootstrap.servers", "client.id", "isolation.level", "max.partition.fetch.bytes", "request.timeout.ms")
@@ -113,7 +116,8 @@ class RangeReader:
                 if end > next_offset:
                     next_offset = end
                 elif not self._options.fail_on_data_loss:
-                    return  # the topic was created again and is shorter now
+                    logger.warning("%s-%d: it was created again, and ends at %d", wanted.topic, wanted.partition, end)
+                    return
             seen_end = end
             if time.monotonic() > deadline:
                 raise self._too_late(wanted, next_offset)
@@ -196,7 +200,9 @@ class RangeReader:
             raise DataLossError.gone(wanted.topic, wanted.partition, offset)
         earliest = self._until_answered(wanted, offset, deadline, lambda: self._earliest(wanted))
         # At or below our offset: the topic was created again and is shorter now.
-        return earliest if earliest > offset else wanted.end
+        reached = earliest if earliest > offset else wanted.end
+        logger.warning("%s-%d: records %d to %d are gone", wanted.topic, wanted.partition, offset, reached - 1)
+        return reached
 
     def _earliest(self, wanted: Range) -> int:
         request = ListOffsetsRequest(
