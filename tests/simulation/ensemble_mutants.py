@@ -184,6 +184,7 @@ def ensemble_catches(mutant: Callable[[], None]) -> tuple[int, str] | None:
             faults=ENSEMBLE_MUTANTS[mutant],
             mean_fault_gap_s=1.0,
             snap_count=100,
+            commit_log_count=500,
             spares=2 if "reconfigure" in ENSEMBLE_MUTANTS[mutant] else 0,
         )
         result = run_ensemble_seed(seed, plan=plan)
