@@ -41,50 +41,57 @@ def epochs_on_disk(path: Path) -> list[tuple[int, int]]:
     return read_epochs(OsFiles(), str(path / "topic-0" / LEADER_EPOCHS))
 
 
-def test_an_epoch_is_known_at_once_and_written_by_the_next_flush(tmp_path: Path) -> None:
+def test_an_epoch_is_known_at_once_and_written_by_any_thread(tmp_path: Path) -> None:
+    """The write says what the epochs were when it was left."""
+    log = made(opened(tmp_path))
+    log.leader_epochs.begin_unwritten(3, 0)
+    assert log.leader_epochs.latest_epoch == 3
+    assert epochs_on_disk(tmp_path) == []
+    unwritten = log.leader_epochs.unwritten
+    assert unwritten is not None
+    unwritten.run()
+    assert epochs_on_disk(tmp_path) == [(3, 0)]
+    assert log.leader_epochs.unwritten is None
+
+
+def test_a_write_that_comes_late_does_not_replace_newer_epochs(tmp_path: Path) -> None:
+    """Neither those of the next election nor those that the event loop wrote itself."""
+    log = made(opened(tmp_path))
+    log.leader_epochs.begin_unwritten(3, 0)
+    late = log.leader_epochs.unwritten
+    assert late is not None
+    append(log, 3)
+    log.leader_epochs.begin_unwritten(4, 1)
+    later = log.leader_epochs.unwritten
+    assert later is not None
+    later.run()
+    late.run()
+    assert epochs_on_disk(tmp_path) == [(3, 0), (4, 1)]
+    log.leader_epochs.begin_unwritten(5, 1)
+    last = log.leader_epochs.unwritten
+    assert last is not None
+    append(log, 5)
+    log.assign_epoch(6)
+    last.run()
+    assert epochs_on_disk(tmp_path) == [(3, 0), (5, 1), (6, 2)]
+
+
+def test_a_flush_writes_the_epochs_first(tmp_path: Path) -> None:
     """Below the recovery point nothing looks into batches, so the file must be complete there."""
     log = made(opened(tmp_path))
-    log.assign_epoch(3)
-    append(log, 3)
-    append(log, 4)
-    assert log.leader_epochs.latest_epoch == 4
-    assert epochs_on_disk(tmp_path) == []
-    log.flusher.flush(NOW)
-    assert epochs_on_disk(tmp_path) == [(3, 0), (4, 1)]
-
-
-def test_an_epoch_without_records_writes_no_file(tmp_path: Path) -> None:
-    """An election in thousands of idle partitions leaves the disk alone, and so does the stop after it."""
-    dirs = opened(tmp_path)
-    log = made(dirs)
+    log.leader_epochs.begin_unwritten(3, 0)
     append(log, 3)
     log.flusher.flush(NOW)
-    (tmp_path / "topic-0" / LEADER_EPOCHS).unlink()
-    log.assign_epoch(4)
-    dirs.close(clean=True)
-    assert epochs_on_disk(tmp_path) == []
-
-
-def test_an_epoch_that_begins_after_a_truncation_is_written_at_once(tmp_path: Path) -> None:
-    """A disk that lost its power may bring back what was cut off: only the file shows that it is older."""
-    log = made(opened(tmp_path))
-    append(log, 3)
-    append(log, 3)
-    log.truncate_to(2)
-    log.assign_epoch(4)
-    assert epochs_on_disk(tmp_path) == []
-    log.truncate_to(1)
-    log.assign_epoch(5)
-    assert epochs_on_disk(tmp_path) == [(3, 0), (5, 1)]
+    assert epochs_on_disk(tmp_path) == [(3, 0)]
 
 
 def test_a_process_that_dies_before_the_write_finds_the_epoch_in_its_batches(tmp_path: Path) -> None:
     """Records of the epoch are past the recovery point; an epoch without records is no loss."""
     dirs = opened(tmp_path)
     log = made(dirs)
-    log.assign_epoch(3)
+    log.leader_epochs.begin_unwritten(3, 0)
     append(log, 3)
-    log.assign_epoch(4)
+    log.leader_epochs.begin_unwritten(4, 1)
     dirs.close(clean=False)
     again = opened(tmp_path)
     loaded = again.get(TP)

@@ -45,8 +45,6 @@ class Flusher:
         `KafkaError` KAFKA_STORAGE_ERROR.
         """
         upto_offset = self._bounds.log_end_offset if include_active else self._segments.active.base_offset
-        if upto_offset <= self._durability.recovery_point:
-            return None
         with self._availability.guard("flushing"):
             self._epochs.complete()
             return self._durability.prepare_flush(self._segments, upto_offset)

@@ -1,19 +1,21 @@
 """Which leader epoch began at which offset (KIP-101): how a replica finds where its log parted from the leader's.
 Kafka: LeaderEpochFileCache.
 
-Entries (epoch, start offset) rise in both. The file is written with the log's next flush; loading a log reads later epochs
-from its batches, and cuts them to the log's range.
+Entries (epoch, start offset) rise in both. The file is written whenever an epoch begins, beside the event loop when that
+is by becoming leader; loading a log cuts its epochs to the log's range again.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from barnabas.base.ids import NO_LEADER_EPOCH
+from barnabas.base.threads import Claim
 from barnabas.log.checkpoints import LEADER_EPOCHS, write_epochs
 from barnabas.log.durability import Durability
 from barnabas.log.segment.folder import Folder
 
-__all__ = ["NO_OFFSET", "EpochEndOffset", "LeaderEpochCache", "LeaderEpochs"]
+__all__ = ["NO_OFFSET", "EpochEndOffset", "EpochsToWrite", "LeaderEpochCache", "LeaderEpochs"]
 
 NO_OFFSET = -1
 
@@ -91,21 +93,41 @@ class LeaderEpochs:
         return LeaderEpochs(self.entries)
 
 
+class EpochsToWrite:
+    """The contents of one log's file, to be written by the thread that comes first, unless newer ones are."""
+
+    __slots__ = ("_claim", "_entries", "_folder", "is_done")
+
+    def __init__(self, folder: Folder, entries: Sequence[tuple[int, int]]) -> None:
+        self._folder = folder
+        self._entries = entries
+        self._claim = Claim()
+        self.is_done = False
+        """Whether the file is written, or need not be."""
+
+    def run(self) -> None:
+        """Write, unless that is done. Raises `OSError`."""
+        self._claim.run(self._write)
+        self.is_done = True
+
+    def _write(self) -> None:
+        write_epochs(self._folder.files, self._folder.path(LEADER_EPOCHS), self._entries, sync=False)
+
+    def cancel(self) -> None:
+        """Nothing is written from now on."""
+        self._claim.take()
+        self.is_done = True
+
+
 class LeaderEpochCache:
-    """The epochs of one log together with their file, ``leader-epoch-checkpoint``.
+    """The epochs of one log together with their file, ``leader-epoch-checkpoint``: a change that is not written is none."""
 
-    An epoch that begins is written with the next flush. A process that dies before that forgets an epoch without records,
-    which no replica asks for, or one whose batches are past the recovery point, where recovery finds them. Truncations are
-    written at once, and so are epochs that begin after one: they show which batches a disk has brought back.
-    """
-
-    __slots__ = ("_durability", "_folder", "_is_written", "_was_cut", "epochs", "latest_epoch")
+    __slots__ = ("_durability", "_folder", "_unwritten", "epochs", "latest_epoch")
 
     def __init__(self, folder: Folder, durability: Durability, epochs: LeaderEpochs) -> None:
         self._folder = folder
         self._durability = durability
-        self._is_written = True
-        self._was_cut = False
+        self._unwritten: EpochsToWrite | None = None
         self.epochs = epochs
         """For reading."""
         self.latest_epoch = epochs.latest_epoch
@@ -113,23 +135,36 @@ class LeaderEpochCache:
     def begin(self, epoch: int, start_offset: int) -> None:
         """An epoch begins at an offset. Raises `OSError`."""
         epochs = self.epochs.copy()
-        if not epochs.assign(epoch, start_offset):
-            return
-        if self._was_cut:
+        if epochs.assign(epoch, start_offset):
             self._write(epochs)
-        else:
+
+    def begin_unwritten(self, epoch: int, start_offset: int) -> None:
+        """As `begin`, for a replica that becomes leader: what is to be written is `unwritten`.
+
+        A process that dies before it is written forgets an epoch without records, or one whose batches are past the
+        recovery point, where recovery finds them: `complete` comes before each flush.
+        """
+        epochs = self.epochs.copy()
+        if epochs.assign(epoch, start_offset):
+            if self._unwritten is not None:
+                self._unwritten.cancel()
+            self._durability.file_written(LEADER_EPOCHS)
             self.epochs = epochs
             self.latest_epoch = epochs.latest_epoch
-            self._is_written = False
+            self._unwritten = EpochsToWrite(self._folder, tuple(epochs.entries))
+
+    @property
+    def unwritten(self) -> "EpochsToWrite | None":
+        """What `begin_unwritten` left; None when it is written."""
+        if self._unwritten is not None and self._unwritten.is_done:
+            self._unwritten = None
+        return self._unwritten
 
     def complete(self) -> None:
-        """Write what `begin` left. Call it before a flush. Raises `OSError`."""
-        if not self._is_written:
-            self._write(self.epochs)
-
-    def note_cut(self) -> None:
-        """Records were cut off the end of the log."""
-        self._was_cut = True
+        """Write what `begin_unwritten` left, unless it is written. Raises `OSError`."""
+        if self._unwritten is not None:
+            unwritten, self._unwritten = self._unwritten, None
+            unwritten.run()
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop the epochs that begin at or after an offset. Raises `OSError`."""
@@ -148,9 +183,11 @@ class LeaderEpochCache:
         self._write(LeaderEpochs())
 
     def _write(self, epochs: LeaderEpochs) -> None:
+        if self._unwritten is not None:
+            self._unwritten.cancel()
+            self._unwritten = None
         # Not synced: the batches carry their epochs, and recovery reads them again past the recovery point.
         write_epochs(self._folder.files, self._folder.path(LEADER_EPOCHS), epochs.entries, sync=False)
         self._durability.file_written(LEADER_EPOCHS)
-        self._is_written = True
         self.epochs = epochs
         self.latest_epoch = epochs.latest_epoch

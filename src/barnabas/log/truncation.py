@@ -40,7 +40,6 @@ def truncate_to(components: LogComponents, offset: int) -> bool:
         end = min(offset, located.base_offset)
         segments.active.truncate(located.position, located.base_offset)
     components.snapshots.outdate()
-    components.epochs.note_cut()
     _cut(components, end)
     _load_producers(components)
     return True
@@ -64,7 +63,6 @@ def truncate_fully(components: LogComponents, offset: int) -> None:
     components.segments.restart(offset)
     components.bounds.restart(offset)
     components.durability.cut(offset)
-    components.epochs.note_cut()
     components.epochs.clear()
     components.producers.reset()
     components.snapshots.loaded(offset)

@@ -20,8 +20,9 @@ from barnabas.broker.apis.control_requests import check_epochs
 from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.partition import StateChange
-from barnabas.broker.replication.replica_manager import new_folders
+from barnabas.broker.replication.replica_manager import new_folders, write_leader_epochs
 from barnabas.broker.requests.request import Request
+from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.leader_and_isr import (
@@ -65,6 +66,7 @@ def _change_roles(services: Services, request: Request) -> Sliced[None]:
         services.log_dirs.new_folders.take(folders)
     now_ms = services.clock.wall_ms()
     results: list[tuple[str, Uuid, int, ErrorCode]] = []
+    unwritten: list[PartitionLog] = []
     for first in range(0, len(changes), _CHANGES_A_STEP):
         some = changes[first : first + _CHANGES_A_STEP]
         outcome = services.replicas.become_leader_or_follower(some, now_ms)
@@ -72,8 +74,11 @@ def _change_roles(services: Services, request: Request) -> Sliced[None]:
             (topic_partition.topic, topic_id, topic_partition.partition, code)
             for (topic_partition, topic_id, _), code in zip(some, outcome.codes, strict=True)
         ]
+        unwritten += outcome.unwritten
         yield None
     request.reply(_response(request.version, results))
+    if unwritten:
+        services.slices.start(write_leader_epochs(unwritten))
 
 
 def _change(state: LeaderAndIsrPartitionState) -> StateChange:

@@ -254,10 +254,7 @@ class Partition:
     # Changes of role
 
     def lead(self, change: StateChange, now_ms: int) -> bool:
-        """Become or remain the leader. True when this broker did not lead before.
-
-        Raises `KafkaError` KAFKA_STORAGE_ERROR.
-        """
+        """Become or remain the leader. True when this broker did not lead before."""
         if change.partition_epoch < self.partition_epoch:
             return False
         before = self.role
@@ -271,7 +268,7 @@ class Partition:
             role = before
         else:
             start_offset = self.log.log_end_offset
-            self.log.assign_epoch(change.leader_epoch, start_offset)
+            self.log.leader_epochs.begin_unwritten(change.leader_epoch, start_offset)
             role = Leader(start_offset, isr)
         known = before.followers if isinstance(before, Leader) else {}
         left = before.leaving if isinstance(before, Leader) else {}

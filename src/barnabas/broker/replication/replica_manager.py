@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.base.ids import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition, Uuid
-from barnabas.base.slices import Sliced
+from barnabas.base.slices import Beside, Sliced
 from barnabas.broker.replication.alter_partition_manager import AlterPartitionManager
 from barnabas.broker.replication.partition import FetchSessionActivity, Leader, Partition, StateChange, always_alive
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
@@ -22,7 +22,7 @@ from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_partition import AlterPartitionResponse
 
-__all__ = ["AppendInfo", "LeadershipOutcome", "ReplicaManager", "new_folders"]
+__all__ = ["AppendInfo", "LeadershipOutcome", "ReplicaManager", "new_folders", "write_leader_epochs"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ class LeadershipOutcome:
     """Followers that must fetch in a new epoch."""
     stopped: list[TopicPartition] = field(default_factory=list)
     """Partitions that this broker no longer serves or copies."""
+    unwritten: list[PartitionLog] = field(default_factory=list)
+    """Logs whose leader epochs are to be written; see `write_leader_epochs`."""
 
 
 class ReplicaManager:
@@ -380,6 +382,8 @@ class ReplicaManager:
         if change.leader == self.broker_id:
             if partition.lead(change, now_ms):
                 outcome.gained.append(partition)
+            if partition.log.leader_epochs.unwritten is not None:
+                outcome.unwritten.append(partition.log)
             _accept_loss(partition)
             self._sync_role(partition)
             self._advance(partition, now_ms)
@@ -464,6 +468,23 @@ def new_folders(
             wanted[change.is_new].append((topic_partition, topic_id))
     found = [log_dirs.new_folders.prepare(logs, is_new=is_new) for is_new, logs in wanted.items()]
     return [folders for folders in found if folders is not None]
+
+
+def write_leader_epochs(logs: Sequence[PartitionLog]) -> Sliced[None]:
+    """Write the leader epochs of logs beside the event loop; a disk that fails takes the log dir offline."""
+    waiting = [(log, epochs) for log in logs if (epochs := log.leader_epochs.unwritten) is not None]
+    failed: list[tuple[PartitionLog, OSError]] = []
+
+    def write() -> None:
+        for log, epochs in waiting:
+            try:
+                epochs.run()
+            except OSError as error:
+                failed.append((log, error))
+
+    yield Beside(write)
+    for log, error in failed:
+        log.availability.fail(error, "writing the leader epochs of")
 
 
 def _accept_loss(partition: Partition) -> None:

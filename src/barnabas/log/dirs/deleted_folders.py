@@ -42,6 +42,7 @@ class DeletedFolders:
         log_dir = self._dirs.dir_of(log)
         directory = log_dir.file_path(delete_folder(log.topic_partition, self._rng.randbytes(16)))
         try:
+            log.leader_epochs.complete()
             self._dirs.files.rename(log.directory, directory)
             if sync:
                 self._dirs.files.sync_dir(log_dir.path)

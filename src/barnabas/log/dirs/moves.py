@@ -130,6 +130,7 @@ class Moves:
         """Raises `OSError`."""
         log_dir = self._dirs.dir_of(future)
         directory = log_dir.file_path(str(future.topic_partition))
+        future.leader_epochs.complete()
         self._dirs.files.rename(future.directory, directory)
         try:
             self._dirs.files.sync_dir(log_dir.path)
