@@ -602,21 +602,6 @@ def test_a_multi_with_more_operations_than_allowed_is_refused_and_changes_nothin
     assert client.call(OpCode.EXISTS, ExistsRequest("/n3", False))[0] == ErrorCode.NO_NODE
 
 
-def test_watches_set_again_reveal_no_change_of_a_node_that_the_client_may_not_read(harness: Harness) -> None:
-    """Whether it was created or changed since a zxid, and whether its children did."""
-    owner, other = harness.connect(), harness.connect()
-    owner.receive(bytes(encode_request(-4, OpCode.AUTH, AuthPacket(0, "digest", b"owner:pw")))[4:])
-    owner.take()
-    only_owner = [ACL(31, Id("auth", ""))]
-    owner.call(OpCode.CREATE, CreateRequest("/secret", b"", only_owner, 0))
-    owner.call(OpCode.CREATE, CreateRequest("/secret/child", b"", only_owner, 0))
-    again = SetWatches(0, ["/secret"], ["/secret"], ["/secret"])
-    other.receive(bytes(encode_request(-8, OpCode.SET_WATCHES, again))[4:])
-    assert [xid for xid, _, _ in other.take()] == [-8]
-    owner.receive(bytes(encode_request(-8, OpCode.SET_WATCHES, again))[4:])
-    assert [xid for xid, _, _ in owner.take()] == [-1, -1, -1, -8]
-
-
 def test_a_connection_that_collects_identities_is_closed(harness: Harness) -> None:
     """The identity after the hundredth is refused, so that no client fills the memory with them."""
     client = harness.connect()

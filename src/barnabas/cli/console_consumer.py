@@ -71,7 +71,8 @@ def _print_records(
         while limit < 0 or count < limit:
             if not consumer.has_record:
                 output.flush()
-                if not consumer.wait(timeout_s) and (joined.is_set() or time.monotonic() >= latest):
+                counts = joined.is_set()  # a wait that began before the assignment does not
+                if not consumer.wait(timeout_s) and (counts or time.monotonic() >= latest):
                     break
             record = consumer.poll()
             if record is None:

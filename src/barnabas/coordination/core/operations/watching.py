@@ -27,7 +27,7 @@ _MODES = {AddWatchMode.PERSISTENT: WatchMode.PERSISTENT, AddWatchMode.PERSISTENT
 def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> None:
     """Set the watches of a client that has reconnected; send events at once for what has changed since its last zxid.
 
-    As with any watch, a client that may not read a node gets no event of it.
+    As in ZooKeeper, without a look at ACLs: the events say no more than ``exists``, which needs no permission.
     """
     tree, watches, client = reading.tree, reading.watches, reading.client
     for path in request.data_watches:
@@ -35,13 +35,12 @@ def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> None:
         if node is None:
             client.notify(Event(EventType.NODE_DELETED, path, ()))
         elif node.mzxid > request.relative_zxid:
-            client.notify(Event(EventType.NODE_DATA_CHANGED, path, node.acl))
+            client.notify(Event(EventType.NODE_DATA_CHANGED, path, ()))
         else:
             watches.add_data(path, client)
     for path in request.exist_watches:
-        node = tree.get(path)
-        if node is not None:
-            client.notify(Event(EventType.NODE_CREATED, path, node.acl))
+        if tree.get(path) is not None:
+            client.notify(Event(EventType.NODE_CREATED, path, ()))
         else:
             watches.add_data(path, client)
     for path in request.child_watches:
@@ -49,7 +48,7 @@ def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> None:
         if node is None:
             client.notify(Event(EventType.NODE_DELETED, path, ()))
         elif node.pzxid > request.relative_zxid:
-            client.notify(Event(EventType.NODE_CHILDREN_CHANGED, path, node.acl))
+            client.notify(Event(EventType.NODE_CHILDREN_CHANGED, path, ()))
         else:
             watches.add_children(path, client)
     if isinstance(request, SetWatches2):
