@@ -31,6 +31,7 @@ from support.znode_steps import Znodes
 TOPIC_ID = Uuid(bytes(range(16)))
 BATCH = 256
 FEW, MANY = 256, 1024
+WHOLE = 2048
 
 
 def partitions_of(request: Any) -> list[TopicPartition]:
@@ -120,10 +121,18 @@ def test_a_part_is_bounded_and_nothing_is_left_out() -> None:
 def test_no_request_names_more_partitions_than_a_batch() -> None:
     """What a broker decodes and applies in one piece is bounded, whatever the size of the topic."""
     cluster = Cluster()
-    sent = [*cluster.create(MANY), *cluster.kill(), *cluster.restart(), *cluster.delete()]
+    sent = [*cluster.create(3 * WHOLE), *cluster.kill(), *cluster.restart(), *cluster.delete()]
     for kind in (LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest):
         sizes = [len(partitions_of(request)) for _, request in sent if isinstance(request, kind)]
         assert 0 < max(sizes) <= BATCH
+
+
+def test_brokers_learn_of_a_whole_topic_at_once() -> None:
+    """When it is made, and when a controller or a broker begins: clients would take a part of it for the topic."""
+    cluster = Cluster()
+    for sent in (cluster.create(WHOLE), cluster.restart()):
+        named = [partitions_of(request) for _, request in sent if isinstance(request, UpdateMetadataRequest)]
+        assert {len(partitions) for partitions in named if partitions} == {WHOLE}
 
 
 def test_each_broker_learns_of_all_its_replicas_and_of_all_partitions() -> None:

@@ -88,9 +88,12 @@ def _on_broker_startup(context: ControllerContext, batch: RequestBatch, brokers:
     batch.add_update_metadata([], [broker for broker in context.brokers if broker not in brokers])
     yield Send(batch.take())
     led = [p for p, known in context.leadership.items() if known.leader_and_isr.leader != NO_LEADER]
+    batch.keep_topics_whole()
     for partitions in in_batches(led) if led else [led]:  # the live brokers, where there is no partition
         batch.add_update_metadata(partitions, brokers)
         yield Send(batch.take())
+    batch.release()
+    yield Send(batch.take())
     theirs = context.replicas_on(brokers)
     for replicas in in_batches(theirs):
         yield from move_replicas(context, batch, replicas, ReplicaState.ONLINE)

@@ -47,6 +47,7 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
     offline = [
         r for r in context.replicas_of(context.partitions()) if not context.is_online(r.broker, r.topic_partition)
     ]
+    batch.keep_topics_whole()
     for some in in_batches(online):
         yield from move_replicas(context, batch, some, ReplicaState.ONLINE)
         yield Send(batch.take())
@@ -54,6 +55,8 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
         yield from move_replicas(context, batch, some, ReplicaState.OFFLINE)
         yield Send(batch.take())
     yield from trigger_online(context, batch)
+    batch.release()
+    yield Send(batch.take())
     begun = yield from reassignment.process_znode_reassignment(context, batch)
     yield from reassignment.resume_reassignments(context, batch, context.reassigning - begun)
     yield from process_topic_deletion(context, batch)

@@ -4,6 +4,7 @@ Order matters to brokers: first LeaderAndIsr (become leader or follower), then U
 StopReplica. Within a batch the last request for a partition wins, but ``is_new`` and ``delete`` stay once they are set.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,6 +33,8 @@ from barnabas.wire.kafka.messages.update_metadata import (
 
 __all__ = ["RequestBatch"]
 
+_MOST_OF_A_WHOLE_TOPIC = 2048
+
 
 class RequestBatch:
     """Requests under construction; `take` makes the messages and empties the batch."""
@@ -43,6 +46,19 @@ class RequestBatch:
         self._stop: dict[int, dict[TopicPartition, tuple[int, bool]]] = {}
         self._metadata: dict[TopicPartition, None] = {}
         self._metadata_brokers: set[int] = set()
+        self._keeps_topics_whole = False
+
+    def keep_topics_whole(self) -> None:
+        """Let `take` hold the leaders of a topic back until it has those of all partitions, or until `release`.
+
+        A client that saw the first partitions of a topic alone would take them for the whole of it. Topics of more than
+        2,048 partitions are sent in parts all the same: their request would hold the loop.
+        """
+        self._keeps_topics_whole = True
+
+    def release(self) -> None:
+        """Let the next `take` send what was held back."""
+        self._keeps_topics_whole = False
 
     def add_leader_and_isr(self, brokers: Iterable[int], topic_partition: TopicPartition, *, is_new: bool) -> None:
         """Let the brokers become leader or follower, and all brokers know of it."""
@@ -66,20 +82,33 @@ class RequestBatch:
     def take(self) -> list[tuple[int, Any]]:
         """``(broker, request)`` in the order of sending; brokers that are not live get none."""
         live = self._context.brokers
+        held = self._held_back() if self._keeps_topics_whole else {}
+        for topic_partition in held:
+            del self._metadata[topic_partition]
         requests: list[tuple[int, Any]] = [
             (broker, self._leader_and_isr(broker, roles))
             for broker, roles in sorted(self._new.items())
             if broker in live
         ]
-        if self._metadata_brokers & live.keys():
+        if self._metadata_brokers & live.keys() and (self._metadata or not held):
             requests += self._update_metadata()
         requests += [
             (broker, self._stop_replica(broker, stops))
             for broker, stops in sorted(self._stop.items())
             if broker in live
         ]
-        self._new, self._stop, self._metadata, self._metadata_brokers = {}, {}, {}, set()
+        brokers = self._metadata_brokers if held else set()
+        self._new, self._stop, self._metadata, self._metadata_brokers = {}, {}, held, brokers
         return requests
+
+    def _held_back(self) -> dict[TopicPartition, None]:
+        """The partitions of topics that are not complete yet."""
+        counts = Counter(topic_partition.topic for topic_partition in self._metadata)
+        topics = self._context.topics
+        incomplete = {
+            topic for topic, count in counts.items() if count < len(topics.get(topic, ())) <= _MOST_OF_A_WHOLE_TOPIC
+        }
+        return {topic_partition: None for topic_partition in self._metadata if topic_partition.topic in incomplete}
 
     def _leader_and_isr(self, broker: int, roles: dict[TopicPartition, bool]) -> LeaderAndIsrRequest:
         context = self._context

@@ -135,12 +135,15 @@ def process_partition_modifications(context: ControllerContext, batch: RequestBa
 def _on_new_partition_creation(
     context: ControllerContext, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Steps[None]:
+    batch.keep_topics_whole()
     for some in in_batches(partitions):
         move_partitions(context, some, PartitionState.NEW)
         yield from move_replicas(context, batch, context.replicas_of(some), ReplicaState.NEW)
         yield from bring_online(context, batch, some, OFFLINE)
         yield from move_replicas(context, batch, context.replicas_of(some), ReplicaState.ONLINE)
         yield Send(batch.take())
+    batch.release()
+    yield Send(batch.take())
 
 
 def process_topic_deletion(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
