@@ -408,6 +408,8 @@ def test_our_broker_that_lost_records_does_not_lead_under_apaches_controller_whi
     os.truncate(log, log.stat().st_size // 2)
 
     cluster.start(damaged, OURS)
+    for broker_id in (controlling, intact):
+        cluster.await_expired(broker_id)
     cluster.start(controlling, APACHES)
     assert cluster.give_office_to(controlling) == controlling
     await_known(cluster, controlling, damaged, controlling)

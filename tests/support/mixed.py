@@ -104,6 +104,11 @@ class MixedCluster:
     def await_registered(self, broker_id: int) -> None:
         eventually(lambda: self._is_up(broker_id), timeout_s=LIMIT_S, what=f"broker {broker_id} is up")
 
+    def await_expired(self, broker_id: int) -> None:
+        """Wait until the session of a killed broker is over: Apache's broker ends where its registration is still there."""
+        path = f"/brokers/ids/{broker_id}"
+        eventually(lambda: self.znodes.exists(path) is None, timeout_s=LIMIT_S, what=f"{path} is gone")
+
     def _is_up(self, broker_id: int) -> bool:
         member = self.members[broker_id]
         assert member.process.poll() is None, f"broker {broker_id} ({member.kind}) ended, see {self.directory}"
