@@ -92,8 +92,7 @@ def _on_broker_startup(context: ControllerContext, batch: RequestBatch, brokers:
     for partitions in in_batches(led) if led else [led]:  # the live brokers, where there is no partition
         batch.add_update_metadata(partitions, brokers)
         yield Send(batch.take())
-    batch.release()
-    yield Send(batch.take())
+    yield Send(batch.take_rest())
     theirs = context.replicas_on(brokers)
     for replicas in in_batches(theirs):
         yield from move_replicas(context, batch, replicas, ReplicaState.ONLINE)

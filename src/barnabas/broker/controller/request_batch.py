@@ -49,16 +49,17 @@ class RequestBatch:
         self._keeps_topics_whole = False
 
     def keep_topics_whole(self) -> None:
-        """Let `take` hold the leaders of a topic back until it has those of all partitions, or until `release`.
+        """Let `take` hold the leaders of a topic back until it has those of all partitions, or until `take_rest`.
 
         A client that saw the first partitions of a topic alone would take them for the whole of it. Topics of more than
         2,048 partitions are sent in parts all the same: their request would hold the loop.
         """
         self._keeps_topics_whole = True
 
-    def release(self) -> None:
-        """Let the next `take` send what was held back."""
+    def take_rest(self) -> list[tuple[int, Any]]:
+        """`take` all, what was held back too, and hold nothing back any more."""
         self._keeps_topics_whole = False
+        return self.take()
 
     def add_leader_and_isr(self, brokers: Iterable[int], topic_partition: TopicPartition, *, is_new: bool) -> None:
         """Let the brokers become leader or follower, and all brokers know of it."""

@@ -142,8 +142,7 @@ def _on_new_partition_creation(
         yield from bring_online(context, batch, some, OFFLINE)
         yield from move_replicas(context, batch, context.replicas_of(some), ReplicaState.ONLINE)
         yield Send(batch.take())
-    batch.release()
-    yield Send(batch.take())
+    yield Send(batch.take_rest())
 
 
 def process_topic_deletion(context: ControllerContext, batch: RequestBatch) -> Steps[None]:
