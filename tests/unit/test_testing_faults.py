@@ -24,7 +24,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def state(cluster: Cluster, topic: str) -> tuple[int | None, set[int]]:
-    """Leader and in-sync replicas of partition 0; (None, set()) while nobody answers."""
+    """Leader and in-sync replicas of partition 0; (None, set()) while no broker answers."""
     try:
         with AdminConnection(cluster.bootstrap_servers, {"request.timeout.ms": "1000"}) as admin:
             (partition,) = describe_topics(admin, [topic])[0].partitions
@@ -146,7 +146,7 @@ def test_a_wrong_clock_is_in_the_timestamps_of_its_broker() -> None:
 
 
 def test_a_killed_member_of_an_ensemble_is_not_missed() -> None:
-    """Brokers go on with the two others, whoever of the three it was."""
+    """Brokers work with the two others."""
     with Cluster(zk_servers=3) as cluster:
         cluster.kill("zookeeper2")
         cluster.create_topic("orders")

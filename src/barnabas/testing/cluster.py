@@ -11,7 +11,7 @@ import errno
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Self
@@ -154,7 +154,7 @@ class Cluster:
 
     def stop_broker(self, broker_id: int) -> None:
         """Stop one broker cleanly; its port and its data stay for `start_broker`."""
-        self._stop_server(self._name(broker_id))
+        self._stop_server(self._name(broker_id), _close)
 
     def start_broker(self, broker_id: int) -> None:
         """Start a broker again that was stopped or killed, at the same port."""
@@ -165,7 +165,7 @@ class Cluster:
 
     def stop_zookeeper(self, server_id: int = 1) -> None:
         """Stop one coordination server cleanly; they are numbered from 1. `start_zookeeper` starts it again."""
-        self._stop_server(self._zookeeper_name(server_id))
+        self._stop_server(self._zookeeper_name(server_id), _close)
 
     def start_zookeeper(self, server_id: int = 1) -> None:
         """Start a coordination server again that was stopped or killed, at the same port."""
@@ -173,27 +173,19 @@ class Cluster:
             raise BarnabasError(f"coordination server {server_id} is running")
         self._start_coordination(server_id)
 
-    def _stop_server(self, name: str) -> None:
+    def _stop_server(self, name: str, end: Callable[[_Server], Coroutine[Any, Any, None]]) -> None:
         server = self._find(name)
         server.thread.resume()
         with self._lock:
             del self._running[name]
-        assert server.serves is not None
-        server.thread.call(server.serves.close())
+        server.thread.call(end(server))
         server.thread.stop()
 
     # Faults
 
     def kill(self, server: int | str) -> None:
         """As kill -9: it says goodbye to no one, and its session lives until it expires. Its port and its data stay."""
-        name = self._name(server)
-        found = self._find(name)
-        found.thread.resume()
-        with self._lock:
-            del self._running[name]
-        assert found.serves is not None
-        found.thread.call(_kill(found))
-        found.thread.stop()
+        self._stop_server(self._name(server), _kill)
 
     def pause(self, server: int | str) -> None:
         """As kill -STOP: it stands still with its connections open, until `resume`."""
@@ -383,13 +375,19 @@ def _prepare_groups(bootstrap_servers: str) -> None:
         admin.find_coordinator("any")
 
 
+async def _close(server: _Server) -> None:
+    """Stop it in order."""
+    if server.serves is not None:
+        await server.serves.close()
+
+
 async def _kill(server: _Server) -> None:
     """Let go of what the operating system takes from a killed process: connections, ports, files, locks."""
     server.faults.network.kill()
     if isinstance(server.serves, BrokerServer):
         await server.serves.abandon()
-    elif server.serves is not None:
-        await server.serves.close()  # which leaves sessions, and acknowledged writes are in its log already
+    else:
+        await _close(server)  # which leaves sessions, and acknowledged writes are in its log already
 
 
 def _plan_coordination(data_dir: Path, count: int) -> dict[int, dict[str, str]]:
