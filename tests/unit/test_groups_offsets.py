@@ -5,7 +5,7 @@ import pytest
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.loading import Loader
-from barnabas.broker.groups.offsets import CommittedOffset, GroupOffsets
+from barnabas.broker.groups.offsets import CommittedOffset
 from barnabas.broker.groups.queries import describe_group, fetch_offsets, list_groups
 from barnabas.broker.groups.records import OffsetRecord, encode_record
 from barnabas.wire.kafka.errors import ErrorCode as E
@@ -425,14 +425,3 @@ def test_loading_follows_transactions() -> None:
     assert {tp.topic: value.offset for tp, value in offsets.committed.items()} == {"committed": 1, "overtaken": 2}
     assert offsets.is_unstable(TopicPartition("open", 0))
     assert not offsets.is_unstable(TopicPartition("aborted", 0))
-
-
-def test_open_transactions_offsets_take_effect_when_it_is_committed() -> None:
-    """Behind a plain commit that stands later in the log they do not."""
-    offsets = GroupOffsets()
-    partition, other = TopicPartition("t", 0), TopicPartition("t", 1)
-    offsets.apply_transactional(7, partition, CommittedOffset(1, -1, "", 0), 10)
-    offsets.apply_transactional(7, other, CommittedOffset(1, -1, "", 0), 10)
-    offsets.apply(other, CommittedOffset(2, -1, "", 0), 11)
-    offsets.complete_transaction(7, committed=True)
-    assert {tp: value.offset for tp, value in offsets.committed.items()} == {partition: 1, other: 2}

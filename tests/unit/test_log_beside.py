@@ -71,7 +71,7 @@ def test_a_write_that_comes_late_does_not_replace_newer_epochs(tmp_path: Path) -
     last = log.leader_epochs.unwritten
     assert last is not None
     append(log, 5)
-    log.assign_epoch(6)
+    log.leader_epochs.begin(6, log.log_end_offset)
     last.run()
     assert epochs_on_disk(tmp_path) == [(3, 0), (5, 1), (6, 2)]
 

@@ -295,11 +295,6 @@ class PartitionLog:
         """The largest epoch at or below one, and where it ended."""
         return self.leader_epochs.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def assign_epoch(self, epoch: int, start_offset: int | None = None) -> None:
-        """A leader epoch begins at an offset, the log's end by default (on becoming leader)."""
-        with self.availability.guard("writing the leader epochs of"):
-            self.leader_epochs.begin(epoch, self.log_end_offset if start_offset is None else start_offset)
-
     def assign_topic_id(self, topic_id: Uuid) -> None:
         """Note the topic's id in a log that has none."""
         with self.availability.guard("writing partition.metadata of"):

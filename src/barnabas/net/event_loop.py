@@ -73,8 +73,6 @@ class LoopBudget:
         self.gc_count = 0
         """Collections that took longer than the budget."""
         self.gc_worst_s = 0.0
-        self.gc_total_s = 0.0
-        """Of all collections."""
         self.on_slow: Callable[[str, float], None] | None = None
         """Called with the place and the seconds, for tests."""
         self.check_after_s = [0.0]
@@ -91,7 +89,6 @@ class LoopBudget:
             self._gc_began_s = now_s
             return
         took_s = now_s - self._gc_began_s
-        self.gc_total_s += took_s
         self.gc_worst_s = max(self.gc_worst_s, took_s)
         if took_s > BUDGET_S / 10:
             self._pauses.append((now_s, took_s))

@@ -112,12 +112,6 @@ class ProcessCluster:
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    @property
-    def stop_command(self) -> str:
-        """What ends the cluster from a shell, should it outlive its owner."""
-        own = [*self._restarted.values(), *([self._up] if self._up else [])]
-        return " ".join(["kill", *(str(process.pid) for process in own)])
-
     def __enter__(self) -> Self:
         return self.start()
 

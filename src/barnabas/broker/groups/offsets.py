@@ -1,7 +1,7 @@
 """A group's committed offsets.
 
 Three tables by partition. ``committed`` holds what records of ``__consumer_offsets`` say, once those are committed;
-only `GroupOffsets.apply`, `GroupOffsets.remove` and `GroupOffsets.complete_transaction` change it. ``_writing`` counts
+only `GroupOffsets.apply` and `GroupOffsets.remove` change it. ``_writing`` counts
 the commits on their way to the log: such an offset is not stable (KIP-447), does not expire and keeps its group alive.
 ``transactional`` holds, for each producer id, what a transaction has written and not yet committed or aborted.
 
@@ -77,13 +77,6 @@ class GroupOffsets:
             pending.pop(topic_partition, None)
         else:
             pending[topic_partition] = (value, record_offset)
-
-    def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """The producer's transaction ended; one that wrote nothing here is fine."""
-        pending = self.transactional.pop(producer_id, {})
-        if committed:
-            for topic_partition, (value, record_offset) in pending.items():
-                self.apply(topic_partition, value, record_offset)
 
     def remove(self, topic_partition: TopicPartition, record_offset: int) -> None:
         """A tombstone was written for the partition; what was committed after it stays."""

@@ -223,7 +223,6 @@ class Leader:
         self._timing = timing
         self._environment = environment
         self._deadline_ms = now_ms + timing.init_ms
-        self._next_check_ms = 0
         self._accepted_epochs: dict[int, int] = {my_id: epochs.accepted}
         self._epoch_acks: set[int] = {my_id}
         self._synced: set[int] = {my_id}

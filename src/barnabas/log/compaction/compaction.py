@@ -78,7 +78,6 @@ class Compaction:
         "_now_ms",
         "_offsets",
         "_steps",
-        "_upto_offset",
         "bytes_read",
         "bytes_written",
         "end_offset",
@@ -98,7 +97,6 @@ class Compaction:
         """
         self.log = log
         self._first_dirty_offset = first_dirty_offset
-        self._upto_offset = upto_offset
         self._limits = limits
         self._now_ms = now_ms
         self._config = log.config

@@ -160,15 +160,6 @@ class PacketReader:
         taken, self._buffer = self._buffer, bytearray()
         return taken
 
-    def next_packet(self) -> QuorumPacket | None:
-        """The next whole packet, or None. Raises `MalformedRecordError`."""
-        found = self._next(0)
-        if found is None:
-            return None
-        packet, end = found
-        del self._buffer[:end]
-        return packet
-
     def packets(self) -> list[QuorumPacket]:
         """All whole packets up to a SNAP, behind which there are no packets. Raises `MalformedRecordError`."""
         found: list[QuorumPacket] = []

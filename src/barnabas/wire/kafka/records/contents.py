@@ -83,7 +83,7 @@ class Contents(NamedTuple):
 def load_columns() -> None:
     """Let checks of large batches use columns from now on. The first call imports numpy: make it beside the event loop."""
     global _has_columns
-    import barnabas.wire.kafka.records.columns  # noqa: F401
+    from barnabas.wire.kafka.records import columns  # noqa: F401
 
     _has_columns = True
 
