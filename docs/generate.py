@@ -21,9 +21,9 @@ from barnabas.broker.configuration.without_effect import WITHOUT_EFFECT
 from barnabas.broker.replication.partition_fetch_state import FETCH_TRANSITIONS, FetchState
 from barnabas.cli.main import COMMANDS
 from barnabas.coordination.server.settings import ZOO_CFG_DEFINITIONS as COORDINATION
-from barnabas.coordination.server.settings import ZOO_CFG_PROTECTIVE as COORDINATION_PROTECTIVE
+from barnabas.coordination.server.settings import ZOO_CFG_REFUSED as COORDINATION_REFUSED
 from barnabas.coordination.server.settings import ZOO_CFG_WITHOUT_EFFECT as COORDINATION_WITHOUT_EFFECT
-from barnabas.coordination.server.settings import Protective
+from barnabas.coordination.server.settings import RefusedSetting
 from barnabas.log.settings import TOPIC_REFUSED, TOPIC_SETTINGS, TOPIC_WITHOUT_EFFECT
 from barnabas.wire.kafka.api import ApiKey
 
@@ -149,13 +149,13 @@ def configuration() -> str:
         "",
         "| name | why | values that are accepted |",
         "|---|---|---|",
-        *(f"| `{row.name}` | {row.missing} | {_accepted(row)} |" for row in COORDINATION_PROTECTIVE),
+        *(f"| `{row.name}` | {row.missing} | {_accepted(row)} |" for row in COORDINATION_REFUSED),
         "",
     ]
     return "\n".join(lines)
 
 
-def _accepted(row: Protective) -> str:
+def _accepted(row: RefusedSetting) -> str:
     return ", ".join(f"`{value}`" if value else "empty" for value in sorted(row.harmless))
 
 

@@ -133,13 +133,13 @@ def commit_by_the_old_quorum_only() -> None:
     """A reconfiguration is committed without a quorum of the new configuration: leaders and elections do not ask for one."""
     from barnabas.coordination.quorum.configuration import QuorumConfiguration
     from barnabas.coordination.zab.configurations import Configurations
+    from barnabas.coordination.zab.leader_server import LeaderServer
     from barnabas.coordination.zab.quorums import Quorums
-    from barnabas.coordination.zab.service import _Leading
 
     def see(self: Configurations, configuration: QuorumConfiguration) -> None:
         pass
 
-    rewrite(_Leading, "_plan", "if not planned.verifier.contains_quorum(followers | {peer.my_id}):", "if False:")
+    rewrite(LeaderServer, "_plan", "if not planned.verifier.contains_quorum(followers | {member.my_id}):", "if False:")
     patch(Quorums, "verifiers", lambda self: [self.current.verifier])
     patch(Configurations, "see", see)
 

@@ -18,9 +18,9 @@ from barnabas.coordination.core.database import Database
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import (
     ZOO_CFG_DEFINITIONS,
-    ZOO_CFG_PROTECTIVE,
+    ZOO_CFG_REFUSED,
     ZOO_CFG_WITHOUT_EFFECT,
-    Protective,
+    RefusedSetting,
     ineffective_lines,
     parse_settings,
 )
@@ -242,8 +242,8 @@ def test_a_setting_that_asks_for_missing_protection_ends_the_start(name: str, te
     assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("row", ZOO_CFG_PROTECTIVE, ids=lambda row: row.name)
-def test_a_protective_setting_that_asks_for_nothing_is_accepted_in_silence(row: Protective) -> None:
+@pytest.mark.parametrize("row", ZOO_CFG_REFUSED, ids=lambda row: row.name)
+def test_a_refused_setting_that_asks_for_nothing_is_accepted_in_silence(row: RefusedSetting) -> None:
     """False, 0, empty, or the default."""
     name = row.name.replace("*", "x")
     for text in row.harmless:
@@ -265,7 +265,7 @@ def test_no_setting_has_two_effects() -> None:
     names = [setting.name for setting in ZOO_CFG_DEFINITIONS] + list(ZOO_CFG_WITHOUT_EFFECT)
     assert len(names) == len(set(names))
     # ssl.* are those that are left.
-    exact = [row for row in ZOO_CFG_PROTECTIVE if row.name != "ssl.*"]
+    exact = [row for row in ZOO_CFG_REFUSED if row.name != "ssl.*"]
     assert [name for name in names if any(row.matches(name) for row in exact)] == []
 
 

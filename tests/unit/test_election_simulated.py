@@ -1,6 +1,6 @@
 """Elections of the production code in a simulated network: kills, cuts in one or both directions, loss, slow answers.
 
-Each server elects, then checks now and then whether a quorum is with the leader it found, as Zab's synchronisation does;
+Each server elects, then checks now and then whether a quorum is with the leader it found, as Zab's synchronization does;
 if not, it elects again.
 """
 

@@ -22,7 +22,7 @@ _MODES = {mode.value: mode for mode in CreateMode}
 
 @dataclass(frozen=True, slots=True)
 class LocalSessions:
-    """Whether sessions are local at first: the unit of their time-outs, and whether they may become global."""
+    """Whether sessions are local at first: the unit of their timeouts, and whether they may become global."""
 
     tick_ms: int
     may_upgrade: bool

@@ -43,6 +43,7 @@ from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.channels import Elector
 from barnabas.coordination.zab.configurations import Configurations
 from barnabas.coordination.zab.leader import Timing
+from barnabas.coordination.zab.member import EnsembleMember
 from barnabas.coordination.zab.member_log import MemberLog
 from barnabas.coordination.zab.service import QuorumPeer
 from barnabas.wire.jute.records import Id
@@ -133,7 +134,7 @@ class CoordinationServer:
             sync=settings["forceSync"] == "yes",
             max_log_file_bytes=max(settings["txnLogSizeLimitInKb"], 0) * 1024,
         )
-        self._member: QuorumPeer | None = None
+        self._quorum_peer: QuorumPeer | None = None
         self._elector = elector
         self._election_peers: ElectionPeers | None = None
         self._endpoint: HostAndPort | None = None
@@ -190,8 +191,8 @@ class CoordinationServer:
             self._shut_executor()
             raise ConfigError(f"the data directory {settings['dataDir']} cannot be used: {error}") from error
         try:
-            member = self._member = self._make_member() if self._ensemble is not None else None
-            load = self._storage.load if member is None else member.load
+            peer = self._quorum_peer = self._make_quorum_peer() if self._ensemble is not None else None
+            load = self._storage.load if peer is None else peer.member.load
             database, replayed = await self._loop.run_in_executor(self._executor, load)
             if not self._storage.any_snapshot():
                 await self._loop.run_in_executor(self._executor, self._storage.save_snapshot, database)
@@ -199,8 +200,8 @@ class CoordinationServer:
             tracker = SessionTracker(settings["tickTime"], first_session_id(_SESSION_SERVER_ID, wall_ms), now_ms)
             alone = ALONE if settings["reconfigEnabled"] else None
             self._processor = Processor(database, tracker, self._limits(), now_ms, reconfig=alone)
-            self._log_source = self._processor if member is None else member.log
-            self._is_serving = member is None
+            self._log_source = self._processor if peer is None else peer.member.log
+            self._is_serving = peer is None
             await self._listen()
         except OSError as error:
             self._storage.close()
@@ -219,8 +220,8 @@ class CoordinationServer:
         self._metrics.summaries["startup_txns_loaded"].add(replayed)
         self._schedule.logged(replayed, 0)
         self._tick()
-        if member is not None:
-            await self._start_member(member)
+        if peer is not None:
+            await self._start_quorum_peer(peer)
         logger.info(
             "Serving on port %d from %s: zxid 0x%x, %d nodes, %d sessions",
             self.port,
@@ -250,7 +251,7 @@ class CoordinationServer:
             else None,
         )
 
-    def _make_member(self) -> QuorumPeer:
+    def _make_quorum_peer(self) -> QuorumPeer:
         settings = self._settings
         assert self._ensemble is not None
         path = posixpath.join(settings["dataDir"], "myid")
@@ -269,29 +270,28 @@ class CoordinationServer:
             _configuration_files(self._files, self._config_path) if settings["reconfigEnabled"] else None,
         )
         configurations.load()
-        member = QuorumPeer(
+        member = EnsembleMember(
             my_id,
             configurations,
             Timing(settings["tickTime"], settings["initLimit"], settings["syncLimit"]),
             self._limits(),
             self._storage,
             self,
-            network=self._network,
             clock=self._clock,
-            executor=self._executor,
             max_packet_bytes=max(4 * settings["jute.maxbuffer"], _MIN_PACKET_BYTES),
         )
         member.least_voters = 2 if settings["standaloneEnabled"] else 1
         member.commit_log_count = settings["commitLogCount"]
-        return member
+        member.snapshot_size_factor = settings["snapshotSizeFactor"]
+        peer = QuorumPeer(member, network=self._network, executor=self._executor)
+        peer.listen_on_all = settings["quorumListenOnAllIPs"]
+        peer.reads_without_quorum = settings["readonlymode.enabled"]
+        return peer
 
-    async def _start_member(self, member: QuorumPeer) -> None:
+    async def _start_quorum_peer(self, peer: QuorumPeer) -> None:
         """Open the election port, and begin to elect."""
-        member.snapshot_size_factor = self._settings["snapshotSizeFactor"]
-        member.listen_on_all = self._settings["quorumListenOnAllIPs"]
-        member.reads_without_quorum = self._settings["readonlymode.enabled"]
         if self._elector is None:
-            settings = self._settings
+            settings, member = self._settings, peer.member
             election = FastLeaderElection(
                 member.my_id,
                 member.configuration,
@@ -304,7 +304,7 @@ class CoordinationServer:
                 election,
                 network=self._network,
                 clock=self._clock,
-                on_configuration=member.adopt,
+                on_configuration=peer.adopt,
                 listens_on_all=settings["quorumListenOnAllIPs"],
                 connect_timeout_ms=settings["cnxTimeout"] * 1000,
                 bind_tries=settings["electionPortBindRetry"],
@@ -316,14 +316,14 @@ class CoordinationServer:
                 await self.close()
                 raise
             self._elector = self._election_peers
-        member.start(self._elector)
+        peer.start(self._elector)
 
     # The role of a member
 
     def serve(self, processor: Processor, mode: str) -> None:
         """Serve clients with the processor: the server has a role."""
-        if self._member is not None:
-            ensemble, tree = self._member.configuration, processor.database.tree
+        if self._quorum_peer is not None:
+            ensemble, tree = self._quorum_peer.member.configuration, processor.database.tree
             tree.set_configuration(ensemble.text().encode(), ensemble.version, self._clock.wall_ms())
         self._processor = processor
         self._mode = mode
@@ -345,8 +345,8 @@ class CoordinationServer:
 
     def reconfigured(self) -> None:
         """The ensemble is reconfigured: listen for clients where this server's line says."""
-        assert self._member is not None
-        mine = self._member.configuration.servers.get(self._server_id)
+        assert self._quorum_peer is not None
+        mine = self._quorum_peer.member.configuration.servers.get(self._server_id)
         endpoint = mine.client if mine is not None else None
         if endpoint is not None and endpoint != self._endpoint and self._is_started:
             logger.info("Clients connect to %s from now on", endpoint)
@@ -371,7 +371,7 @@ class CoordinationServer:
         settings = self._settings
         host, port = settings["clientPortAddress"], settings["clientPort"]
         secure_port = settings["secureClientPort"]
-        if self._member is not None:
+        if self._quorum_peer is not None:
             endpoint = client_endpoint(settings, self._server_id)
             if endpoint is None and secure_port is None:
                 raise ConfigError(f"neither clientPort nor the line server.{self._server_id} names a port for clients")
@@ -403,8 +403,8 @@ class CoordinationServer:
         for listener in (self._listener, self._secure_listener):
             if listener is not None:
                 await listener.close()
-        if self._member is not None:
-            await self._member.close()
+        if self._quorum_peer is not None:
+            await self._quorum_peer.close()
         if self._election_peers is not None:
             await self._election_peers.close()
         while self._is_logging:
@@ -476,7 +476,11 @@ class CoordinationServer:
             return
         processor, clock = self._processor, self._clock
         processor.receive(client, bytes(data), clock.monotonic_ms(), clock.wall_ms())
-        if processor.unlogged and not self._logging_scheduled and (not self._is_logging or self._member is not None):
+        if (
+            processor.unlogged
+            and not self._logging_scheduled
+            and (not self._is_logging or self._quorum_peer is not None)
+        ):
             self._logging_scheduled = True
             self._loop.call_soon(self._log)
 
@@ -497,8 +501,8 @@ class CoordinationServer:
             last_snapshot=self._metrics.last_snapshot,
             summaries=self._metrics.summaries,
             counters=self._metrics.counters,
-            member=self._member.figures() if self._member is not None else {},
-            membership=self._member.configuration.text() if self._member is not None else "",
+            member=self._quorum_peer.figures() if self._quorum_peer is not None else {},
+            membership=self._quorum_peer.member.configuration.text() if self._quorum_peer is not None else "",
             show_date=machine.show_date,
             environment=machine.environment,
             process=machine.process_figures,
@@ -521,8 +525,8 @@ class CoordinationServer:
     def _log(self) -> None:
         """Give all unlogged transactions to the thread; a leader proposes them first."""
         self._logging_scheduled = False
-        if self._member is not None:
-            self._member.propose()
+        if self._quorum_peer is not None:
+            self._quorum_peer.propose()
         source = self._log_source
         if self._is_logging or not source.unlogged:
             return

@@ -29,9 +29,9 @@ from barnabas.coordination.server.access_settings import (
 
 __all__ = [
     "ZOO_CFG_DEFINITIONS",
-    "ZOO_CFG_PROTECTIVE",
+    "ZOO_CFG_REFUSED",
     "ZOO_CFG_WITHOUT_EFFECT",
-    "Protective",
+    "RefusedSetting",
     "client_endpoint",
     "ensemble_of",
     "ineffective_lines",
@@ -144,7 +144,7 @@ ZOO_CFG_DEFINITIONS = Definitions(
 
 _NO_ENSEMBLE = "this part of an ensemble works in one way"
 
-_INERT = {
+_WITHOUT_EFFECT = {
     _NO_ENSEMBLE: (
         "connectToLearnerMasterLimit leaderServes syncEnabled tcpKeepAlive observerMasterPort observer.reconnectDelayMs observer.election.DelayMs "
         "quorum.cnxn.threads.size multiAddress.enabled oraclePath "
@@ -181,12 +181,14 @@ _INERT = {
     ),
 }
 
-ZOO_CFG_WITHOUT_EFFECT: dict[str, str] = {name: reason for reason, names in _INERT.items() for name in names.split()}
+ZOO_CFG_WITHOUT_EFFECT: dict[str, str] = {
+    name: reason for reason, names in _WITHOUT_EFFECT.items() for name in names.split()
+}
 """Settings that are accepted and do nothing, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Protective:
+class RefusedSetting:
     """A setting that asks for protection which is missing; a name that ends with ``*`` stands for all with its start."""
 
     name: str
@@ -203,13 +205,13 @@ _QUORUM = "members of an ensemble do not authenticate each other"
 _THROTTLE = "this limit does not exist"
 
 
-def _rows(missing: str, *names: str, harmless: Iterable[str] = ()) -> list[Protective]:
-    return [Protective(name, missing, _HARMLESS | {value.lower() for value in harmless}) for name in names]
+def _rows(missing: str, *names: str, harmless: Iterable[str] = ()) -> list[RefusedSetting]:
+    return [RefusedSetting(name, missing, _HARMLESS | {value.lower() for value in harmless}) for name in names]
 
 
-ZOO_CFG_PROTECTIVE: list[Protective] = [
+ZOO_CFG_REFUSED: list[RefusedSetting] = [
     # No value but a class asks for nothing: ZooKeeper logs one that is not there, and starts without it.
-    Protective(
+    RefusedSetting(
         "authProvider.*", "the providers are those for digest, ip, sasl and x509",
         frozenset(name.lower() for name in AUTHENTICATION_PROVIDERS),
     ),
@@ -224,8 +226,8 @@ ZOO_CFG_PROTECTIVE: list[Protective] = [
            "metricsProvider.ssl.*", "metricsProvider.httpsPort"),
     *_rows(_THROTTLE, "connection_throttle_tokens"),
     *_rows(_THROTTLE, "largeRequestThreshold", harmless=["-1"]),
-    Protective("datadir.autocreate", "missing directories are always made", frozenset(("", "true"))),
-    Protective("db.autocreate", "an empty directory always becomes an empty tree", frozenset(("", "true"))),
+    RefusedSetting("datadir.autocreate", "missing directories are always made", frozenset(("", "true"))),
+    RefusedSetting("db.autocreate", "an empty directory always becomes an empty tree", frozenset(("", "true"))),
 ]  # fmt: skip
 """Settings that end the start, unless their value is one of the harmless ones."""
 
@@ -309,7 +311,7 @@ def client_endpoint(values: Values, my_id: int | None = None) -> HostAndPort | N
 
 def _refuse_protection(given: str, text: str) -> None:
     name = given.removeprefix(_PREFIX)
-    for row in ZOO_CFG_PROTECTIVE:
+    for row in ZOO_CFG_REFUSED:
         if name not in ZOO_CFG_DEFINITIONS and row.matches(name) and text.lower() not in row.harmless:
             raise ConfigError(
                 f"{given} is set to a value that asks for protection, and this version does not have it: {row.missing}. "
@@ -324,7 +326,7 @@ def ineffective_lines(values: Values) -> list[str]:
     for name in sorted(values.unknown()):
         if is_dynamic(name) or name == "version":
             continue  # the ensemble's
-        if any(row.matches(name) for row in ZOO_CFG_PROTECTIVE):
+        if any(row.matches(name) for row in ZOO_CFG_REFUSED):
             continue  # its value asks for no protection
         reason = ZOO_CFG_WITHOUT_EFFECT.get(name)
         lines.append(f"{name} has no effect: {reason}" if reason else f"{name} is unknown and has no effect")
@@ -332,7 +334,7 @@ def ineffective_lines(values: Values) -> list[str]:
 
 
 def session_timeouts_ms(values: Values) -> tuple[int, int]:
-    """The least and the greatest time-out that a session may have."""
+    """The least and the greatest timeout that a session may have."""
     tick_ms = values["tickTime"]
     low, high = values["minSessionTimeout"], values["maxSessionTimeout"]
     return low if low >= 0 else 2 * tick_ms, high if high >= 0 else 20 * tick_ms

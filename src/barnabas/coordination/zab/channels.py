@@ -5,7 +5,7 @@ In ZooKeeper: the sockets and the sender of a `LearnerHandler`.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
@@ -75,15 +75,19 @@ class Elector(Protocol):
 
 
 class FileReads:
-    """Runs work that reads files on another thread, then calls ``done``: a `RunsInThread`."""
+    """Runs work with files on another thread, then calls ``done``: a `RunsInThread`."""
 
-    def __init__(self, executor: Executor | None) -> None:
+    def __init__(self, executor: Executor | None, ready: Callable[[], Awaitable[None]] | None = None) -> None:
+        """``ready`` is awaited before the work begins."""
         self._executor = executor
+        self._ready = ready
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         async def run() -> None:
             result: T | Exception
+            if self._ready is not None:
+                await self._ready()
             try:
                 result = await asyncio.get_running_loop().run_in_executor(self._executor, work)
             except (OSError, BarnabasError) as error:
@@ -93,6 +97,11 @@ class FileReads:
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def wait(self) -> None:
+        """Wait until nothing runs."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
 
 
 class LeaderHost(Protocol):
@@ -111,7 +120,7 @@ class LeaderHost(Protocol):
         ...
 
     @property
-    def in_thread(self) -> RunsInThread:
+    def run_reads(self) -> RunsInThread:
         """Runs what reads the log."""
         ...
 
@@ -201,7 +210,7 @@ class LearnerConnection:
             before_zxid,
             self._connection,
             lambda: self._is_closed,
-            run=self._host.in_thread,
+            run=self._host.run_reads,
             later=asyncio.get_running_loop().call_later,
             done=self._history_sent,
         ).start()

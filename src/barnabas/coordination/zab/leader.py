@@ -1,8 +1,8 @@
-"""The leader of an ensemble: discovery of the epoch, synchronisation of the learners, broadcast of proposals.
+"""The leader of an ensemble: discovery of the epoch, synchronization of the learners, broadcast of proposals.
 
     DISCOVERY        collects accepted epochs until a quorum is there; the new epoch is above all of them
        | a quorum has acknowledged the epoch, and no member of it has a more recent history
-    SYNCHRONISATION  gives each learner the leader's history, followed by NEWLEADER
+    SYNCHRONIZATION  gives each learner the leader's history, followed by NEWLEADER
        | a quorum has acknowledged NEWLEADER: the history is on the disks of a majority
     BROADCAST        proposes transactions, and commits each when a quorum has it on disk
 
@@ -133,7 +133,7 @@ class LeaderPhase(Enum):
     """The phases of a leader, in their order."""
 
     DISCOVERY = "discovery"
-    SYNCHRONISATION = "synchronisation"
+    SYNCHRONIZATION = "synchronization"
     BROADCAST = "broadcast"
     ENDED = "ended"
 
@@ -146,7 +146,7 @@ class _HandlerState(Enum):
     """it has acknowledged the epoch"""
     SOUGHT = 4
     """its place in the log is sought"""
-    SYNCHRONISING = 5
+    SYNCHRONIZING = 5
     """it has NEWLEADER"""
     SYNCED = 6
     """it has acknowledged NEWLEADER"""
@@ -397,21 +397,21 @@ class Leader:
                 self._epoch_acks.add(handler.server_id)
             self._accept()
         else:
-            self._synchronise(handler)
+            self._synchronize(handler)
 
     def _accept(self) -> None:
-        """Synchronise the learners once a quorum has acknowledged the epoch."""
+        """Synchronize the learners once a quorum has acknowledged the epoch."""
         if self.phase is not LeaderPhase.DISCOVERY or not self.quorums.contains_quorum(self._epoch_acks):
             return
         self._epochs.enter(self.epoch)
         self._own_acked_zxid = first_zxid_of(self.epoch)
-        self.phase = LeaderPhase.SYNCHRONISATION
+        self.phase = LeaderPhase.SYNCHRONIZATION
         for handler in list(self.handlers):
             if handler.state is _HandlerState.ACCEPTED:
-                self._synchronise(handler)
+                self._synchronize(handler)
         self._establish()
 
-    def _synchronise(self, handler: LearnerHandler) -> None:
+    def _synchronize(self, handler: LearnerHandler) -> None:
         """Give a learner the committed history, then the proposals that wait for a quorum, and NEWLEADER."""
         plan = plan_sync(handler.last_zxid, self._log, self._committed_zxid)
         if plan.type is PacketType.SNAP and 0 < handler.last_zxid < (self._log.first_zxid or self._committed_zxid):
@@ -450,14 +450,14 @@ class Leader:
             link.send_history(history, self._log.first_zxid or self._committed_zxid + 1)
         proposals = self._proposals if handler.is_participant else ()
         link.send(b"".join(_catch_up(plan, proposals)))
-        handler.state = _HandlerState.SYNCHRONISING
+        handler.state = _HandlerState.SYNCHRONIZING
         configuration = self.quorums.latest.text().encode()
         link.send(encode_packet(PacketType.NEWLEADER, first_zxid_of(self.epoch), configuration))
 
     # Acknowledgements
 
     def _acked(self, handler: LearnerHandler, zxid: int) -> None:
-        if handler.state is _HandlerState.SYNCHRONISING:
+        if handler.state is _HandlerState.SYNCHRONIZING:
             if zxid != first_zxid_of(self.epoch):
                 self._drop(handler, f"it acknowledged 0x{zxid:x} instead of NEWLEADER")
                 return
@@ -477,7 +477,7 @@ class Leader:
             self._drop(handler, f"it acknowledged 0x{zxid:x} in the state {handler.state.name}")
 
     def _establish(self) -> None:
-        if self.phase is not LeaderPhase.SYNCHRONISATION or not self.quorums.contains_quorum(self._synced):
+        if self.phase is not LeaderPhase.SYNCHRONIZATION or not self.quorums.contains_quorum(self._synced):
             return
         self.phase = LeaderPhase.BROADCAST
         self._committed_zxid = first_zxid_of(self.epoch)
@@ -521,7 +521,7 @@ class Leader:
             self.proposal_bytes.add(max(sizes))
         data = b"".join(packets)
         for handler in self.handlers:
-            if handler.is_participant and handler.state in (_HandlerState.SYNCHRONISING, _HandlerState.SYNCED):
+            if handler.is_participant and handler.state in (_HandlerState.SYNCHRONIZING, _HandlerState.SYNCED):
                 handler.link.send(data)
         if zxid & _MAX_COUNTER >= _MAX_COUNTER - 1_000_000:
             self._end("the counter in the zxid is nearly used up: a new epoch begins")
@@ -568,7 +568,7 @@ class Leader:
             self._committed_zxid = committed
         commit_bytes, inform_bytes = b"".join(commits), b"".join(informs)
         for handler in self.handlers:
-            if handler.state in (_HandlerState.SYNCHRONISING, _HandlerState.SYNCED):
+            if handler.state in (_HandlerState.SYNCHRONIZING, _HandlerState.SYNCED):
                 handler.link.send(commit_bytes if handler.is_participant else inform_bytes)
         self._environment.commit(len(commits))
         while self.waiting_syncs and self.waiting_syncs[0][0] <= self._committed_zxid:

@@ -1,7 +1,7 @@
 """A learner: a follower or an observer, from its first message to a leader to the broadcast.
 
     DISCOVERY        sends its accepted epoch, gets the new one, acknowledges it with its last zxid
-    SYNCHRONISATION  gets DIFF, TRUNC or SNAP, then transactions; brings its log and its tree to the leader's history
+    SYNCHRONIZATION  gets DIFF, TRUNC or SNAP, then transactions; brings its log and its tree to the leader's history
        | NEWLEADER, and all before it is on disk: acknowledge
        | UPTODATE
     BROADCAST        logs proposals, acknowledges them when they are synced, applies them when they are committed
@@ -102,7 +102,7 @@ class LearnerPhase(Enum):
     """See the module."""
 
     DISCOVERY = "discovery"
-    SYNCHRONISATION = "synchronisation"
+    SYNCHRONIZATION = "synchronization"
     BROADCAST = "broadcast"
     ENDED = "ended"
 
@@ -128,7 +128,7 @@ class Learner:
         self._last_zxid = last_zxid
         self._environment = environment
         self._is_observer = is_observer
-        self._is_synchronised = False
+        self._is_synchronized = False
         """Whether DIFF, TRUNC or SNAP has come."""
         self._replacing = False
         self._held: deque[QuorumPacket] = deque()
@@ -164,8 +164,8 @@ class Learner:
         kind = packet.type
         if self.phase is LearnerPhase.DISCOVERY:
             self._discover(packet)
-        elif not self._is_synchronised:
-            self._synchronise(packet)
+        elif not self._is_synchronized:
+            self._synchronize(packet)
         elif kind == PacketType.PROPOSAL:
             self._proposed(packet)
         elif kind == PacketType.COMMIT:
@@ -173,7 +173,7 @@ class Learner:
         elif kind == PacketType.INFORM:
             self._proposed(packet)
             self._committed(packet.zxid)
-        elif kind == PacketType.NEWLEADER and self.phase is LearnerPhase.SYNCHRONISATION and not self._new_leader:
+        elif kind == PacketType.NEWLEADER and self.phase is LearnerPhase.SYNCHRONIZATION and not self._new_leader:
             self._new_leader = True
             self._new_configuration = packet.data
             self._environment.see(packet.data)
@@ -211,11 +211,11 @@ class Learner:
             current = self._epochs.current
             self._epochs.accept(epoch)
         self.epoch = epoch
-        self.phase = LearnerPhase.SYNCHRONISATION
+        self.phase = LearnerPhase.SYNCHRONIZATION
         data = current.to_bytes(4, "big", signed=True)
         self._environment.send(encode_packet(PacketType.ACKEPOCH, self._last_zxid, data))
 
-    def _synchronise(self, packet: QuorumPacket) -> None:
+    def _synchronize(self, packet: QuorumPacket) -> None:
         kind = packet.type
         if kind == PacketType.DIFF:
             logger.info("Getting a diff from the leader 0x%x", packet.zxid)
@@ -226,19 +226,19 @@ class Learner:
         else:
             self._fail(f"the leader sent a packet of type {kind} instead of DIFF, TRUNC or SNAP")
             return
-        self._is_synchronised = True
+        self._is_synchronized = True
 
     def expects_snapshot(self, packet: QuorumPacket) -> bool:
         """Whether the packet announces a snapshot: what follows on the connection is its bytes, then `replaced`."""
         is_snapshot = (
             packet.type == PacketType.SNAP
-            and self.phase is LearnerPhase.SYNCHRONISATION
-            and not self._is_synchronised
+            and self.phase is LearnerPhase.SYNCHRONIZATION
+            and not self._is_synchronized
             and not self._replacing
         )
         if is_snapshot:
             logger.info("Getting a snapshot from the leader 0x%x", packet.zxid)
-            self._replacing = self._is_synchronised = True
+            self._replacing = self._is_synchronized = True
         return is_snapshot
 
     def replaced(self) -> None:

@@ -52,13 +52,13 @@ class ReadOnlyForwarder:
 class MemberLog:
     """What is to be logged, in order, whichever role it comes from."""
 
-    def __init__(self, on_idle: Callable[[bool], None]) -> None:
-        """``on_idle`` is called with whether everything is on stable storage, when that changes."""
+    def __init__(self) -> None:
         self.unlogged: list[bytes | bytearray] = []
         """Transactions that the log writer has not taken yet."""
         self.on_logged: Callable[[int], None] = lambda _: None
+        self.on_idle: Callable[[bool], None] = lambda _: None
+        """Called with whether everything is on stable storage, when that changes."""
         self._zxids: deque[int] = deque()
-        self._on_idle = on_idle
 
     @property
     def first_unlogged_zxid(self) -> int:
@@ -68,7 +68,7 @@ class MemberLog:
     def add(self, zxid: int, payload: bytes | bytearray) -> None:
         """Log a transaction after all earlier ones."""
         if not self._zxids:
-            self._on_idle(False)
+            self.on_idle(False)
         self.unlogged.append(payload)
         self._zxids.append(zxid)
 
@@ -78,5 +78,5 @@ class MemberLog:
         for _ in range(count):
             zxid = self._zxids.popleft()
         if not self._zxids:
-            self._on_idle(True)
+            self.on_idle(True)
         self.on_logged(zxid)

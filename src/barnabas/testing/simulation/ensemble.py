@@ -65,7 +65,7 @@ class EnsembleObserver:
 
     def _established(self, name: str, server: Any, processor: Processor) -> None:
         """An epoch begins; the history of its leader is committed with it."""
-        member, database = server._member, processor.database
+        member, database = server._quorum_peer.member, processor.database
         epoch: int = member.epochs.current
         first = self.leaders.setdefault(epoch, name)
         if first != name:

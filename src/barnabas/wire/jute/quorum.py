@@ -351,12 +351,12 @@ def decode_forwarded_request(packet: QuorumPacket) -> ForwardedRequest:
 
 
 def encode_touched_sessions(zxid: int, sessions: dict[int, int]) -> bytes:
-    """A learner's answer to PING: the sessions whose clients were heard since the last one, with their time-outs."""
+    """A learner's answer to PING: the sessions whose clients were heard since the last one, with their timeouts."""
     return encode_packet(PacketType.PING, zxid, b"".join(_TOUCH.pack(*session) for session in sessions.items()))
 
 
 def decode_touched_sessions(packet: QuorumPacket) -> list[tuple[int, int]]:
-    """The sessions and time-outs (ms) in a learner's PING. Raises `MalformedRecordError`."""
+    """The sessions and timeouts (ms) in a learner's PING. Raises `MalformedRecordError`."""
     data = packet.data or b""
     if len(data) % _TOUCH.size:
         raise MalformedRecordError(f"a PING with {len(data)} bytes of sessions")
@@ -369,7 +369,7 @@ def encode_revalidation(session_id: int, timeout_ms: int) -> bytes:
 
 
 def decode_revalidation(packet: QuorumPacket) -> tuple[int, int]:
-    """The session and the time-out (ms) in a learner's REVALIDATE. Raises `MalformedRecordError`."""
+    """The session and the timeout (ms) in a learner's REVALIDATE. Raises `MalformedRecordError`."""
     if len(packet.data or b"") != _TOUCH.size:
         raise MalformedRecordError("a REVALIDATE without a session")
     session_id, timeout_ms = _TOUCH.unpack(packet.data or b"")

@@ -1,0 +1,202 @@
+"""The server of a leader: between `Leader`, which decides what is committed, and the processor of the clients' requests.
+
+    clients, learners --> Processor --propose--> Leader, and this member's log
+                          Processor <--commit--- Leader
+
+It is synchronous: the edge brings connections, ticks and the end.
+
+In ZooKeeper: LeaderZooKeeperServer.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.operations.reconfig import leader_operation
+from barnabas.coordination.core.processor import Processor
+from barnabas.coordination.core.sessions import SessionTracker
+from barnabas.coordination.quorum.configuration import QuorumConfiguration
+from barnabas.coordination.quorum.reconfiguration import plan_reconfiguration
+from barnabas.coordination.zab.catch_up import RunsInThread, seek_history
+from barnabas.coordination.zab.figures import leader_figures
+from barnabas.coordination.zab.leader import Leader, LearnerHandler
+from barnabas.coordination.zab.member import EnsembleMember
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.quorum import (
+    PacketType,
+    QuorumPacket,
+    decode_forwarded_request,
+    decode_revalidation,
+    decode_touched_sessions,
+    encode_session_answer,
+    encode_signal,
+)
+from barnabas.wire.jute.records import ReconfigRequest
+
+__all__ = ["LeaderServer"]
+
+logger = logging.getLogger(__name__)
+
+
+class LeaderServer:
+    """The environment of a `Leader`, and what its connections need."""
+
+    def __init__(self, member: EnsembleMember, run_reads: RunsInThread, on_end: Callable[[], None]) -> None:
+        """``run_reads`` runs what reads the log; ``on_end`` is called when the role has ended, maybe twice."""
+        self._member = member
+        self.run_reads = run_reads
+        self._on_end = on_end
+        self.processor: Processor | None = None
+        last_zxid, now_ms = member.database.last_zxid, member.now_ms()
+        self._since_ms = now_ms
+        self._planned: tuple[int, QuorumConfiguration] | None = None
+        """A reconfiguration that is decided and not proposed yet, with its zxid."""
+        self.leader = Leader(
+            member.my_id,
+            member.configuration,
+            member.epochs,
+            member.history,
+            last_zxid,
+            member.timing,
+            self,
+            now_ms,
+            following=member.configurations.following,
+            can_reconfigure=member.configurations.can_reconfigure,
+        )
+
+    def start(self) -> None:
+        """Connections are accepted: begin with the discovery."""
+        self._member.log.on_logged = self.leader.logged
+        self.leader.discover()
+
+    def close(self) -> None:
+        """The role ends: what is decided is logged, and all connections are closed."""
+        self.propose()
+        self.leader.close()
+
+    def figures(self) -> dict[str, object]:
+        """The role's own figures, by the names of `mntr`."""
+        return leader_figures(self.leader, self._member.now_ms() - self._since_ms)
+
+    @property
+    def database(self) -> Database:
+        return self._member.database
+
+    @property
+    def max_packet_bytes(self) -> int:
+        return self._member.max_packet_bytes
+
+    def now_ms(self) -> int:
+        return self._member.now_ms()
+
+    def tick(self) -> None:
+        """To be called every half tick."""
+        self.leader.tick(self._member.now_ms())
+
+    def disk_failed(self, error: OSError) -> None:
+        """An epoch could not be written: what is on the disk is unknown, so the server stops."""
+        self._on_end()
+        self._member.service.member_failed(error)
+
+    # From the leader
+
+    def serve(self, first_zxid: int) -> None:
+        member = self._member
+        member.database.last_zxid = first_zxid
+        now_ms = member.now_ms()
+        tracker = SessionTracker(member.timing.tick_ms, member.first_session_id(), now_ms)
+        reconfig = leader_operation(self._plan, self._proposed) if member.configurations.can_reconfigure else None
+        self.processor = Processor(member.database, tracker, member.limits, now_ms, reconfig=reconfig)
+        member.serve(self.processor, "leader")
+
+    def commit(self, count: int) -> None:
+        assert self.processor is not None
+        self.processor.commit(count, self._member.now_ms())
+
+    def seek_history(self, handler: LearnerHandler, zxid: int) -> bool:
+        factor, found = self._member.snapshot_size_factor, partial(self.leader.history_sought, handler)
+        if factor >= 0:
+            seek_history(partial(self._member.storage.history_behind, zxid, factor), self.run_reads, found)
+        return factor >= 0
+
+    def received(self, handler: LearnerHandler, packet: QuorumPacket) -> None:
+        processor, member = self.processor, self._member
+        assert processor is not None
+        now_ms = member.now_ms()
+        if packet.type == PacketType.PING:
+            tracker = processor.tracker
+            for session_id, _ in decode_touched_sessions(packet):
+                if (session := tracker.live(session_id)) is not None:
+                    tracker.touch(session, now_ms)
+        elif packet.type == PacketType.REVALIDATE:
+            session_id, timeout_ms = decode_revalidation(packet)
+            member.counts.revalidations += 1
+            is_alive = processor.revalidate(handler, session_id, timeout_ms, now_ms)
+            handler.link.send(encode_session_answer(session_id, is_alive))
+        else:
+            request = decode_forwarded_request(packet)
+            if request.opcode == OpCode.SYNC:
+                self.propose()
+                self.leader.sync(lambda: handler.link.send(encode_signal(PacketType.SYNC, 0)))
+            else:
+                processor.propose_forwarded(handler, request, packet.authinfo or [], now_ms, member.wall_ms())
+                member.service.wake_log()
+
+    def see(self, configuration: QuorumConfiguration) -> None:
+        self._member.configurations.see(configuration)
+
+    def activate(self, configuration: QuorumConfiguration, leader_id: int) -> None:
+        self._member.configurations.activate(configuration, leader_id, self._member.my_id)
+
+    def resign(self, reason: str) -> None:  # noqa: ARG002  # the leader has logged it
+        self._on_end()
+
+    # Reconfiguration
+
+    def _plan(self, request: ReconfigRequest, zxid: int) -> QuorumConfiguration:
+        if self.leader.quorums.is_reconfiguring or self._planned is not None:
+            raise KeeperError(ErrorCode.RECONFIG_IN_PROGRESS)
+        member = self._member
+        planned = plan_reconfiguration(request, member.configuration, zxid, least_voters=member.least_voters)
+        followers = {each.server_id for each in self.leader.handlers if each.is_participant and each.is_synced}
+        if not planned.verifier.contains_quorum(followers | {member.my_id}):
+            logger.warning("Reconfig failed - there must be a connected and synced quorum in new configuration")
+            raise KeeperError(ErrorCode.NEW_CONFIG_NO_QUORUM)
+        return planned
+
+    def _proposed(self, zxid: int, configuration: QuorumConfiguration) -> None:
+        self._planned = zxid, configuration
+
+    def adopt(self, configuration: QuorumConfiguration) -> None:
+        """The configuration in force has a newer version, with the same members."""
+        self.leader.quorums.current = configuration
+
+    # The log
+
+    def propose(self) -> None:
+        """Broadcast and log what the processor has decided."""
+        processor = self.processor
+        if processor is None or not processor.unlogged:
+            return
+        first_zxid = processor.first_unlogged_zxid
+        payloads, processor.unlogged = processor.unlogged, []
+        log = self._member.log
+        for zxid, payload in enumerate(payloads, first_zxid):
+            log.add(zxid, payload)
+        if self._planned is not None:
+            planned, self._planned = self._planned, None
+            try:
+                self.leader.reconfigure(*planned)
+            except OSError as error:
+                self.disk_failed(error)
+                return
+        self.leader.propose(first_zxid, payloads)
+
+    def fast_forward(self) -> None:
+        """Apply what is logged and not committed."""
+        for zxid, payload in self.leader.uncommitted:
+            self._member.history.add(zxid, payload)
+        if self.processor is not None:
+            self.processor.commit(self.processor.outstanding, self._member.now_ms())

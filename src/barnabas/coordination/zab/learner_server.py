@@ -1,0 +1,249 @@
+"""The server of a follower or an observer: between `Learner`, the leader's packets, and the processor of clients' requests.
+
+    clients --> Processor --forward--> leader
+                Processor <--apply---- Learner <-- packets of the leader
+
+It is synchronous: the edge makes the connection, of which this is the handler, and brings ticks and the end.
+
+In ZooKeeper: FollowerZooKeeperServer and ObserverZooKeeperServer.
+"""
+
+import logging
+from collections.abc import Callable
+
+from barnabas.base.errors import CorruptDataError
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.processor import Processor
+from barnabas.coordination.core.sessions import LearnerSessionTracker
+from barnabas.coordination.zab.catch_up import RunsInThread
+from barnabas.coordination.zab.configurations import parse_configuration
+from barnabas.coordination.zab.history import CommittedLog
+from barnabas.coordination.zab.learner import Learner, LearnerPhase
+from barnabas.coordination.zab.member import EnsembleMember
+from barnabas.wire.jute.codec import MalformedRecordError
+from barnabas.wire.jute.quorum import (
+    SNAPSHOT_SIGNATURE,
+    PacketReader,
+    PacketType,
+    QuorumPacket,
+    SnapshotScanner,
+    decode_session_answer,
+    encode_forwarded_request,
+    encode_revalidation,
+    encode_touched_sessions,
+)
+from barnabas.wire.jute.records import Id
+from barnabas.wire.jute.transactions import decode_transaction
+
+__all__ = ["LearnerServer"]
+
+logger = logging.getLogger(__name__)
+
+
+class LearnerServer:
+    """The environment of a `Learner`, the handler of its connection, and the forwarder of its processor."""
+
+    is_read_only = False
+
+    def __init__(
+        self, member: EnsembleMember, leader_id: int, when_logged: RunsInThread, on_end: Callable[[], None]
+    ) -> None:
+        """``when_logged`` runs work in a thread once the log has everything; ``on_end`` is called when the role has ended."""
+        self._member = member
+        self._leader_id = leader_id
+        self._when_logged = when_logged
+        self._on_end = on_end
+        self.send: Callable[[bytes], None] = lambda data: None  # noqa: ARG005  # until there is a connection
+        """Sends to the leader. The edge sets it."""
+        self.processor: Processor | None = None
+        self.has_ended = False
+        self.heard_ms = member.now_ms()
+        self._reader = PacketReader(member.max_packet_bytes)
+        self._scanner: SnapshotScanner | None = None
+        self._snapshot_zxid = 0
+        self._tracker: LearnerSessionTracker | None = None
+        self._is_replacing = False
+        self.is_observer = member.configurations.is_observer
+        self.learner = Learner(
+            member.my_id,
+            member.configuration.version,
+            member.epochs,
+            member.database.last_zxid,
+            self,
+            is_observer=self.is_observer,
+        )
+
+    def start(self) -> None:
+        """The connection to the leader stands: begin with the discovery."""
+        self._member.log.on_logged = self.learner.logged
+        self.learner.start()
+
+    def close(self) -> None:
+        """The role ends."""
+        self.learner.close()
+
+    def figures(self) -> dict[str, object]:
+        """The role's own figures, by the names of `mntr`."""
+        state = f"{'observing' if self.is_observer else 'following'} - {self.learner.phase.value}"
+        return {"peer_state": state, "synced_observers": 0}
+
+    def tick(self) -> None:
+        """To be called every half tick."""
+        timing = self._member.timing
+        is_broadcast = self.learner.phase is LearnerPhase.BROADCAST
+        limit_ms = timing.sync_ms if is_broadcast else timing.init_ms
+        if not self._is_replacing and self._member.now_ms() - self.heard_ms > limit_ms:
+            self.fail(f"the leader was not heard for {limit_ms} ms")
+
+    def _disk_failed(self, error: OSError) -> None:
+        """An epoch could not be written: what is on the disk is unknown, so the server stops."""
+        self._end()
+        self._member.service.member_failed(error)
+
+    # From the network
+
+    def frame(self, data: memoryview) -> None:
+        self.heard_ms = self._member.now_ms()
+        try:
+            if self._scanner is not None:
+                self._scan(data)
+            else:
+                self._reader.feed(data)
+                self._read()
+        except (MalformedRecordError, CorruptDataError) as error:
+            self.fail(f"the leader sent what cannot be read: {error}")
+        except OSError as error:
+            self._disk_failed(error)
+
+    def _read(self) -> None:
+        packets = self._reader.packets()
+        if packets and packets[-1].type == PacketType.SNAP:
+            snapshot = packets.pop()
+            self.learner.packets(packets)
+            if not self.learner.expects_snapshot(snapshot):
+                self.fail("the leader sent a snapshot in the middle")
+                return
+            self._snapshot_zxid = snapshot.zxid
+            self._scanner = SnapshotScanner()
+            self._scan(self._reader.take_all())
+        else:
+            self.learner.packets(packets)
+
+    def _scan(self, data: memoryview | bytearray) -> None:
+        scanner = self._scanner
+        assert scanner is not None
+        end = scanner.feed(data)
+        if end is not None:
+            self._scanner = None
+            self._reader.feed(memoryview(scanner.data)[end:])
+            state = bytes(memoryview(scanner.data)[: end - len(SNAPSHOT_SIGNATURE)])
+            zxid = self._snapshot_zxid
+            self._replace(lambda: self._member.install(state, zxid))
+
+    def bad_length(self, prefix: bytes) -> None: ...  # a stream has no lengths
+
+    def closed(self, error: Exception | None) -> None:
+        self.fail(f"the connection to the leader is closed ({error or 'by it or by us'})")
+
+    # From the learner
+
+    def truncate(self, zxid: int) -> None:
+        self._replace(lambda: self._member.truncate(zxid))
+
+    def _replace(self, work: Callable[[], tuple[Database, CommittedLog]]) -> None:
+        self._is_replacing = True
+        self._when_logged(work, self._replaced)
+
+    def _replaced(self, result: tuple[Database, CommittedLog] | Exception) -> None:
+        member = self._member
+        if isinstance(result, Exception):
+            self.fail(f"the state of the leader cannot be taken over: {result}")
+            member.service.member_failed(result)
+            return
+        member.database, member.history = result
+        self._is_replacing = False
+        self.heard_ms = member.now_ms()
+        try:
+            self.learner.replaced()
+            self._read()
+        except (MalformedRecordError, CorruptDataError) as error:
+            self.fail(f"the leader sent what cannot be read: {error}")
+        except OSError as error:
+            self._disk_failed(error)
+
+    def log(self, zxid: int, payload: bytes) -> None:
+        self._member.log.add(zxid, payload)
+        self._member.service.wake_log()
+
+    def apply(self, zxid: int, payload: bytes) -> None:
+        member = self._member
+        header, txn, digest = decode_transaction(payload)
+        before = member.database.digest_mismatches
+        if self.processor is not None:
+            self.processor.apply(header, txn, digest, member.now_ms())
+        else:
+            member.database.apply(header, txn, digest)
+        member.history.add(zxid, payload)
+        if member.database.digest_mismatches == 1 and not before:
+            logger.error("The digest of transaction 0x%x does not match the tree: it differs from the leader's", zxid)
+
+    def serve(self, first_zxid: int) -> None:
+        member = self._member
+        database = member.database
+        database.last_zxid = max(database.last_zxid, first_zxid)
+        # A snapshot of the leader may have been ahead of its zxid; what comes from now on is not in it.
+        database.exact_from_zxid = database.last_zxid + 1
+        self._tracker = LearnerSessionTracker(member.first_session_id())
+        self.processor = Processor(member.database, self._tracker, member.limits, member.now_ms(), self)
+        member.serve(self.processor, "observer" if self.is_observer else "follower")
+
+    def received(self, packet: QuorumPacket) -> None:
+        assert self.processor is not None
+        assert self._tracker is not None
+        if packet.type == PacketType.PING:
+            self.send(encode_touched_sessions(packet.zxid, self._tracker.take_touched()))
+        elif packet.type == PacketType.SYNC:
+            self.processor.synced(self._member.now_ms())
+        else:
+            self.processor.revalidated(*decode_session_answer(packet), self._member.now_ms())
+
+    def see(self, configuration: bytes | None) -> None:
+        configurations = self._member.configurations
+        if configuration and configurations.can_reconfigure:
+            configurations.see(parse_configuration(configuration))
+
+    def activate(self, configuration: bytes | None, leader_id: int | None) -> bool:
+        configurations = self._member.configurations
+        if not configuration:
+            return False
+        if not configurations.can_reconfigure:
+            if leader_id is not None:
+                logger.error(
+                    "The ensemble is reconfigured: restart this server with the new lines and reconfigEnabled=true"
+                )
+            return leader_id is not None
+        return configurations.activate(parse_configuration(configuration), leader_id, self._leader_id)
+
+    def fail(self, reason: str) -> None:
+        if not self.has_ended:
+            logger.warning("Shutting down as follower of server %d: %s", self._leader_id, reason)
+            self.learner.close()
+            self._end()
+
+    def _end(self) -> None:
+        self.has_ended = True
+        self._on_end()
+
+    # From the processor
+
+    def forward(self, session_id: int, xid: int, opcode: int, body: bytes, ids: list[Id]) -> None:
+        self.send(encode_forwarded_request(session_id, xid, opcode, body, ids))
+
+    def revalidate(self, session_id: int, timeout_ms: int) -> None:
+        self.send(encode_revalidation(session_id, timeout_ms))
+
+    def fast_forward(self) -> None:
+        """Apply what is logged and not committed."""
+        self.processor = None
+        for zxid, payload in self.learner.uncommitted:
+            self.apply(zxid, payload)
