@@ -284,6 +284,20 @@ def test_a_replica_forgets_what_it_lost_when_its_leader_has_no_more_either(pair:
     assert follower.lost_data is None
 
 
+def test_a_replica_that_gets_all_it_lost_at_once_forgets_it_by_a_response_that_does_not_name_it(pair: Pair) -> None:
+    """In a fetch session the leader is silent about a partition whose records and high watermark are known."""
+    pair.lead(0, isr=(0,))
+    pair.append(T0, b"a")
+    follower = pair.follower_log()
+    follower.note_lost_data(LostData("cut", 0, 1))
+    pair.follow(0)
+    pair.turn()
+    assert follower.high_watermark == follower.log_end_offset == 1
+    assert follower.lost_data is not None
+    pair.turn()
+    assert follower.lost_data is None
+
+
 # What is behind goes its own way
 
 

@@ -32,7 +32,6 @@ from barnabas.broker.replication.partition_fetch_state import (
     PartitionFetchState,
 )
 from barnabas.broker.replication.quotas import ReplicationQuota
-from barnabas.log.lost_data import LostData
 from barnabas.log.partition_log import PartitionLog, UnexpectedOffsetError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.fetch import (
@@ -97,6 +96,7 @@ class Fetcher:
         # A work list, so that a fetch looks at what has changed only: those whose log may have to be synced before it.
         self._unsynced: dict[TopicPartition, None] = {}
         self._without_id: set[TopicPartition] = set()
+        self._with_loss: dict[TopicPartition, int] = {}  # the high watermark that the leader named last
 
     def __len__(self) -> int:
         return len(self._states)
@@ -286,7 +286,9 @@ class Fetcher:
                 else:
                     self._take(fetch_state, data, now_ms, wall_ms)
                     if fetch_state.partition.log.lost_data is not None:
-                        self._reconsider_loss(fetch_state, data, response)
+                        self._reconsider_loss(fetch_state, data)
+        if self._with_loss:
+            self._reconsider_losses(response)
         return True
 
     def failed(self) -> None:
@@ -336,16 +338,45 @@ class Fetcher:
             logger.error("Partition %s is fetched again after a pause: %s", topic_partition, error)
             self._transitions.delay(fetch_state, now_ms)
 
-    def _reconsider_loss(self, fetch_state: PartitionFetchState, data: PartitionData, response: FetchResponse) -> None:
-        """Forget what a log has lost, once it has it again."""
-        log = fetch_state.partition.log
-        if fetch_state.state is not FetchState.FETCHING or log.lost_data is None:
+    def _reconsider_loss(self, fetch_state: PartitionFetchState, data: PartitionData) -> None:
+        """Forget what a log has lost, if the leader's high watermark shows that the log has it again.
+
+        The leader's high watermark alone does not say so: one that was elected or started just now may not know it yet. But
+        whenever the high watermark moves, each member of the in-sync set has all below it. So a log that is as long as it
+        once was is whole at a high watermark that has moved since we follow.
+        """
+        log, high_watermark = fetch_state.partition.log, data.high_watermark
+        if fetch_state.state is not FetchState.FETCHING or log.lost_data is None or _is_diverging(data):
+            self._with_loss.pop(fetch_state.topic_partition, None)
             return
-        if _is_diverging(data) or not _has_all(fetch_state, log.lost_data, data, response):
+        self._with_loss[fetch_state.topic_partition] = high_watermark
+        if fetch_state.first_high_watermark is None:
+            fetch_state.first_high_watermark = high_watermark
+        elif high_watermark > fetch_state.first_high_watermark and log.log_end_offset >= max(
+            high_watermark, log.lost_data.expected_offset
+        ):
+            self._forget_loss(fetch_state)
+
+    def _reconsider_losses(self, response: FetchResponse) -> None:
+        """Forget what logs have lost that end where their leader ends: it had no records for them, and for no other partition.
+
+        Records of other partitions may have left no room for theirs. In a fetch session the response need not name such a
+        log: then its leader's high watermark is the one that the session named last.
+        """
+        if any(data.records for topic in response.responses for data in topic.partitions):
             return
+        for topic_partition, high_watermark in tuple(self._with_loss.items()):
+            fetch_state = self._states.within(FetchState.FETCHING).get(topic_partition)
+            if fetch_state is None:
+                del self._with_loss[topic_partition]
+            elif fetch_state.requested_offset == fetch_state.partition.log.log_end_offset == high_watermark:
+                self._forget_loss(fetch_state)
+
+    def _forget_loss(self, fetch_state: PartitionFetchState) -> None:
+        self._with_loss.pop(fetch_state.topic_partition, None)
         logger.info("Partition %s has copied again what it had lost", fetch_state.topic_partition)
         try:
-            log.forget_lost_data()
+            fetch_state.partition.log.forget_lost_data()
         except KafkaError as error:
             self._transitions.log_failed(fetch_state, error)
 
@@ -365,25 +396,3 @@ def _append(partition: Partition, records: Buffer, wall_ms: int) -> int:
     if info.last_offset < info.first_offset or info.first_offset < 0:
         return log.leader_epochs.latest_epoch
     return info.leader_epoch
-
-
-def _has_all(fetch_state: PartitionFetchState, lost: LostData, data: PartitionData, response: FetchResponse) -> bool:
-    """Whether a log that has lost records has everything again that its leader has committed.
-
-    The leader's high watermark does not say so: one that was elected or started just now may not know it yet. But
-    whenever the high watermark moves, each member of the in-sync set has all below it. So the log is whole
-
-    - at a high watermark that has moved since we follow, if the log is as long as it once was, or
-    - where the leader has no more, which an answer without any records shows: records of other partitions may have
-      left no room for ours.
-    """
-    end_offset, high_watermark = fetch_state.partition.log.log_end_offset, data.high_watermark
-    if end_offset < high_watermark:
-        return False
-    if end_offset == high_watermark and not any(
-        part.records for topic in response.responses for part in topic.partitions
-    ):
-        return True
-    if fetch_state.first_high_watermark is None:
-        fetch_state.first_high_watermark = high_watermark
-    return high_watermark > fetch_state.first_high_watermark and end_offset >= lost.expected_offset
