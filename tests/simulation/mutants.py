@@ -8,7 +8,7 @@ it, and fails if one survives. A mutant patches the code in memory, for one proc
 import sys
 from collections.abc import Callable
 
-from mutation import patch, run_mutants
+from mutation import patch, rewrite, run_mutants
 from replication_mutants import REPLICATION_MUTANTS
 
 from barnabas.testing.simulation.plan import RunPlan, TopicPlan
@@ -147,6 +147,13 @@ def forget_commits() -> None:
     patch(Loader, "_add_batch", lambda self, *_args: None)
 
 
+def begin_a_generation_again() -> None:
+    """A coordinator that reads a group from its log gives the last generation's number once more."""
+    from barnabas.broker.groups.group import Group
+
+    rewrite(Group, "load", "self.generation_id = value.generation", "self.generation_id = value.generation - 1")
+
+
 SINGLE_REPLICA_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     skip_the_fsync: ("power",),
     answer_before_the_log: ("power", "kill"),
@@ -162,19 +169,23 @@ SINGLE_REPLICA_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     forget_commits: ("kill",),
 }
 
+GROUP_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
+    begin_a_generation_again: ("kill",),
+}
+"""With several members, on replicas."""
 
-MUTANTS = SINGLE_REPLICA_MUTANTS | REPLICATION_MUTANTS
+MUTANTS = SINGLE_REPLICA_MUTANTS | REPLICATION_MUTANTS | GROUP_MUTANTS
 
 
 def plan_for(mutant: Callable[[], None]) -> RunPlan:
     """A small cluster under the faults that can show the defect."""
-    replicated = mutant in REPLICATION_MUTANTS
+    replicated = mutant not in SINGLE_REPLICA_MUTANTS
     return RunPlan(
         brokers=3 if replicated else 2,
         topics={"topic0": TopicPlan(2)},
         producers=(ProducerKind(), ProducerKind(1, is_idempotent=False)) if replicated else (ProducerKind(),),
         users=0 if replicated else 2,
-        members=1,
+        members=3 if mutant in GROUP_MUTANTS else 1,
         duration_s=25.0,
         faults=MUTANTS[mutant],
         mean_fault_gap_s=1.5,

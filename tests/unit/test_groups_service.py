@@ -10,6 +10,7 @@ import pytest
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.service import GroupService
+from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode as E
 from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -70,6 +71,13 @@ class GroupBroker(DataPath):
         """Lead the group's partition, and read it."""
         self.lead(OFFSETS_TOPIC, PARTITION, **options)
         self.work()
+
+    def follower_reads(self) -> None:
+        """Broker 1 fetches at the end of the group's partition."""
+        name = TopicPartition(OFFSETS_TOPIC, PARTITION)
+        end_offset = self.replicas.partition(name).log.log_end_offset
+        self.replicas.follower_fetched(name, 1, end_offset, 0, self.clock.monotonic_ms())
+        self.timers.advance(0)
 
     def work(self) -> None:
         while self.spawned:
@@ -221,23 +229,70 @@ def test_commit_waits_for_all_replicas_in_sync(tmp_path: Path) -> None:
     broker = GroupBroker(tmp_path)
     broker.load(replicas=(0, 1))
     wire = broker.connect()
-    name = TopicPartition(OFFSETS_TOPIC, PARTITION)
-
-    def follower_reads() -> None:
-        end = broker.replicas.partition(name).log.log_end_offset
-        broker.replicas.follower_fetched(name, 1, end, 0, broker.clock.monotonic_ms())
-        broker.timers.advance(0)
-
     wire.post(commit_request(7), 8)
     assert wire.answer() is None
-    follower_reads()
+    broker.follower_reads()
     assert code(wire.answer()) == E.NONE
     wire.post(commit_request(8), 8)
     broker.timers.advance(5_000)
     assert code(wire.answer()) == E.REQUEST_TIMED_OUT
     assert fetch(wire) == (E.NONE, [7])
-    follower_reads()
+    broker.follower_reads()
     assert fetch(wire) == (E.NONE, [8])
+
+
+def uncommitted(tmp_path: Path) -> GroupBroker:
+    """A broker that wrote an offset, lost the partition to broker 1 before that fetched it, and leads it again."""
+    broker = GroupBroker(tmp_path)
+    broker.load(replicas=(0, 1))
+    broker.connect().post(commit_request(7), 8)
+    broker.lead(OFFSETS_TOPIC, PARTITION, epoch=1, leader=1, replicas=(0, 1))
+    broker.load(epoch=2, replicas=(0, 1))
+    return broker
+
+
+def test_groups_are_served_once_the_replicas_in_sync_have_what_was_read(tmp_path: Path) -> None:
+    """A record that the next leader may lack does not count: neither an offset nor a generation."""
+    broker = uncommitted(tmp_path)
+    wire = broker.connect()
+    broker.timers.advance(1_000)
+    assert fetch(wire)[0] == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert wire.ask(join_request(), 9).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    broker.follower_reads()
+    assert fetch(wire) == (E.NONE, [7])
+
+
+def test_groups_of_a_partition_that_is_lost_before_the_replicas_have_it_are_not_served(tmp_path: Path) -> None:
+    """The next leader serves them; what waited here ends."""
+    broker = uncommitted(tmp_path)
+    broker.lead(OFFSETS_TOPIC, PARTITION, epoch=3, leader=1, replicas=(0, 1))
+    broker.timers.advance(0)
+    broker.timers.advance(1_000)
+    assert fetch(broker.connect())[0] == E.NOT_COORDINATOR
+    assert not broker.purgatory
+
+
+def test_groups_are_served_without_a_replica_that_left_the_in_sync_set(tmp_path: Path) -> None:
+    """Below min.insync.replicas too: the high watermark stays, but no election can take the records away."""
+    broker = uncommitted(tmp_path)
+    log = broker.replicas.partition(TopicPartition(OFFSETS_TOPIC, PARTITION)).log
+    log.configure(LogConfig({"min.insync.replicas": "2"}))
+    broker.lead(OFFSETS_TOPIC, PARTITION, epoch=3, replicas=(0, 1), isr=(0,))
+    broker.timers.advance(500)
+    assert fetch(broker.connect()) == (E.NONE, [7])
+    assert log.high_watermark == 0
+
+
+def test_groups_that_wait_long_for_a_replica_are_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says which partition waits, and until when."""
+    broker = uncommitted(tmp_path)
+    for _ in range(30):
+        broker.timers.advance(500)
+    [report] = [record.getMessage() for record in caplog.records if "cannot be served yet" in record.getMessage()]
+    assert "__consumer_offsets-3" in report
+    assert "offset 1" in report
 
 
 def test_commit_under_way_is_answered_when_the_partition_is_lost(tmp_path: Path) -> None:

@@ -223,6 +223,44 @@ def test_a_member_that_is_no_replica_any_more_holds_the_watermark_until_it_leave
     assert partition.log.high_watermark == 2
 
 
+def test_all_in_sync_have_what_the_slowest_of_both_sets_has(broker: DataPath) -> None:
+    """The replicas that an election may choose now, or after the change that is under way."""
+    partition = lead(broker)
+    write(broker, b"a")
+    assert not partition.all_in_sync_have(1)
+    fetched(broker, 1, 1)
+    assert partition.all_in_sync_have(1)
+    partition.role.pending_isr = frozenset({0, 1, 2})
+    write(broker, b"b")
+    fetched(broker, 1, 2)
+    assert not partition.all_in_sync_have(2)
+    fetched(broker, 2, 2)
+    assert partition.all_in_sync_have(2)
+    broker.lead("t", replicas=(0, 1, 2), leader=1, epoch=1)
+    assert not partition.all_in_sync_have(1)
+
+
+def test_a_member_that_is_no_replica_any_more_must_have_what_all_in_sync_have(broker: DataPath) -> None:
+    """A new controller could still elect it."""
+    partition = lead(broker)
+    write(broker, b"a")
+    broker.lead("t", replicas=(0, 2), isr=(0, 1), epoch=1)
+    assert not partition.all_in_sync_have(1)
+    broker.lead("t", replicas=(0, 2), isr=(0,), epoch=2)
+    assert partition.all_in_sync_have(1)
+
+
+def test_with_flush_before_ack_all_in_sync_have_what_the_leader_has_on_stable_storage(broker: DataPath) -> None:
+    """A loss of all power would take the rest."""
+    partition = lead(broker, isr=(0,))
+    write(broker, b"a")
+    partition.log.configure(LogConfig({"flush.before.ack": "true"}))
+    partition.log.bounds.high_watermark = 0
+    assert not partition.all_in_sync_have(1)
+    partition.log.flusher.flush(broker.clock.wall_ms())
+    assert partition.all_in_sync_have(1)
+
+
 def test_below_min_insync_replicas_nothing_is_appended_or_committed(broker: DataPath) -> None:
     """acks -1 is refused before the append; what was appended before the set shrank is refused after it."""
     broker.configs["t"] = LogConfig({"min.insync.replicas": "2"})

@@ -3,14 +3,15 @@
 `GroupService` passes each request to the pure `GroupCoordinator` with the time, and performs the effects that it returns.
 Records are appended to the local replica of ``__consumer_offsets`` with acks -1, and count when they are committed. One
 timer serves all timeouts. When the controller makes this broker leader of a partition, the partition's log is read and
-its groups are built in steps, between which the event loop is free. Meanwhile requests get COORDINATOR_LOAD_IN_PROGRESS.
+its groups are built in steps, between which the event loop is free. They are served when all in-sync replicas have what
+was read. Meanwhile requests get COORDINATOR_LOAD_IN_PROGRESS.
 
 In Kafka: `GroupCoordinatorAdapter`, and the loading and appending of `GroupMetadataManager`.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any
 
 from barnabas.base.clock import CallLater, Clock, Now, Timer
@@ -48,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 _LATE_COMMIT_TIMEOUT_MS = 3_600_000
 _LATE_MS = 500
+_IN_SYNC_CHECK_MS = 500
+_REPORTED_WAIT_MS = 5_000
 _GRACE_MS = 200
 
 ReplyTo = Callable[[Any], None]
@@ -232,14 +235,51 @@ class GroupService:
             await asyncio.sleep(0)
         for problem in loader.unreadable:
             logger.warning("Left out of the groups of %s: %s", topic_partition, problem)
-        self._perform(self.coordinator.finish_loading(topic_partition.partition, leader_epoch, loader, self._now()))
-        logger.log(
-            logging.INFO if loader.groups else logging.DEBUG,
-            "Loaded %d groups of %s in %d ms",
-            len(loader.groups),
-            topic_partition,
-            self._clock.monotonic_ms() - started_ms,
-        )
+        self._serve_when_in_sync(topic_partition, leader_epoch, loader, started_ms)
+
+    def _serve_when_in_sync(
+        self, topic_partition: TopicPartition, leader_epoch: int, loader: Loader, started_ms: int
+    ) -> None:
+        """Serve the groups as soon as all in-sync replicas have the records that were read.
+
+        A follower that lacks one of them may lead next: without the record it would begin the same generation again, with
+        another assignment. Kafka's coordinator does not wait. No record is appended here before the groups are served.
+        """
+        partition = self._replicas.get(topic_partition)
+        end_offset = 0 if partition is None else partition.log.log_end_offset
+        is_reported = False
+
+        def try_complete(_: Hashable) -> bool:
+            if not self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
+                return True
+            partition = self._replicas.get(topic_partition)
+            if partition is not None and not partition.all_in_sync_have(end_offset):
+                return False
+            self._perform(self.coordinator.finish_loading(topic_partition.partition, leader_epoch, loader, self._now()))
+            logger.log(
+                logging.INFO if loader.groups else logging.DEBUG,
+                "Loaded %d groups of %s in %d ms",
+                len(loader.groups),
+                topic_partition,
+                self._clock.monotonic_ms() - started_ms,
+            )
+            return True
+
+        def wait() -> None:
+            nonlocal is_reported
+            if try_complete(topic_partition):
+                return
+            if not is_reported and self._clock.monotonic_ms() - started_ms >= _REPORTED_WAIT_MS:
+                is_reported = True
+                logger.warning(
+                    "Groups of %s cannot be served yet: an in-sync replica has not fetched up to offset %d. They are served "
+                    "when it has, or has left the in-sync set after replica.lag.time.max.ms",
+                    topic_partition,
+                    end_offset,
+                )
+            self._purgatory.watch([topic_partition], try_complete, wait, _IN_SYNC_CHECK_MS)
+
+        wait()
 
     async def _read_log(self, topic_partition: TopicPartition, leader_epoch: int, loader: Loader) -> None:
         replicas = self._replicas

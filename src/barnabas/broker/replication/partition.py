@@ -378,6 +378,25 @@ class Partition:
         log.update_high_watermark(end)
         return True
 
+    def all_in_sync_have(self, end_offset: int) -> bool:
+        """Whether all in-sync replicas have all records below an offset, so that the next leader has them, too.
+
+        The high watermark says less: it stays where it is below min.insync.replicas. False where another broker leads.
+        """
+        role, log = self.role, self.log
+        if type(role) is not Leader:
+            return False
+        if log.high_watermark >= end_offset:
+            return True
+        if log.config.flush_before_ack and log.durability.durable_offset < end_offset:
+            return False
+        in_sync = role.maximal_isr
+        return all(end >= end_offset for end in role.leaving.values()) and all(
+            follower.log_end_offset >= end_offset
+            for broker_id, follower in role.followers.items()
+            if broker_id in in_sync
+        )
+
     def low_watermark(self, alive: frozenset[int] | set[int]) -> int:
         """The smallest log start offset of the live replicas, which DeleteRecords waits for. Leaders only."""
         role = self.leading()
