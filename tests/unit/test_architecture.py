@@ -49,12 +49,14 @@ IMPURE_SO_FAR: dict[str, set[str]] = {}
 # The assembly starts nothing, and gives the edges what they work with. Handlers and messages are found by the names of their
 # modules; the coders of messages are written as source and compiled. A claim decides between an edge's thread and the event
 # loop. The path of a request reads an injected clock, because one event (an append, a frame) continues many requests there.
+# A member of an ensemble gives its roles the time of its injected clock, which they pass to what decides.
 PASSES_ON = {
     "broker/apis/__init__.py": {"import importlib"},
     "broker/apis/services.py": {"Clock"},
     "broker/assembly.py": {"CoordinationClient", "Clock", "Coroutine", "InThread", "in_thread", "spawn"},
     "broker/replication/delayed_fetch.py": {"Clock"},
     "broker/requests/dispatch.py": {"Clock"},
+    "coordination/zab/member.py": {"Clock"},
     "log/dirs/dir_set.py": {"Claim"},
     "log/leader_epochs.py": {"Claim"},
     "wire/jute/codec.py": {"compile()", "exec()"},
