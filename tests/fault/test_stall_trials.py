@@ -20,7 +20,13 @@ from barnabas.base.errors import BarnabasError
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.topics import create_topic, delete_topics, describe_topics
 from barnabas.testing.processes import ProcessCluster
+from barnabas.wire.kafka.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest
+from barnabas.wire.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -30,6 +36,7 @@ from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from barnabas.wire.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.records.records import Record, build_batch
 from support.pacer import Pacer, pacing
@@ -185,6 +192,16 @@ def test_no_large_operation_keeps_a_producer_waiting(
         names = [MetadataRequestTopic(name=f"none-{index}") for index in range(NAMES)]
         metadata = MetadataRequest(topics=names, allow_auto_topic_creation=False)
         stalls.during(f"Metadata of {NAMES} names", lambda: ask(port, metadata, 9))
+        offsets = OffsetFetchRequest(
+            group_id="g", topics=[OffsetFetchRequestTopic(name="large", partition_indexes=list(range(NAMES)))]
+        )
+        stalls.during(f"an offset fetch of {NAMES}", lambda: ask(port, offsets, 5))
+        stalls.during("describe all log dirs", lambda: ask(port, DescribeLogDirsRequest(topics=None), 2))
+        deletions = [DeleteRecordsPartition(partition_index=index, offset=-1) for index in range(NAMES)]
+        deletion = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name="large", partitions=deletions)], timeout_ms=30_000
+        )
+        stalls.during(f"delete records of {NAMES}", lambda: ask(port, deletion, 2))
         stalls.during("delete the topic", lambda: delete_topics(admin, ["large"]))
         folder = stalls.cluster.log_dir(0)
         stalls.during(

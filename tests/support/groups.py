@@ -1,17 +1,18 @@
 """Drives a pure `GroupCoordinator`: virtual time, a log in memory, answers that can be looked at."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 from barnabas.base.clock import Now
+from barnabas.broker.groups.commits import prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
-from barnabas.broker.groups.deletion import delete_groups, delete_offsets
+from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Reply
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.records import encode_record
 from barnabas.wire.kafka.consumer_protocol import Subscription, encode_subscription
 from barnabas.wire.kafka.errors import ErrorCode
-from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -26,6 +27,7 @@ from barnabas.wire.kafka.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from support.slicing import finish
 
 PARTITIONS = 3
 RANGE = (("range", b"r"),)
@@ -35,6 +37,11 @@ START_WALL_MS = 1_700_000_000_000
 def subscription(*topics: str) -> tuple[tuple[str, bytes], ...]:
     """The protocols of a consumer of ``topics`` that knows the range assignor."""
     return (("range", bytes(encode_subscription(Subscription(topics=list(topics))))),)
+
+
+def _topics(known: bool) -> Callable[[str], range]:
+    """Metadata with all partitions, or with none."""
+    return lambda _: range(1 << 31 if known else 0)
 
 
 class Answer:
@@ -257,14 +264,18 @@ class World:
                 for (topic, partition), offset in offsets.items()
             ],
         )
-        self.perform(self.coordinator.commit_offsets(request, lambda _: known or None, answer, self.now))
+        commit = finish(
+            prepare_commit(request, _topics(known), self.settings.offset_metadata_max_bytes, self.now.wall_ms)
+        )
+        self.perform(self.coordinator.commit_offsets(commit, answer, self.now))
         return answer
 
     def delete_groups(self, *group_ids: str) -> Answer:
         answer = Answer()
-        self.perform(
-            delete_groups(self.coordinator, DeleteGroupsRequest(groups_names=list(group_ids)), answer, self.now)
-        )
+        deletion = GroupDeletion(self.coordinator, answer)
+        for group_id in dict.fromkeys(group_ids):
+            self.perform(deletion.delete(group_id, self.now))
+        self.perform(deletion.end())
         return answer
 
     def delete_offsets(self, *partitions: tuple[str, int], group_id: str = "g", known: bool = True) -> Answer:
@@ -276,7 +287,8 @@ class World:
                 for t, p in partitions
             ],
         )
-        self.perform(delete_offsets(self.coordinator, request, lambda _: known or None, answer, self.now))
+        deletion = finish(prepare_offset_deletion(request, _topics(known)))
+        self.perform(delete_offsets(self.coordinator, deletion, answer, self.now))
         return answer
 
     # Shorthands

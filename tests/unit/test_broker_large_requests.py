@@ -5,8 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.wire.kafka.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from barnabas.wire.kafka.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
 from support.broker import DataPath, batch
 
 PARTITIONS = 3000
@@ -120,3 +132,93 @@ def test_small_requests_are_not_served_in_slices(tmp_path: Path, monkeypatch: py
     in_short_slices(broker, monkeypatch, steps=0)
     client.post(ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=[]), 9)
     assert len(client.sent) == 1
+
+
+LARGE_REQUESTS = {
+    "DeleteRecords": (
+        DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(
+                    name="t",
+                    partitions=[
+                        DeleteRecordsPartition(partition_index=index, offset=-1) for index in range(PARTITIONS)
+                    ],
+                )
+            ],
+            timeout_ms=1000,
+        ),
+        2,
+        lambda response: [each.error_code for each in response.topics[0].partitions] == [0] + [3] * (PARTITIONS - 1),
+    ),
+    "DescribeLogDirs": (
+        DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=list(range(PARTITIONS * 3)))]),
+        2,
+        lambda response: [each.partition_index for each in response.results[0].topics[0].partitions] == [0],
+    ),
+    "OffsetForLeaderEpoch": (
+        OffsetForLeaderEpochRequest(
+            topics=[
+                OffsetForLeaderTopic(
+                    topic="t",
+                    partitions=[
+                        OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in range(PARTITIONS)
+                    ],
+                )
+            ]
+        ),
+        3,
+        lambda response: [each.error_code for each in response.topics[0].partitions] == [0] + [3] * (PARTITIONS - 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_REQUESTS)
+def test_every_step_of_a_large_request_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Decoding it, serving it and encoding its answer: a slice for each hundred partitions at least."""
+    message, version, is_right = LARGE_REQUESTS[name]
+    broker = DataPath(tmp_path)
+    broker.lead("t")
+    client = broker.connect()
+    in_short_slices(broker, monkeypatch)
+    client.post(message, version)
+    turns = 0
+    while not client.sent:
+        broker.timers.advance(0)
+        turns += 1
+    assert turns >= 2 * PARTITIONS // 100
+    assert is_right(client.answer())
+
+
+@pytest.mark.parametrize("ending", ["followed", "died"])
+def test_records_of_many_partitions_are_deleted_when_no_live_follower_has_them(tmp_path: Path, ending: str) -> None:
+    """Each partition is looked at when it changes, and all of them when other brokers live than before."""
+    broker = DataPath(tmp_path)
+    broker.metadata.update(UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(id=0), UpdateMetadataBroker(id=1)]))
+    partitions = [broker.lead("t", index, replicas=(0, 1), isr=(0,)) for index in range(3)]
+    client = broker.connect()
+    data = [PartitionProduceData(index=index, records=batch(b"x")) for index in range(3)]
+    client.ask(
+        ProduceRequest(
+            transactional_id=None,
+            acks=1,
+            timeout_ms=1000,
+            topic_data=[TopicProduceData(name="t", partition_data=data)],
+        ),
+        9,
+    )
+    wanted = [DeleteRecordsPartition(partition_index=index, offset=1) for index in range(3)]
+    topics = [DeleteRecordsTopic(name="t", partitions=wanted)]
+    client.post(DeleteRecordsRequest(topics=topics, timeout_ms=10_000), 2)
+    assert client.sent == []
+    if ending == "died":
+        broker.metadata.update(UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(id=0)]))
+        broker.purgatory.check_and_complete(partitions[1].topic_partition)
+        broker.timers.advance(0)
+    else:
+        for number, partition in enumerate(partitions):
+            assert client.sent == [], number
+            partition.leading().followers[1].log_start_offset = 1
+            broker.purgatory.check_and_complete(partition.topic_partition)
+            broker.timers.advance(0)
+    answers = client.answer().topics[0].partitions
+    assert [(answer.error_code, answer.low_watermark) for answer in answers] == [(0, 1)] * 3

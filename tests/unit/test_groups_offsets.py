@@ -10,6 +10,7 @@ from barnabas.broker.groups.queries import describe_group, fetch_offsets, list_g
 from barnabas.broker.groups.records import OffsetRecord, encode_record
 from barnabas.wire.kafka.errors import ErrorCode as E
 from support.groups import START_WALL_MS, World, subscription
+from support.slicing import finish
 
 T0, T1 = ("t", 0), ("t", 1)
 WEEK_MS = 7 * 24 * 3_600_000
@@ -22,7 +23,7 @@ def code(answer) -> E:
 
 def fetch(world: World, *partitions, group_id: str = "g", stable: bool = False):
     topics = [(topic, [partition]) for topic, partition in partitions] if partitions else None
-    group = fetch_offsets(world.coordinator, group_id, topics, require_stable=stable)
+    group = finish(fetch_offsets(world.coordinator, group_id, topics, require_stable=stable))
     assert not group.error_code
     return [
         (topic.name, p.partition_index, p.committed_offset, E(p.error_code))
@@ -173,7 +174,8 @@ def test_requests_are_redirected_or_delayed_as_the_partition_is() -> None:
     assert world.heartbeat(member) == E.NOT_COORDINATOR
     assert world.join(member_id=member.member_id).error == E.NOT_COORDINATOR
     assert code(world.commit({T0: 1}, member)) == E.NOT_COORDINATOR
-    assert fetch_offsets(world.coordinator, "g", None, require_stable=False).error_code == E.NOT_COORDINATOR
+    fetched = finish(fetch_offsets(world.coordinator, "g", None, require_stable=False))
+    assert fetched.error_code == E.NOT_COORDINATOR
     assert world.coordinator.start_loading(partition, 2)
     assert world.heartbeat(member) == E.NONE, "the members are not known yet"
     assert world.sync(member).error == E.REBALANCE_IN_PROGRESS

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.groups.offsets import CommittedOffset
-from barnabas.broker.groups.records import OffsetRecord, decode_record, encode_record
+from barnabas.broker.groups.records import (
+    OffsetRecord,
+    add_offset_records,
+    decode_record,
+    encode_batch,
+    encode_record,
+)
 from barnabas.wire.kafka.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
@@ -22,7 +28,7 @@ from barnabas.wire.kafka.coordinator_records import (
 from barnabas.wire.kafka.errors import MalformedMessageError
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES
 from barnabas.wire.kafka.records.compression import CompressionType
-from barnabas.wire.kafka.records.records import Record, build_batch, read_pairs, read_records
+from barnabas.wire.kafka.records.records import Record, build_batch, build_batch_around, read_pairs, read_records
 
 names = st.text(max_size=20)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -52,6 +58,20 @@ def test_a_committed_offset_has_the_bytes_that_the_codecs_write(
     if expire_timestamp != -1:  # version 1 has no leader epoch
         record = record._replace(value=value._replace(leader_epoch=-1))
     assert decode_record(key, data) == record
+
+
+@given(names, names, st.lists(st.tuples(int32, committed), min_size=1, max_size=300), st.integers(0, 200))
+def test_committed_offsets_make_the_batch_that_single_records_make(
+    group: str, topic: str, offsets: list[tuple[int, CommittedOffset]], first: int
+) -> None:
+    """In two calls, as slices of a large commit add them."""
+    records = [OffsetRecord(group, TopicPartition(topic, index), value) for index, value in offsets]
+    body = bytearray()
+    add_offset_records(body, group, topic, records[:first], 0)
+    add_offset_records(body, group, topic, records[first:], len(records[:first]))
+    assert build_batch_around(body, len(records), 1_700_000_000_000) == encode_batch(
+        records, 1_700_000_000_000, CompressionType.NONE
+    )
 
 
 @given(

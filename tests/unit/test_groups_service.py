@@ -1,7 +1,7 @@
 """The group service on a real log, through dispatch and codec: loading, unloading, committing, pauses."""
 
 import shutil
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.service import GroupService
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode as E
+from barnabas.wire.kafka.messages.delete_groups import DeleteGroupsRequest
 from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
@@ -20,6 +21,11 @@ from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+)
+from barnabas.wire.kafka.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
 )
 from barnabas.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -324,3 +330,78 @@ def test_service_that_stops_sends_members_away(broker: GroupBroker) -> None:
     broker.groups.stop()
     assert broker.connect().ask(join_request(), 9).error_code == E.COORDINATOR_NOT_AVAILABLE
     assert fetch(broker.connect())[0] == E.COORDINATOR_NOT_AVAILABLE
+
+
+def large_requests(partitions: int) -> dict[str, tuple[Any, int]]:
+    """Requests of group APIs that name many partitions or groups."""
+    commits = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=index) for index in range(partitions)
+    ]
+    return {
+        "commit": (
+            OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=commits)]),
+            9,
+        ),
+        "fetch": (
+            OffsetFetchRequest(
+                groups=[
+                    OffsetFetchRequestGroup(
+                        group_id="g",
+                        topics=[OffsetFetchRequestTopics(name="t", partition_indexes=list(range(partitions)))],
+                    )
+                ]
+            ),
+            9,
+        ),
+        "fetch all": (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]), 9),
+        "delete offsets": (
+            OffsetDeleteRequest(
+                group_id="g",
+                topics=[
+                    OffsetDeleteRequestTopic(
+                        name="t",
+                        partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in range(partitions)],
+                    )
+                ],
+            ),
+            0,
+        ),
+        "delete groups": (DeleteGroupsRequest(groups_names=[f"group-{index}" for index in range(partitions)]), 2),
+    }
+
+
+def test_requests_for_thousands_of_offsets_or_groups_give_way(
+    broker: GroupBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes many slices, and does what it does in one."""
+    partitions = 6000
+    states = [
+        UpdateMetadataPartitionState(partition_index=index, leader=0, replicas=[0], isr=[0])
+        for index in range(partitions - 1)
+    ]
+    topic = UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=states)
+    broker.metadata.update(UpdateMetadataRequest(topic_states=[topic]))
+
+    def time_slice() -> Callable[[], bool]:
+        steps = iter(range(100))
+        return lambda: next(steps, None) is None
+
+    monkeypatch.setattr(broker.clock, "time_slice", time_slice)
+    wire = broker.connect()
+    answers = {}
+    for name, (request, version) in large_requests(partitions).items():
+        wire.post(request, version)
+        turns = 0
+        while not wire.sent:
+            broker.timers.advance(0)
+            turns += 1
+        assert turns > partitions // 100, name
+        answers[name] = wire.answer()
+    codes = [each.error_code for each in answers["commit"].topics[0].partitions]
+    assert codes == [E.NONE] * (partitions - 1) + [E.UNKNOWN_TOPIC_OR_PARTITION]
+    committed = [*range(partitions - 1), -1]
+    assert [each.committed_offset for each in answers["fetch"].groups[0].topics[0].partitions] == committed
+    assert [each.committed_offset for each in answers["fetch all"].groups[0].topics[0].partitions] == committed[:-1]
+    assert [each.error_code for each in answers["delete offsets"].topics[0].partitions] == codes
+    assert {each.error_code for each in answers["delete groups"].results} == {E.GROUP_ID_NOT_FOUND, E.NOT_COORDINATOR}
+    assert wire.ask(large_requests(1)["fetch"][0], 9).groups[0].topics[0].partitions[0].committed_offset == -1

@@ -10,6 +10,7 @@ from barnabas.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, read_offse
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.records.records import Record, build_batch
+from support.slicing import finish
 
 NOW = 1_700_000_000_000
 
@@ -29,7 +30,7 @@ def opened(*directories: Path, partitions: int) -> LogDirs:
 def test_syncs_of_a_clean_stop_may_run_in_threads(tmp_path: Path) -> None:
     """All is on disk before the recovery points and the marker say so."""
     dirs = opened(tmp_path, partitions=20)
-    works = dirs.prepare_close()
+    works = finish(dirs.prepare_close())
     assert len(works) == 20
     with ThreadPoolExecutor(8) as pool:
         errors = [future.exception() for future in [pool.submit(work) for work in works]]
@@ -45,7 +46,7 @@ def test_a_log_dir_whose_sync_fails_gets_no_marker_and_the_others_do(tmp_path: P
     first, second = tmp_path / "a", tmp_path / "b"
     dirs = opened(first, second, partitions=4)
     broken = dirs.logs()[TopicPartition("t", 0)].directory
-    errors: list[BaseException | None] = [None] * len(dirs.prepare_close())
+    errors: list[BaseException | None] = [None] * len(finish(dirs.prepare_close()))
     errors[0] = OSError(5, "Input/output error")
     dirs.close(clean=True, errors=errors)
     marked = {path for path in (first, second) if (path / CLEAN_SHUTDOWN).exists()}
@@ -57,6 +58,16 @@ def test_logs_without_anything_new_need_no_sync(tmp_path: Path) -> None:
     dirs = opened(tmp_path, partitions=3)
     for log in dirs.logs().values():
         log.flusher.flush(NOW)
-    assert dirs.prepare_close() == []
+    assert finish(dirs.prepare_close()) == []
     dirs.close(clean=True, errors=[])
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
+
+
+def test_a_clean_stop_gives_way_after_each_log(tmp_path: Path) -> None:
+    """While its files are completed and when they are synced: the broker's session goes on."""
+    dirs = opened(tmp_path, partitions=20)
+    preparing = dirs.prepare_close()
+    assert sum(step is None for step in preparing) == 20
+    steps = list(dirs.close_in_slices(clean=True, errors=[None] * 20))
+    assert len(steps) >= 20
     assert (tmp_path / CLEAN_SHUTDOWN).exists()

@@ -93,7 +93,7 @@ def test_new_partitions_go_to_the_dir_with_the_fewest(tmp_path: Path) -> None:
     dirs = open_dirs(*paths)
     for number in range(7):
         dirs.get_or_create(TopicPartition("t", number), TOPIC_ID, LogConfig(), NOW)
-    assert sorted(len(described.partitions) for described in dirs.describe()) == [2, 2, 3]
+    assert sorted(len(described.partitions) for described in finish(dirs.describe())) == [2, 2, 3]
     dirs.close(clean=True)
     (tmp_path / "b" / "t-0").mkdir(exist_ok=True)
     (tmp_path / "a" / "t-0").mkdir(exist_ok=True)

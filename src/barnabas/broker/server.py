@@ -13,8 +13,8 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
 
 from barnabas.base.clock import Clock, SystemClock, Timer
 from barnabas.base.errors import BarnabasError
@@ -49,7 +49,11 @@ __all__ = ["BrokerServer"]
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _STOP_TIMEOUT_S = 5
+_CLOSING_THREADS = 8
+"""The executor may have fewer; a disk syncs many files in the time of one."""
 
 _QUIET_MS = 2000
 """How long the start waits for the coordination service before it says so."""
@@ -350,12 +354,37 @@ class BrokerServer:
 
     async def _close_log_dirs(self, log_dirs: LogDirs, clean: bool) -> None:
         """Sync the logs, many at once: with thousands of small files, that is what takes the time of a stop."""
-        errors = None
+        errors: list[BaseException | None] | None = None
         if clean:
+            works = await self._in_turns(log_dirs.prepare_close())
+            errors = [None] * len(works)
+            rest = iter(enumerate(works))
             loop = asyncio.get_running_loop()
-            works = log_dirs.prepare_close()
-            errors = await asyncio.gather(*(loop.run_in_executor(None, work) for work in works), return_exceptions=True)
-        log_dirs.close(clean, -1 if self._components is None else self._components.broker_epoch, errors=errors)
+            await asyncio.gather(*(loop.run_in_executor(None, _run_all, rest, errors) for _ in range(_CLOSING_THREADS)))
+        broker_epoch = -1 if self._components is None else self._components.broker_epoch
+        await self._in_turns(log_dirs.close_in_slices(clean, broker_epoch, errors=errors))
+
+    async def _in_turns(self, work: Sliced[T]) -> T:
+        """Do work in slices when `Slices` has stopped. It must not yield `Beside`."""
+        is_over = self._clock.time_slice()
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if is_over():
+                await asyncio.sleep(0)
+                is_over = self._clock.time_slice()
+
+
+def _run_all(works: Iterator[tuple[int, Callable[[], None]]], errors: list[BaseException | None]) -> None:
+    """Run works from an iterator that several threads share; what the n-th raises becomes the n-th error."""
+    for number, work in works:  # of an enumeration of a list, whose steps no other thread interrupts
+        try:
+            work()
+        except Exception as error:
+            errors[number] = error
 
 
 def _accept(components: BrokerComponents, name: str) -> Callable[[Connection], ClientConnection]:

@@ -13,8 +13,9 @@ INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice
 from collections import Counter
 from collections.abc import Iterable
 
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.apis.later import answer_later, reply_once, serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
@@ -38,12 +39,17 @@ def _handle(services: Services, request: Request) -> None:
     if not services.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
         return
+    serve(services, request, _plan(services, request))
+
+
+def _plan(services: Services, request: Request) -> Sliced[None]:
     message: CreateTopicsRequest = request.message
     names = Counter(topic.name for topic in message.topics)
     results = {name: CreatableTopicResult(name=name, error_message=None) for name in names}
     plans: list[CreationPlan] = []
     existing = services.topics.existing()
     for topic in message.topics:
+        yield None
         try:
             if topic.name == _METADATA_TOPIC:
                 raise KafkaError(

@@ -7,6 +7,7 @@ GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -20,7 +21,7 @@ from barnabas.wire.kafka.messages.delete_groups import (
 
 def handle(services: Services, request: Request) -> None:
     """Answer when the tombstones are committed."""
-    services.groups.delete_groups(request.message, request.reply)
+    serve(services, request, services.groups.delete_groups(request.message, request.reply))
 
 
 def fail(message: DeleteGroupsRequest, _version: int, code: ErrorCode) -> DeleteGroupsResponse:

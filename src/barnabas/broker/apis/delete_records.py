@@ -11,7 +11,9 @@ compacted), UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ER
 from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.delayed_delete_records import LowWatermark, delete_records
 from barnabas.broker.requests.request import Request
@@ -27,26 +29,34 @@ from barnabas.wire.kafka.messages.delete_records import (
 
 def handle(services: Services, request: Request) -> None:
     """Move the log start offsets, then wait for the replicas."""
+    serve(services, request, _delete(services, request))
+
+
+def _delete(services: Services, request: Request) -> Sliced[None]:
     message: DeleteRecordsRequest = request.message
-    wanted = [
+    wanted = (
         (TopicPartition(topic.name, partition.partition_index), partition.offset)
         for topic in message.topics
         for partition in topic.partitions
-    ]
-
-    def respond(outcomes: Mapping[TopicPartition, LowWatermark]) -> None:
-        request.reply(_response(message, outcomes))
-
-    request.waiter = delete_records(
-        services.replicas, services.metadata, services.purgatory, wanted, respond, message.timeout_ms
     )
 
+    def respond(outcomes: Mapping[TopicPartition, LowWatermark]) -> None:
+        serve(services, request, _respond(request, outcomes))
 
-def _response(message: DeleteRecordsRequest, outcomes: Mapping[TopicPartition, LowWatermark]) -> DeleteRecordsResponse:
+    waiter = yield from delete_records(
+        services.replicas, services.metadata, services.purgatory, wanted, respond, message.timeout_ms
+    )
+    request.waiter = waiter
+    if request.is_abandoned:
+        request.abandon()
+
+
+def _respond(request: Request, outcomes: Mapping[TopicPartition, LowWatermark]) -> Sliced[None]:
     topics = []
-    for topic in message.topics:
+    for topic in request.message.topics:
         results = []
         for partition in topic.partitions:
+            yield None
             outcome = outcomes[TopicPartition(topic.name, partition.partition_index)]
             is_error = isinstance(outcome, ErrorCode)
             results.append(
@@ -57,7 +67,7 @@ def _response(message: DeleteRecordsRequest, outcomes: Mapping[TopicPartition, L
                 )
             )
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    return DeleteRecordsResponse(topics=topics)
+    request.reply(DeleteRecordsResponse(topics=topics))
 
 
 def fail(message: DeleteRecordsRequest, _: int, code: ErrorCode) -> DeleteRecordsResponse:

@@ -10,7 +10,9 @@ Errors: KAFKA_STORAGE_ERROR for a log dir that is offline.
 """
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.log_dir_descriptions import LogDirDescription, describe_log_dirs
 from barnabas.broker.requests.request import Request
@@ -24,22 +26,39 @@ from barnabas.wire.kafka.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+_LARGE = 256
+"""Replicas from which a response is encoded in slices."""
+
 
 def handle(services: Services, request: Request) -> None:
     """Describe each log dir."""
+    services.slices.start(in_slices(request, _describe(services, request)))
+
+
+def _describe(services: Services, request: Request) -> Sliced[None]:
     message: DescribeLogDirsRequest = request.message
     wanted: set[TopicPartition] | None = None
     if message.topics is not None:
-        wanted = {TopicPartition(topic.topic, index) for topic in message.topics for index in topic.partitions}
-    described = describe_log_dirs(services.replicas, services.log_dirs, services.files, wanted)
-    request.reply(DescribeLogDirsResponse(results=[_result(log_dir) for log_dir in described]))
+        wanted = set()
+        for topic in message.topics:
+            for index in topic.partitions:
+                wanted.add(TopicPartition(topic.topic, index))
+                yield None
+    described = yield from describe_log_dirs(services.replicas, services.log_dirs, services.files, wanted)
+    request.is_large = request.is_large or sum(len(log_dir.replicas) for log_dir in described) > _LARGE
+    response = DescribeLogDirsResponse(results=[])
+    for log_dir in described:
+        result = yield from _result(log_dir)
+        response.results.append(result)
+    request.reply(response)
 
 
-def _result(log_dir: LogDirDescription) -> DescribeLogDirsResult:
+def _result(log_dir: LogDirDescription) -> Sliced[DescribeLogDirsResult]:
     if log_dir.is_offline:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir.path, topics=[])
     topics: dict[str, DescribeLogDirsTopic] = {}
     for replica in log_dir.replicas:
+        yield None
         name = replica.topic_partition.topic
         topics.setdefault(name, DescribeLogDirsTopic(name=name)).partitions.append(
             DescribeLogDirsPartition(

@@ -15,7 +15,7 @@ from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["answer_later", "answer_when_done", "in_slices", "keeper_failure", "reply_once"]
+__all__ = ["answer_later", "answer_when_done", "in_slices", "keeper_failure", "reply_once", "serve"]
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,18 @@ def in_slices(request: Request, work: Sliced[None]) -> Sliced[None]:
     except Exception:
         logger.exception("%r failed", request)
         _fail(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def serve(services: Services, request: Request, work: Sliced[None]) -> None:
+    """Do work that answers ``request``: that of a large request in slices, other work at once, whatever else waits.
+
+    The work must not yield `Beside`.
+    """
+    if request.is_large:
+        services.slices.start(in_slices(request, work))
+    else:
+        for _ in work:
+            pass
 
 
 def reply_once(request: Request, response: Any) -> None:

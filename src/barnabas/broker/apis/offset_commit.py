@@ -13,6 +13,7 @@ UNKNOWN_TOPIC_ID.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -30,7 +31,7 @@ _TOPIC_IDS_SINCE_VERSION = 10
 def handle(services: Services, request: Request) -> None:
     """Answer when the offsets are committed."""
     if request.version < _TOPIC_IDS_SINCE_VERSION:
-        services.groups.commit_offsets(request.message, request.reply)
+        serve(services, request, services.groups.commit_offsets(request.message, request.reply))
         return
     for topic in request.message.topics:
         topic.name = services.metadata.topic_name(topic.topic_id) or ""  # which no topic is called
@@ -42,7 +43,7 @@ def handle(services: Services, request: Request) -> None:
                     partition.error_code = ErrorCode.UNKNOWN_TOPIC_ID
         request.reply(response)
 
-    services.groups.commit_offsets(request.message, reply)
+    serve(services, request, services.groups.commit_offsets(request.message, reply))
 
 
 def fail(message: OffsetCommitRequest, _version: int, code: ErrorCode) -> OffsetCommitResponse:

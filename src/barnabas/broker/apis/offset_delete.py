@@ -8,6 +8,7 @@ GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -15,7 +16,7 @@ from barnabas.wire.kafka.api import ApiKey
 
 def handle(services: Services, request: Request) -> None:
     """Answer when the tombstones are committed."""
-    services.groups.delete_offsets(request.message, request.reply)
+    serve(services, request, services.groups.delete_offsets(request.message, request.reply))
 
 
 API = ApiHandler(ApiKey.OFFSET_DELETE, 0, 0, handle)

@@ -14,7 +14,9 @@ Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
 from collections.abc import Sequence
 
 from barnabas.base.ids import ZERO_UUID
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.queries import fetch_offsets
 from barnabas.broker.requests.request import Request
@@ -34,6 +36,9 @@ _ERROR_FOR_ALL_SINCE_VERSION = 2
 _SEVERAL_GROUPS_SINCE_VERSION = 8
 _TOPIC_IDS_SINCE_VERSION = 10
 
+_LARGE = 256
+"""Offsets of a group from which a response is made in slices."""
+
 Asked = list[tuple[str, Sequence[int]]] | None
 """Topics with their partitions; None for all that have an offset."""
 
@@ -41,38 +46,57 @@ Asked = list[tuple[str, Sequence[int]]] | None
 def handle(services: Services, request: Request) -> None:
     """Answer from memory."""
     message = request.message
-    if request.version >= _TOPIC_IDS_SINCE_VERSION:
-        groups = [_fetch_by_id(services, group, message.require_stable) for group in message.groups]
-        request.reply(OffsetFetchResponse(groups=groups))
-        return
+    if not request.is_large:  # whose names are few: but all offsets of a group may be wanted
+        wanted = message.groups if request.version >= _SEVERAL_GROUPS_SINCE_VERSION else [message]
+        request.is_large = any(part.topics is None and _is_large(services, part.group_id) for part in wanted)
+    serve(services, request, _fetch(services, request))
+
+
+def _is_large(services: Services, group_id: str) -> bool:
+    group = services.groups.coordinator.find(group_id)
+    return group is not None and len(group.offsets.committed) > _LARGE
+
+
+def _fetch(services: Services, request: Request) -> Sliced[None]:
+    message = request.message
+    require_stable = message.require_stable
     coordinator = services.groups.coordinator
     if request.version >= _SEVERAL_GROUPS_SINCE_VERSION:
-        groups = [
-            fetch_offsets(coordinator, group.group_id, _asked(group), require_stable=message.require_stable)
-            for group in message.groups
-        ]
+        by_id = request.version >= _TOPIC_IDS_SINCE_VERSION
+        groups = []
+        for asked in message.groups:
+            yield None
+            if by_id:
+                found = yield from _fetch_by_id(services, asked, require_stable)
+            else:
+                found = yield from fetch_offsets(
+                    coordinator, asked.group_id, _asked(asked), require_stable=require_stable
+                )
+            groups.append(found)
         request.reply(OffsetFetchResponse(groups=groups))
         return
-    asked = _asked(message)
-    group = fetch_offsets(coordinator, message.group_id, asked, require_stable=message.require_stable)
-    request.reply(_of_one_group(group, asked, request.version))
+    topics = _asked(message)
+    group = yield from fetch_offsets(coordinator, message.group_id, topics, require_stable=require_stable)
+    request.reply((yield from _of_one_group(group, topics, request.version)))
 
 
 def _asked(part: OffsetFetchRequest | OffsetFetchRequestGroup) -> Asked:
     return None if part.topics is None else [(topic.name, topic.partition_indexes) for topic in part.topics]
 
 
-def _fetch_by_id(services: Services, asked: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
+def _fetch_by_id(
+    services: Services, asked: OffsetFetchRequestGroup, require_stable: bool
+) -> Sliced[OffsetFetchResponseGroup]:
     """Offsets by topic id; offsets of topics that no longer have an id are omitted."""
     coordinator = services.groups.coordinator
     if asked.topics is None:
-        group = fetch_offsets(coordinator, asked.group_id, None, require_stable=require_stable)
+        group = yield from fetch_offsets(coordinator, asked.group_id, None, require_stable=require_stable)
         for topic in group.topics:
             topic.topic_id = services.metadata.topic_id(topic.name)
         group.topics = [topic for topic in group.topics if topic.topic_id != ZERO_UUID]
         return group
     names = [(services.metadata.topic_name(topic.topic_id) or "", topic.partition_indexes) for topic in asked.topics]
-    group = fetch_offsets(coordinator, asked.group_id, names, require_stable=require_stable)
+    group = yield from fetch_offsets(coordinator, asked.group_id, names, require_stable=require_stable)
     for topic, topic_asked in zip(group.topics, asked.topics, strict=False):  # no topics beside an error
         topic.topic_id = topic_asked.topic_id
         if not topic.name:
@@ -81,20 +105,27 @@ def _fetch_by_id(services: Services, asked: OffsetFetchRequestGroup, require_sta
     return group
 
 
-def _of_one_group(group: OffsetFetchResponseGroup, asked: Asked, version: int) -> OffsetFetchResponse:
+def _of_one_group(group: OffsetFetchResponseGroup, asked: Asked, version: int) -> Sliced[OffsetFetchResponse]:
     if group.error_code and version < _ERROR_FOR_ALL_SINCE_VERSION:
-        # The first versions have no place for an error but each partition.
-        return OffsetFetchResponse(
-            topics=[
-                OffsetFetchResponseTopic(name=name, partitions=[_failed(index, group.error_code) for index in indexes])
-                for name, indexes in asked or []
-            ]
-        )
-    topics = [
-        OffsetFetchResponseTopic(name=topic.name, partitions=[_as_old(partition) for partition in topic.partitions])
-        for topic in group.topics
-    ]
+        return _of_old_version(asked, group.error_code)
+    topics = []
+    for topic in group.topics:
+        partitions = []
+        for partition in topic.partitions:
+            partitions.append(_as_old(partition))
+            yield None
+        topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
     return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+
+
+def _of_old_version(asked: Asked, code: int) -> OffsetFetchResponse:
+    """The first versions have no place for an error but each partition."""
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(name=name, partitions=[_failed(index, code) for index in indexes])
+            for name, indexes in asked or []
+        ]
+    )
 
 
 def _failed(index: int, code: int) -> OffsetFetchResponsePartition:
@@ -117,7 +148,9 @@ def fail(message: OffsetFetchRequest, version: int, code: ErrorCode) -> OffsetFe
         return OffsetFetchResponse(
             groups=[OffsetFetchResponseGroup(group_id=group.group_id, error_code=code) for group in message.groups]
         )
-    return _of_one_group(OffsetFetchResponseGroup(error_code=code), _asked(message), version)
+    if version < _ERROR_FOR_ALL_SINCE_VERSION:
+        return _of_old_version(_asked(message), code)
+    return OffsetFetchResponse(topics=[], error_code=code)
 
 
 API = ApiHandler(ApiKey.OFFSET_FETCH, 1, 10, handle, fail)

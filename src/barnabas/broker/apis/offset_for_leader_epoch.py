@@ -11,7 +11,9 @@ KAFKA_STORAGE_ERROR.
 """
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -26,11 +28,16 @@ from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
 
 def handle(services: Services, request: Request) -> None:
     """Ask each partition's epoch cache."""
+    serve(services, request, _look_up(services, request))
+
+
+def _look_up(services: Services, request: Request) -> Sliced[None]:
     message: OffsetForLeaderEpochRequest = request.message
     topics = []
     for topic in message.topics:
         answers = []
         for wanted in topic.partitions:
+            yield None
             name = TopicPartition(topic.topic, wanted.partition)
             answer = EpochEndOffset(partition=wanted.partition, leader_epoch=-1, end_offset=-1)
             try:

@@ -19,31 +19,26 @@ from typing import Any
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.broker.groups.commits import OffsetCommit
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Outbox
 from barnabas.broker.groups.group import Group, GroupState
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.membership import GroupMembership, join_error, sync_error
-from barnabas.broker.groups.offsets import CommittedOffset
 from barnabas.broker.groups.records import GroupRecord, OffsetRecord, StoredRecord
 from barnabas.broker.groups.timers import Timers
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest
 from barnabas.wire.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from barnabas.wire.kafka.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from barnabas.wire.kafka.messages.offset_commit import OffsetCommitRequest
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
 
-__all__ = ["GroupCoordinator", "KnownPartitions", "partition_of"]
-
-KnownPartitions = Callable[[TopicPartition], object | None]
-"""Looks a partition up in the cluster's metadata; None for one that does not exist."""
+__all__ = ["GroupCoordinator", "partition_of"]
 
 _EXPIRY = ("expiry", "")
+_EXPIRY_GOES_ON = ("expiry goes on", "")
+_OFFSETS_A_STEP = 20_000
+"""How many offsets are looked at for their expiry at a time: some milliseconds."""
 
 _MOST_PROTOCOLS = 100
 _MOST_METADATA_BYTES = 1 << 20
@@ -104,6 +99,8 @@ class GroupCoordinator:
         self.is_active = True
         self._partitions: dict[int, _Partition] = {}
         self._groups: dict[str, Group] = {}
+        self._to_expire: list[Group] = []
+        """The groups whose offsets this check has yet to look at, the last one first."""
         self._timers: Timers[tuple[str, ...]] = Timers()
         self._out = Outbox()
         self._membership = GroupMembership(settings, rng, self._timers, self._out)
@@ -169,6 +166,9 @@ class GroupCoordinator:
         while (key := self._timers.pop_due(now.ms)) is not None:
             kind, group_id, *rest = key
             if key == _EXPIRY:
+                self._timers.set(_EXPIRY, now.ms + self.settings.retention_check_interval_ms)
+                self._to_expire = list(reversed(self._groups.values()))
+            if key in (_EXPIRY, _EXPIRY_GOES_ON):
                 self._expire_offsets()
                 continue
             group = self._groups.get(group_id)
@@ -245,66 +245,37 @@ class GroupCoordinator:
 
     # Offsets
 
-    def commit_offsets(self, request: OffsetCommitRequest, known: KnownPartitions, to: Any, now: Now) -> list[Effect]:
+    def commit_offsets(self, commit: OffsetCommit, to: Any, now: Now) -> list[Effect]:
         """Write the offsets of partitions that exist."""
         out = self._out
         out.now = now
+        request = commit.request
         error = self._check_commit(request)
-        topics: list[OffsetCommitResponseTopic] = []
-        accepted: list[OffsetCommitResponsePartition] = []
-        records: list[StoredRecord] = []
-        expire_ms = -1 if request.retention_time_ms == -1 else now.wall_ms + request.retention_time_ms
-        for topic in request.topics:
-            answers = []
-            for partition in topic.partitions:
-                answer = OffsetCommitResponsePartition(partition_index=partition.partition_index)
-                answers.append(answer)
-                metadata = partition.committed_metadata or ""
-                key = TopicPartition(topic.name, partition.partition_index)
-                if known(key) is None:
-                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif error:
-                    answer.error_code = error
-                elif len(metadata) > self.settings.offset_metadata_max_bytes:
-                    answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    value = CommittedOffset(
-                        partition.committed_offset, partition.committed_leader_epoch, metadata, now.wall_ms, expire_ms
-                    )
-                    records.append(OffsetRecord(request.group_id, key, value))
-                    accepted.append(answer)
-            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
-        response = OffsetCommitResponse(topics=topics)
         group = self._groups.get(request.group_id)
         if group is not None and group.members and not error:
             self._membership.touch_session(group, request.member_id)
-        if not records:
-            out.reply(to, response)
+        if error:
+            for answer in commit.known:
+                answer.error_code = error
+        if error or not commit.records:
+            out.reply(to, commit.response)
         else:
-            self._append_offsets(request.group_id, records, accepted, response, to)
+            self._append_offsets(group or self._create(request.group_id), commit, to)
         return out.take()
 
-    def _append_offsets(
-        self,
-        group_id: str,
-        records: list[StoredRecord],
-        accepted: list[OffsetCommitResponsePartition],
-        response: OffsetCommitResponse,
-        to: Any,
-    ) -> None:
-        group = self._groups.get(group_id) or self._create(group_id)
-        partitions = [record.topic_partition for record in records if isinstance(record, OffsetRecord)]
+    def _append_offsets(self, group: Group, commit: OffsetCommit, to: Any) -> None:
+        partitions = [record.topic_partition for record in commit.records]
         group.offsets.begin(partitions)
 
         def written(error: ErrorCode) -> None:
             group.offsets.end(partitions)
             if error:
                 answered = _COMMIT_ERRORS.get(error, error)
-                for answer in accepted:
+                for answer in commit.accepted:
                     answer.error_code = answered
-            self._out.reply(to, response)
+            self._out.reply(to, commit.response)
 
-        self._out.append(group, records, written)
+        self._out.append(group, commit.records, written, commit.encoded)
 
     def _check_commit(self, request: OffsetCommitRequest) -> ErrorCode:
         """Whether the sender may commit: a member of the generation, or any client while the group is empty."""
@@ -339,7 +310,8 @@ class GroupCoordinator:
     ) -> list[Effect]:
         """Write tombstones for offsets; an empty group that has no others is deleted with them."""
         self._out.now = now
-        self._write_tombstones(group, [each for each in partitions if each in group.offsets.partitions()], done)
+        known = group.offsets.partitions()
+        self._write_tombstones(group, [each for each in partitions if each in known], done)
         return self._out.take()
 
     def delete_group(self, group: Group, done: Callable[[ErrorCode], None], now: Now) -> list[Effect]:
@@ -351,10 +323,14 @@ class GroupCoordinator:
 
     def partitions_deleted(self, partitions: Iterable[TopicPartition], now: Now) -> list[Effect]:
         """Remove the offsets of deleted partitions."""
-        deleted = frozenset(partitions)
+        deleted = dict.fromkeys(partitions)
         self._out.now = now
         for group in tuple(self._groups.values()):
-            gone = [each for each in group.offsets.committed if each in deleted]
+            committed = group.offsets.committed
+            if len(deleted) < len(committed):
+                gone = [each for each in deleted if each in committed]
+            else:
+                gone = [each for each in committed if each in deleted]
             if gone and group.state is not GroupState.DEAD:
                 self._write_tombstones(group, gone, lambda _: None)
         return self._out.take()
@@ -364,12 +340,18 @@ class GroupCoordinator:
         self._timers.set(_EXPIRY, now.ms + self.settings.retention_check_interval_ms)
 
     def _expire_offsets(self) -> None:
+        """Look at the next groups; at more a millisecond later."""
         now = self._out.now
-        self._timers.set(_EXPIRY, now.ms + self.settings.retention_check_interval_ms)
         retention_ms = self.settings.offsets_retention_ms
-        for group in tuple(self._groups.values()):
+        seen = 0
+        while self._to_expire:
+            if seen > _OFFSETS_A_STEP:
+                self._timers.set(_EXPIRY_GOES_ON, now.ms + 1)
+                return
+            group = self._to_expire.pop()
             offsets = group.offsets
-            if group.state is GroupState.DEAD:
+            seen += 1 + len(offsets.committed)
+            if group.state is GroupState.DEAD or self._groups.get(group.group_id) is not group:
                 continue
             if group.protocol_type is None:
                 gone = offsets.expired(now.wall_ms, retention_ms, None)

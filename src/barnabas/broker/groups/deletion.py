@@ -9,14 +9,15 @@ from typing import Any
 
 from barnabas.base.clock import Now
 from barnabas.base.ids import TopicPartition
-from barnabas.broker.groups.coordinator import GroupCoordinator, KnownPartitions
+from barnabas.base.slices import Sliced
+from barnabas.broker.groups.commits import PartitionsOf
+from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.effects import Effect, Reply
 from barnabas.broker.groups.group import Group, GroupState
 from barnabas.wire.kafka.consumer_protocol import PROTOCOL_TYPE
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.delete_groups import (
     DeletableGroupResult,
-    DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
 from barnabas.wire.kafka.messages.offset_delete import (
@@ -26,41 +27,57 @@ from barnabas.wire.kafka.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
-__all__ = ["delete_groups", "delete_offsets"]
+__all__ = ["GroupDeletion", "OffsetDeletion", "delete_offsets", "prepare_offset_deletion"]
 
 
-def delete_offsets(
-    coordinator: GroupCoordinator,
-    request: OffsetDeleteRequest,
-    known: KnownPartitions,
-    to: Any,
-    now: Now,
-) -> list[Effect]:
+class OffsetDeletion:
+    """An OffsetDelete request with the answers for its partitions, those that do not exist answered already."""
+
+    __slots__ = ("request", "response", "wanted")
+
+    def __init__(self, request: OffsetDeleteRequest) -> None:
+        self.request = request
+        self.response = OffsetDeleteResponse(topics=[])
+        self.wanted: list[tuple[TopicPartition, OffsetDeleteResponsePartition]] = []
+
+
+def prepare_offset_deletion(request: OffsetDeleteRequest, partitions_of: PartitionsOf) -> Sliced[OffsetDeletion]:
+    """What follows from the request and the metadata alone."""
+    deletion = OffsetDeletion(request)
+    for topic in request.topics:
+        answers: list[OffsetDeleteResponsePartition] = []
+        deletion.response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+        existing = partitions_of(topic.name)
+        for partition in topic.partitions:
+            yield None
+            index = partition.partition_index
+            answer = OffsetDeleteResponsePartition(partition_index=index)
+            answers.append(answer)
+            if index in existing:
+                deletion.wanted.append((TopicPartition(topic.name, index), answer))
+            else:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return deletion
+
+
+def delete_offsets(coordinator: GroupCoordinator, deletion: OffsetDeletion, to: Any, now: Now) -> list[Effect]:
     """Delete offsets of topics that no member subscribes to; anything in an empty group (KIP-496)."""
+    request, response = deletion.request, deletion.response
     group, error = _existing(coordinator, request.group_id)
     if group is None or error:
         return [Reply(to, OffsetDeleteResponse(error_code=error, topics=[]))]
     subscribed = _protected_topics(group)
     if subscribed is None:
         return [Reply(to, OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP, topics=[]))]
+    used = {topic.name for topic in request.topics if subscribed(topic.name)}
     accepted: list[OffsetDeleteResponsePartition] = []
     gone: list[TopicPartition] = []
-    topics = []
-    for topic in request.topics:
-        answers = []
-        for partition in topic.partitions:
-            answer = OffsetDeleteResponsePartition(partition_index=partition.partition_index)
-            answers.append(answer)
-            key = TopicPartition(topic.name, partition.partition_index)
-            if known(key) is None:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif subscribed(topic.name):
-                answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            else:
-                gone.append(key)
-                accepted.append(answer)
-        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-    response = OffsetDeleteResponse(topics=topics)
+    for key, answer in deletion.wanted:
+        if key.topic in used:
+            answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        else:
+            gone.append(key)
+            accepted.append(answer)
 
     def written(failure: ErrorCode) -> None:
         for answer in accepted:
@@ -92,31 +109,35 @@ def _existing(
     return group, ErrorCode.NONE
 
 
-def delete_groups(coordinator: GroupCoordinator, request: DeleteGroupsRequest, to: Any, now: Now) -> list[Effect]:
-    """Delete groups without members; answered when the last of them is settled."""
-    results: dict[str, DeletableGroupResult] = {}
-    unsettled: set[str] = set()
-    response = DeleteGroupsResponse(results=[])
+class GroupDeletion:
+    """Deletes groups without members, one at a time; answered when all are named (`end`) and settled."""
 
-    def settle(group_id: str, error: ErrorCode) -> None:
-        results[group_id].error_code = error
-        unsettled.discard(group_id)
-        if not unsettled:
-            coordinator.reply(to, response)
+    def __init__(self, coordinator: GroupCoordinator, to: Any) -> None:
+        self._coordinator = coordinator
+        self._to = to
+        self._response = DeleteGroupsResponse(results=[])
+        self._unsettled = 1  # until `end`
 
-    deletable = []
-    for group_id in dict.fromkeys(request.groups_names):
-        group, error = _existing(coordinator, group_id, may_be_empty=True)
-        result = results[group_id] = DeletableGroupResult(group_id=group_id, error_code=error)
-        response.results.append(result)
-        if group is not None and group.state is not GroupState.EMPTY:
+    def delete(self, group_id: str, now: Now) -> list[Effect]:
+        """Delete a group, if it may be."""
+        group, error = _existing(self._coordinator, group_id, may_be_empty=True)
+        result = DeletableGroupResult(group_id=group_id, error_code=error)
+        self._response.results.append(result)
+        if group is None:
+            return []
+        if group.state is not GroupState.EMPTY:
             result.error_code = ErrorCode.NON_EMPTY_GROUP
-        elif group is not None:
-            unsettled.add(group_id)
-            deletable.append(group)
-    if not deletable:
-        return [Reply(to, response)]
-    effects: list[Effect] = []
-    for group in deletable:
-        effects += coordinator.delete_group(group, partial(settle, group.group_id), now)
-    return effects
+            return []
+        self._unsettled += 1
+        return self._coordinator.delete_group(group, partial(self._settle, result), now)
+
+    def end(self) -> list[Effect]:
+        """All groups are named."""
+        self._unsettled -= 1
+        return [] if self._unsettled else [Reply(self._to, self._response)]
+
+    def _settle(self, result: DeletableGroupResult, error: ErrorCode) -> None:
+        result.error_code = error
+        self._unsettled -= 1
+        if not self._unsettled:
+            self._coordinator.reply(self._to, self._response)

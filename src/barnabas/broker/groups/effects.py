@@ -3,11 +3,12 @@
 In Kafka: response callbacks, `ReplicaManager.appendRecords`, and `GroupConfig` with `OffsetConfig`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from barnabas.base.clock import Now
+from barnabas.base.files import Buffer
 from barnabas.base.settings import Values
 from barnabas.broker.groups.group import Group
 from barnabas.broker.groups.records import StoredRecord
@@ -29,11 +30,19 @@ class Append:
     The edge reports the outcome to `GroupCoordinator.committed` or `GroupCoordinator.failed`.
     """
 
-    __slots__ = ("done", "group", "records")
+    __slots__ = ("done", "encoded", "group", "records")
 
-    def __init__(self, group: Group, records: list[StoredRecord], done: Callable[[ErrorCode], None] | None) -> None:
+    def __init__(
+        self,
+        group: Group,
+        records: Sequence[StoredRecord],
+        done: Callable[[ErrorCode], None] | None,
+        encoded: Buffer | None = None,
+    ) -> None:
         self.group = group
         self.records = records
+        self.encoded = encoded
+        """The records as `build_batch_around` takes them, where they are known."""
         self.done = done
         """What to decide once the outcome is known; None when it was (a timeout came first)."""
 
@@ -57,8 +66,14 @@ class Outbox:
     def reply(self, to: Any, response: Any) -> None:
         self._effects.append(Reply(to, response))
 
-    def append(self, group: Group, records: list[StoredRecord], done: Callable[[ErrorCode], None]) -> None:
-        self._effects.append(Append(group, records, done))
+    def append(
+        self,
+        group: Group,
+        records: Sequence[StoredRecord],
+        done: Callable[[ErrorCode], None],
+        encoded: Buffer | None = None,
+    ) -> None:
+        self._effects.append(Append(group, records, done, encoded))
 
     def take(self) -> list[Effect]:
         """The effects since the last call."""

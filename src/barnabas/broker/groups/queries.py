@@ -6,6 +6,7 @@ In Kafka: `handleFetchOffsets`, `handleListGroups` and `handleDescribeGroup` of 
 from collections.abc import Iterable, Sequence
 
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.groups.coordinator import GroupCoordinator
 from barnabas.broker.groups.group import Group, GroupState
 from barnabas.wire.kafka.errors import ErrorCode
@@ -29,11 +30,12 @@ def fetch_offsets(
     topics: Iterable[tuple[str, Sequence[int]]] | None,
     *,
     require_stable: bool,
-) -> OffsetFetchResponseGroup:
+) -> Sliced[OffsetFetchResponseGroup]:
     """Committed offsets of the given partitions, or with None of all that have one.
 
     Offset -1 stands for none. With ``require_stable`` a partition with an undecided commit is answered with
-    UNSTABLE_OFFSET_COMMIT (KIP-447). The group's own state does not matter.
+    UNSTABLE_OFFSET_COMMIT (KIP-447). The group's own state does not matter. Offsets that are committed between two slices
+    may be in the answer or not, as if each partition had a request of its own.
     """
     error = coordinator.check(group_id, may_be_empty=True)
     if error:
@@ -41,19 +43,18 @@ def fetch_offsets(
     group = coordinator.find(group_id)
     if topics is None:
         by_topic: dict[str, list[int]] = {}
-        for topic_partition in group.offsets.committed if group else ():
+        for topic_partition in tuple(group.offsets.committed) if group else ():
             by_topic.setdefault(topic_partition.topic, []).append(topic_partition.partition)
+            yield None
         topics = by_topic.items()
-    return OffsetFetchResponseGroup(
-        group_id=group_id,
-        topics=[
-            OffsetFetchResponseTopics(
-                name=topic,
-                partitions=[_fetch_offset(group, TopicPartition(topic, index), require_stable) for index in indexes],
-            )
-            for topic, indexes in topics
-        ],
-    )
+    answers = []
+    for topic, indexes in topics:
+        partitions = []
+        for index in indexes:
+            partitions.append(_fetch_offset(group, TopicPartition(topic, index), require_stable))
+            yield None
+        answers.append(OffsetFetchResponseTopics(name=topic, partitions=partitions))
+    return OffsetFetchResponseGroup(group_id=group_id, topics=answers)
 
 
 def _fetch_offset(group: Group | None, key: TopicPartition, require_stable: bool) -> OffsetFetchResponsePartitions:

@@ -8,12 +8,15 @@ In Kafka: the encoding and decoding in `GroupMetadataManager` (`offsetCommitKey`
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from struct import Struct
 from typing import NamedTuple
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.groups.offsets import NO_EXPIRATION, CommittedOffset
 from barnabas.wire.kafka.coordinator_records import (
+    OFFSET_VALUE_VERSION,
+    PLAIN_OFFSET_BYTES,
+    PLAIN_OFFSET_FORMAT,
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
@@ -23,12 +26,14 @@ from barnabas.wire.kafka.coordinator_records import (
     decode_value,
     encode_key,
     encode_value,
+    pack_offset_key_head,
     pack_plain_offset,
     unpack_offset_key,
     unpack_plain_offset,
 )
 from barnabas.wire.kafka.records.compression import CompressionType
-from barnabas.wire.kafka.records.records import Record, build_batch
+from barnabas.wire.kafka.records.records import Record, build_batch, encode_record_of_batch
+from barnabas.wire.kafka.records.varints import varint
 
 __all__ = [
     "GroupRecord",
@@ -36,10 +41,21 @@ __all__ = [
     "MemberValue",
     "OffsetRecord",
     "StoredRecord",
+    "add_offset_records",
     "decode_record",
     "encode_batch",
     "encode_record",
 ]
+
+
+_PARTITION = Struct(">i")
+_PARTITION_BYTES = _PARTITION.size
+_PLAIN_SIZE = varint(PLAIN_OFFSET_BYTES)[0]
+_PLAIN_TAIL = Struct(f">iB{PLAIN_OFFSET_FORMAT}B")
+"""The end of a record: the key's partition, the value's size as a varint, the value, no headers."""
+_MOST_DELTA_BYTES = 6
+_KNOWN_DELTAS = 1024
+_DELTAS = [varint(delta) for delta in range(_KNOWN_DELTAS)]
 
 
 class OffsetRecord(NamedTuple):
@@ -87,17 +103,12 @@ StoredRecord = OffsetRecord | GroupRecord
 def encode_record(record: StoredRecord) -> tuple[bytes, bytes | None]:
     """Key and value as Apache Kafka 3.9 writes them; no value for a tombstone."""
     if isinstance(record, OffsetRecord):
-        key = _offset_key(record.group_id, record.topic_partition)
+        topic, partition = record.topic_partition
+        key = pack_offset_key_head(record.group_id, topic) + _PARTITION.pack(partition)
         committed = record.value
         return key, None if committed is None else _offset_value(committed)
     key = encode_key(GroupMetadataKey(group=record.group_id))
     return key, None if record.value is None else encode_value(_group_metadata(record.value))
-
-
-@lru_cache(maxsize=16_384)
-def _offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
-    # Consumers commit the same partitions every few seconds.
-    return encode_key(OffsetCommitKey(group=group_id, topic=topic_partition.topic, partition=topic_partition.partition))
 
 
 def _offset_value(committed: CommittedOffset) -> bytes:
@@ -113,6 +124,30 @@ def _offset_value(committed: CommittedOffset) -> bytes:
             expire_timestamp=expire_timestamp_ms,
         )
     )
+
+
+def add_offset_records(body: bytearray, group_id: str, topic: str, records: Sequence[OffsetRecord], first: int) -> None:
+    """Add committed offsets of one topic to a body for `build_batch_around`; the first of them is its record ``first``.
+
+    One pass, because consumers commit all the time: of the plain records of a topic, which are almost all, only the
+    offset delta, the partition and the numbers of the value differ.
+    """
+    key_head = pack_offset_key_head(group_id, topic)
+    fixed = varint(len(key_head) + _PARTITION_BYTES) + key_head
+    pack = _PLAIN_TAIL.pack
+    heads = [varint(2 + size + len(fixed) + _PLAIN_TAIL.size) + b"\0\0" for size in range(_MOST_DELTA_BYTES)]
+    pieces: list[bytes] = []
+    for delta, (_, (_, partition), value) in enumerate(records, first):
+        assert value is not None
+        offset, leader_epoch, metadata, commit_ms, expire_ms = value
+        if metadata or expire_ms != NO_EXPIRATION:
+            key = key_head + _PARTITION.pack(partition)
+            pieces.append(encode_record_of_batch(delta, key, _offset_value(value)))
+            continue
+        delta_bytes = _DELTAS[delta] if delta < _KNOWN_DELTAS else varint(delta)
+        tail = pack(partition, _PLAIN_SIZE, OFFSET_VALUE_VERSION, offset, leader_epoch, 0, commit_ms, 0)
+        pieces += (heads[len(delta_bytes)], delta_bytes, fixed, tail)
+    body += b"".join(pieces)
 
 
 def _group_metadata(value: GroupValue) -> GroupMetadataValue:

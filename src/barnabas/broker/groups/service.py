@@ -19,9 +19,11 @@ from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.files import FileSlice
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.base.slices import Sliced
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.groups.commits import prepare_commit
 from barnabas.broker.groups.coordinator import GroupCoordinator
-from barnabas.broker.groups.deletion import delete_groups, delete_offsets
+from barnabas.broker.groups.deletion import GroupDeletion, delete_offsets, prepare_offset_deletion
 from barnabas.broker.groups.effects import Append, Effect, GroupSettings, Reply
 from barnabas.broker.groups.loading import Loader
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
@@ -42,6 +44,7 @@ from barnabas.wire.kafka.messages.offset_commit import OffsetCommitRequest
 from barnabas.wire.kafka.messages.offset_delete import OffsetDeleteRequest
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest
 from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.records import build_batch_around
 
 __all__ = ["GroupService"]
 
@@ -119,14 +122,26 @@ class GroupService:
     def leave(self, request: LeaveGroupRequest, to: ReplyTo) -> None:
         self._perform(self.coordinator.leave(request, to, self._now()))
 
-    def commit_offsets(self, request: OffsetCommitRequest, to: ReplyTo) -> None:
-        self._perform(self.coordinator.commit_offsets(request, self._metadata.partition, to, self._now()))
+    def commit_offsets(self, request: OffsetCommitRequest, to: ReplyTo) -> Sliced[None]:
+        commit = yield from prepare_commit(
+            request,
+            self._metadata.partitions,
+            self.coordinator.settings.offset_metadata_max_bytes,
+            self._clock.wall_ms(),
+        )
+        self._perform(self.coordinator.commit_offsets(commit, to, self._now()))
 
-    def delete_offsets(self, request: OffsetDeleteRequest, to: ReplyTo) -> None:
-        self._perform(delete_offsets(self.coordinator, request, self._metadata.partition, to, self._now()))
+    def delete_offsets(self, request: OffsetDeleteRequest, to: ReplyTo) -> Sliced[None]:
+        deletion = yield from prepare_offset_deletion(request, self._metadata.partitions)
+        self._perform(delete_offsets(self.coordinator, deletion, to, self._now()))
 
-    def delete_groups(self, request: DeleteGroupsRequest, to: ReplyTo) -> None:
-        self._perform(delete_groups(self.coordinator, request, to, self._now()))
+    def delete_groups(self, request: DeleteGroupsRequest, to: ReplyTo) -> Sliced[None]:
+        deletion = GroupDeletion(self.coordinator, to)
+        # Answers are not to outgrow what is known: a group is deleted once, however often it is named.
+        for group_id in dict.fromkeys(request.groups_names):
+            self._perform(deletion.delete(group_id, self._now()))
+            yield None
+        self._perform(deletion.end())
 
     # Effects
 
@@ -144,10 +159,14 @@ class GroupService:
     def _append(self, append: Append) -> None:
         topic_partition = TopicPartition(OFFSETS_TOPIC, append.partition)
         wall_ms = self._clock.wall_ms()
+        if append.encoded is None:
+            batch = encode_batch(append.records, wall_ms, self._compression)
+        else:
+            batch = build_batch_around(append.encoded, len(append.records), wall_ms, self._compression)
         try:
             result = self._replicas.append(
                 topic_partition,
-                encode_batch(append.records, wall_ms, self._compression),
+                batch,
                 acks=-1,
                 now_ms=wall_ms,
                 origin=Origin.COORDINATOR,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from barnabas.base.files import Files
 from barnabas.base.ids import TopicPartition
+from barnabas.base.slices import Sliced
 from barnabas.broker.replication.replica_manager import ReplicaManager
 from barnabas.log.dirs.log_dirs import LogDirs
 
@@ -38,10 +39,10 @@ class LogDirDescription:
 
 def describe_log_dirs(
     replicas: ReplicaManager, log_dirs: LogDirs, files: Files, wanted: AbstractSet[TopicPartition] | None
-) -> list[LogDirDescription]:
+) -> Sliced[list[LogDirDescription]]:
     """All log dirs with the wanted replicas, or with all (None). One whose disk cannot be asked goes offline."""
     found = []
-    for described in log_dirs.describe():
+    for described in (yield from log_dirs.describe()):
         is_offline = described.error is not None
         total_bytes = usable_bytes = _UNKNOWN
         if not is_offline:
@@ -53,13 +54,12 @@ def describe_log_dirs(
         if is_offline:
             found.append(LogDirDescription(described.path, is_offline=True))
             continue
-        entries = [
-            ReplicaDescription(
-                topic_partition, size_bytes, _lag(replicas, log_dirs, topic_partition, is_future=is_future), is_future
-            )
-            for topic_partition, size_bytes, is_future in described.partitions
-            if wanted is None or topic_partition in wanted
-        ]
+        entries = []
+        for topic_partition, size_bytes, is_future in described.partitions:
+            yield None
+            if wanted is None or topic_partition in wanted:
+                lag = _lag(replicas, log_dirs, topic_partition, is_future=is_future)
+                entries.append(ReplicaDescription(topic_partition, size_bytes, lag, is_future))
         found.append(LogDirDescription(described.path, False, entries, total_bytes, usable_bytes))
     return found
 

@@ -53,6 +53,9 @@ __all__ = ["Topics"]
 
 logger = logging.getLogger(__name__)
 
+_TOPICS_A_STEP = 250
+"""How many topics of a request are written at once: some milliseconds."""
+
 
 class Topics:
     """Creation, growth and deletion of topics."""
@@ -107,6 +110,15 @@ class Topics:
         """Write the znodes of topics and have the controller elect leaders; returns what failed, by name."""
         failed: dict[str, KafkaError] = {}
         created: dict[str, TopicAssignment] = {}
+        for first in range(0, len(plans), _TOPICS_A_STEP):
+            yield from self._write(plans[first : first + _TOPICS_A_STEP], created, failed)
+        if created:
+            yield from self._controller.commands.create_topics(created)
+        return failed
+
+    def _write(
+        self, plans: Sequence[CreationPlan], created: dict[str, TopicAssignment], failed: dict[str, KafkaError]
+    ) -> Steps[None]:
         for plan in plans:
             plan.topic_id = random_uuid(self._rng)
         assigned = {
@@ -131,9 +143,6 @@ class Topics:
             else:
                 created[plan.name] = assigned[plan.name]
                 self._configs.update_topic_config(plan.name, plan.configs)
-        if created:
-            yield from self._controller.commands.create_topics(created)
-        return failed
 
     def when_led(self, counts: Mapping[str, int], done: Callable[[set[str]], None], timeout_ms: int) -> None:
         """Call ``done`` with nothing once this broker knows leaders of all partitions of the topics (name: count);

@@ -384,11 +384,12 @@ class LogDirs:
             yield None
         return due
 
-    def describe(self) -> list[DirDescription]:
+    def describe(self) -> Sliced[list[DirDescription]]:
         """Every dir with the sizes of its partitions (DescribeLogDirs)."""
         by_dir: dict[str, list[PartitionSize]] = defaultdict(list)
-        for path, name, log in self.stored():
+        for path, name, log in list(self.stored()):
             by_dir[path].append(PartitionSize(name, log.segments.size_bytes, self.get(name) is not log))
+            yield None
         return [DirDescription(log_dir.path, log_dir.error, sorted(by_dir[log_dir.path])) for log_dir in self._dirs]
 
     # ---- checkpoints
@@ -434,7 +435,7 @@ class LogDirs:
 
     # ---- stopping
 
-    def prepare_close(self) -> list[Callable[[], None]]:
+    def prepare_close(self) -> Sliced[list[Callable[[], None]]]:
         """Complete the files of every log for a clean stop; what is left is to run what is returned, then `close`.
 
         The pieces share nothing: run in several threads, a disk syncs many small files in the time of one.
@@ -449,6 +450,7 @@ class LogDirs:
                 continue
             if task is not None:
                 self._closing.append((log, task))
+            yield None
         return [task.run for _, task in self._closing]
 
     def close(
@@ -458,24 +460,35 @@ class LogDirs:
 
         ``errors`` are what the pieces of `prepare_close` raised, or None; unless given, they run here in turn.
         """
+        for _ in self.close_in_slices(clean, broker_epoch, errors=errors):
+            pass
+
+    def close_in_slices(
+        self, clean: bool, broker_epoch: int = -1, *, errors: Sequence[BaseException | None] | None = None
+    ) -> Sliced[None]:
+        """As `close`."""
         if clean:
-            self._take_outcomes(_run_in_turn(self.prepare_close()) if errors is None else errors)
-            self.checkpoint_recovery_points()
-            self.checkpoint_high_watermarks()
-            self.checkpoint_log_start_offsets()
+            if errors is None:
+                errors = _run_in_turn((yield from self.prepare_close()))
+            for (log, task), error in zip(self._closing, errors, strict=True):
+                yield None
+                if error is None:
+                    log.flusher.done(task, 0)
+                elif isinstance(error, OSError):
+                    self._incomplete.add(self.dir_of(log))
+                    log.availability.fail(error, "flushing")
+                    self._dirs.disk_failed(self._dirs.dir_of(log), error, f"flushing {log.directory}")
+                else:
+                    raise error
+            for checkpoint in (
+                self.checkpoint_recovery_points,
+                self.checkpoint_high_watermarks,
+                self.checkpoint_log_start_offsets,
+            ):
+                checkpoint()
+                yield None
         for log_dir in self._dirs:
             if clean and log_dir.path not in self._incomplete:
                 _mark_clean(self._dirs, log_dir, broker_epoch)
             log_dir.unlock()
         self._dirs.clear()
-
-    def _take_outcomes(self, errors: Sequence[BaseException | None]) -> None:
-        for (log, task), error in zip(self._closing, errors, strict=True):
-            if error is None:
-                log.flusher.done(task, 0)
-            elif isinstance(error, OSError):
-                self._incomplete.add(self.dir_of(log))
-                log.availability.fail(error, "flushing")
-                self._dirs.disk_failed(self._dirs.dir_of(log), error, f"flushing {log.directory}")
-            else:
-                raise error

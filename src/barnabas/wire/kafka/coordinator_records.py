@@ -35,6 +35,8 @@ __all__ = [
     "GROUP_VALUE_VERSION",
     "OFFSET_KEY_VERSION",
     "OFFSET_VALUE_VERSION",
+    "PLAIN_OFFSET_BYTES",
+    "PLAIN_OFFSET_FORMAT",
     "TRANSACTION_KEY_VERSION",
     "TRANSACTION_VALUE_VERSION",
     "GroupMetadataKey",
@@ -50,6 +52,7 @@ __all__ = [
     "decode_value",
     "encode_key",
     "encode_value",
+    "pack_offset_key_head",
     "pack_plain_offset",
     "unpack_offset_key",
     "unpack_plain_offset",
@@ -68,7 +71,9 @@ _VERSION = Packer(">h")
 _OFFSET_KEY_HEAD = Packer(">hh")
 _INT16 = Packer(">h")
 _INT32 = Packer(">i")
-_PLAIN_OFFSET = Packer(">hqihq")
+PLAIN_OFFSET_FORMAT = "hqihq"
+_PLAIN_OFFSET = Packer(f">{PLAIN_OFFSET_FORMAT}")
+PLAIN_OFFSET_BYTES = _PLAIN_OFFSET.size
 """An `OffsetCommitValue` of version 3 with empty metadata: version, offset, leader epoch, a length of 0, commit timestamp."""
 
 
@@ -243,6 +248,16 @@ def unpack_plain_offset(data: bytes) -> tuple[int, int, int] | None:
         return None
     version, offset, leader_epoch, metadata_size, commit_timestamp = _PLAIN_OFFSET.unpack(data)
     return (offset, leader_epoch, commit_timestamp) if version == OFFSET_VALUE_VERSION and not metadata_size else None
+
+
+def pack_offset_key_head(group: str, topic: str) -> bytes:
+    """An `OffsetCommitKey` up to its partition, an int32. Raises ValueError for a name that is too long."""
+    group_bytes, topic_bytes = group.encode(), topic.encode()
+    try:
+        head = _OFFSET_KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group_bytes)) + group_bytes
+        return head + _INT16.pack(len(topic_bytes)) + topic_bytes
+    except struct.error as error:
+        raise ValueError(f"a name of {max(len(group_bytes), len(topic_bytes))} bytes") from error
 
 
 def pack_plain_offset(offset: int, leader_epoch: int, commit_timestamp: int) -> bytes:

@@ -37,6 +37,8 @@ __all__ = [
     "Pair",
     "Record",
     "build_batch",
+    "build_batch_around",
+    "encode_record_of_batch",
     "read_pairs",
     "read_records",
     "read_times",
@@ -251,6 +253,38 @@ def build_batch(
     batch += packed
     seal(batch)
     return batch
+
+
+def build_batch_around(
+    records: Buffer, record_count: int, timestamp: int, compression: CompressionType = CompressionType.NONE
+) -> bytearray:
+    """One batch of records that are encoded already: with offset deltas from 0 on, and timestamp deltas of 0."""
+    packed = compress(compression, records)
+    batch = bytearray(
+        HEADER.pack(
+            0,
+            HEADER_BYTES - LOG_OVERHEAD_BYTES + len(packed),
+            NO_LEADER_EPOCH,
+            MAGIC,
+            0,
+            int(compression),
+            record_count - 1,
+            timestamp,
+            timestamp,
+            NO_PRODUCER_ID,
+            NO_PRODUCER_EPOCH,
+            NO_SEQUENCE,
+            record_count,
+        )
+    )
+    batch += packed
+    seal(batch)
+    return batch
+
+
+def encode_record_of_batch(offset_delta: int, key: bytes, value: bytes) -> bytes:
+    """A record without headers, as `build_batch_around` takes it."""
+    return _record_bytes(Record(offset_delta, 0, key, value), 0, 0)
 
 
 def _record_bytes(record: Record, base_offset: int, base_timestamp: int) -> bytes:
