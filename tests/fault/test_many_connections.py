@@ -106,10 +106,35 @@ def test_idle_connections_leave_a_broker_the_descriptors_for_its_files(tmp_path:
         assert "ERROR" not in broker_log(cluster)
 
 
+def test_with_few_descriptors_one_address_leaves_connections_to_others(tmp_path: Path) -> None:
+    """At a limit of 1,024, an address has at most 256 connections by default, and what comes above them is closed."""
+    with up(tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))) as cluster:
+        with connections(cluster.bootstrap, 1500) as clients:
+            eventually(lambda: is_closed(clients[-1]), what="the last connection is closed")
+            assert_another_address_is_served(cluster.bootstrap)
+        assert "lack of descriptors" not in broker_log(cluster)
+
+
+def is_closed(client: socket.socket) -> bool:
+    try:
+        client.setblocking(False)
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def assert_another_address_is_served(bootstrap: str) -> None:
+    host, _, port = bootstrap.partition(":")
+    with socket.create_connection((host, int(port)), 30, source_address=("127.0.0.2", 0)) as other:
+        other.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+        assert other.recv(8, socket.MSG_WAITALL)[4:] == struct.pack(">i", 7)
+
+
 def test_one_address_gets_two_thousand_connections_and_other_addresses_are_served(tmp_path: Path) -> None:
     """The default cap of an address: what comes above it is closed, and no other client notices."""
     with up(tmp_path) as cluster:
-        host, _, port = cluster.bootstrap.partition(":")
         with connections(cluster.bootstrap, 2100) as clients:
             closed = 0
             for client in clients[-95:]:
@@ -117,7 +142,5 @@ def test_one_address_gets_two_thousand_connections_and_other_addresses_are_serve
                     assert client.recv(1) == b""
                 closed += 1
             assert closed == 95
-            with socket.create_connection((host, int(port)), 30, source_address=("127.0.0.2", 0)) as other:
-                other.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
-                assert other.recv(8, socket.MSG_WAITALL)[4:] == struct.pack(">i", 7)
+            assert_another_address_is_served(cluster.bootstrap)
         assert broker_log(cluster).count("Rejected connection") < 20

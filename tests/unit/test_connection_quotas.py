@@ -1,5 +1,6 @@
 """How many connections a broker accepts: what counts as one address, and which listener goes beyond the limit."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def overrides(text: str, **addresses: str) -> dict[str, int]:
             raise OSError(0, "no such host")
         return addresses[host]
 
-    return dict(connection_limits(values, resolve).overrides)
+    return dict(connection_limits(values, resolve, sys.maxsize).overrides)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,24 @@ def test_overrides_are_by_address_and_host_names_are_resolved() -> None:
     """Brackets around an IPv6 address are no part of it."""
     found = overrides("1.2.3.4:5, [0:0::1]:7, ::ffff:9.9.9.9:8, proxy:9", proxy="10.0.0.0")
     assert found == {"1.2.3.4": 5, "::1": 7, "9.9.9.9": 8, "10.0.0.0": 9}
+
+
+@pytest.mark.parametrize(
+    ("given", "descriptors", "limits"),
+    [
+        ({}, 100_000, (10_000, 2_000)),
+        ({}, 1_024, (512, 256)),
+        ({"max.connections.per.ip": "900"}, 1_024, (512, 900)),
+        ({"max.connections": "2147483647"}, 1_024, (2_147_483_647, 256)),
+    ],
+)
+def test_limits_that_are_not_configured_leave_descriptors_for_other_addresses(
+    given: dict[str, str], descriptors: int, limits: tuple[int, int]
+) -> None:
+    """With few descriptors one address would take all connections below the default limit."""
+    values = definitions.DEFINITIONS.parse({"zookeeper.connect": "h:1", **given})
+    found = connection_limits(values, str, descriptors)
+    assert (found.max_connections, found.max_connections_per_ip) == limits
 
 
 def test_a_host_name_without_an_address_ends_the_start() -> None:

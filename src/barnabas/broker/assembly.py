@@ -89,6 +89,7 @@ class Environment:
     log_dirs: LogDirs
     resolve: Callable[[str], str]
     """The first address of a host name. Raises `OSError`."""
+    descriptor_limit: int
     call_later: CallLater
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     """Start work that waits. Its exceptions are logged, and it is cancelled when the broker stops."""
@@ -320,7 +321,7 @@ class BrokerComponents:
         )
         has_other_listeners = len(listeners(environment.config.values)) > 1
         self.connection_quotas = ConnectionQuotas(
-            connection_limits(environment.config.values, environment.resolve),
+            connection_limits(environment.config.values, environment.resolve, environment.descriptor_limit),
             environment.inter_broker_listener if has_other_listeners else None,
         )
         self.dispatcher = Dispatcher(
@@ -395,7 +396,9 @@ class BrokerComponents:
 
     def _limit_connections(self, settings: Values) -> None:
         try:
-            self.connection_quotas.limits = connection_limits(settings, self.environment.resolve)
+            self.connection_quotas.limits = connection_limits(
+                settings, self.environment.resolve, self.environment.descriptor_limit
+            )
         except ConfigError as error:
             logger.error("The limits of connections stay as they were: %s", error)
 
@@ -412,8 +415,12 @@ class BrokerComponents:
             )
 
 
-def connection_limits(settings: Values, resolve: Callable[[str], str]) -> ConnectionLimits:
-    """The limits of connections. Raises `ConfigError` for a host name without an address."""
+def connection_limits(settings: Values, resolve: Callable[[str], str], descriptor_limit: int) -> ConnectionLimits:
+    """The limits of connections; those that are not configured are lower where descriptors are few.
+
+    So one address cannot take all connections, and clients on another listener do not keep the brokers out.
+    Raises `ConfigError` for a host name without an address.
+    """
     overrides = {}
     for host, count in definitions.connection_caps(settings).items():
         address = canonical_address(host.removeprefix("[").removesuffix("]"))
@@ -424,9 +431,14 @@ def connection_limits(settings: Values, resolve: Callable[[str], str]) -> Connec
                 f"max.connections.per.ip.overrides: the host name {host} cannot be resolved ({error.strerror or error}). "
                 "Correct it, or give the address"
             ) from error
+
+    def limit(name: str, most: int) -> int:
+        configured: int = settings[name]
+        return configured if name in settings.texts else min(configured, most)
+
     return ConnectionLimits(
-        max_connections=settings["max.connections"],
-        max_connections_per_ip=settings["max.connections.per.ip"],
+        max_connections=limit("max.connections", descriptor_limit // 2),
+        max_connections_per_ip=limit("max.connections.per.ip", descriptor_limit // 4),
         overrides=overrides,
     )
 

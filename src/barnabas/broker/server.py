@@ -77,7 +77,7 @@ class BrokerServer:
         self._addresses = listeners(settings)
         self._inter_broker_listener = inter_broker_listener(settings)
         self._log_dir_paths = [_absolute(path) for path in broker_settings.log_dirs(settings)]
-        connection_limits(settings, _first_address)
+        connection_limits(settings, _first_address, descriptor_limit())
         replica_selector(settings["replica.selector.class"])
         self.broker_id: int = settings["broker.id"]
         """-1 until it is known, where the properties do not say it."""
@@ -237,6 +237,7 @@ class BrokerServer:
                 coordination=coordination,
                 log_dirs=log_dirs,
                 resolve=_first_address,
+                descriptor_limit=descriptor_limit(),
                 call_later=lambda delay_ms, callback: _timer(loop, delay_ms, callback),
                 spawn=self._spawn,
                 in_thread=self._in_thread,

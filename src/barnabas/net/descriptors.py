@@ -58,11 +58,13 @@ def check_descriptor_limit(limit: int) -> None:
         )
     if limit < _FEW:
         logger.warning(
-            "The limit of open files is %d: at most %d log files stay open, and about %d connections are accepted. "
+            "The limit of open files is %d: at most %d log files stay open, and %d connections are accepted, %d from one "
+            "address, unless max.connections and max.connections.per.ip are set. "
             "%d are recommended: raise the limit (ulimit -n, LimitNOFILE of systemd).",
             limit,
             kept_log_files(limit),
             limit // 2,
+            limit // 4,
             _WANTED,
         )
 

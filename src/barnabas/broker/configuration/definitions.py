@@ -122,14 +122,14 @@ _NETWORK = (
         INT,
         10000,
         "Connections that the broker accepts, from all addresses together. Where there are several listeners, the one of "
-        "the brokers goes beyond it. Kafka has no limit: 2147483647 lifts it.",
+        "the brokers goes beyond it. If not set, at most half of the limit of open files. Kafka has no limit: 2147483647 lifts it.",
         NOT_NEGATIVE,
     ),
     _a(
         "max.connections.per.ip",
         INT,
         2000,
-        "Connections that the broker accepts from one address. Kafka has no limit: 2147483647 lifts it, and "
+        "Connections that the broker accepts from one address. If not set, at most a quarter of the limit of open files. Kafka has no limit: 2147483647 lifts it, and "
         "max.connections.per.ip.overrides lifts it for the address of a proxy or of a NAT gateway.",
         NOT_NEGATIVE,
     ),
