@@ -146,6 +146,10 @@ def test_every_property_that_is_not_marked_as_without_effect_is_read_somewhere()
         ("listener.name.internal.scram-sha-256.sasl.jaas.config", "secret"),
         ("listener.name.internal.max.connections", "5"),
         ("ssl.some.new.setting", "1"),
+        ("SSL.Some.New.Setting", "1"),
+        ("Authorizer.Class.Name", "com.example.Authorizer"),
+        ("ZOOKEEPER.CLIENTCNXNSOCKET", "org.apache.zookeeper.ClientCnxnSocketNetty"),
+        ("Listener.Name.INTERNAL.SSL.Client.Auth", "required"),
     ],
 )
 def test_a_value_that_asks_for_missing_protection_is_refused(name: str, text: str) -> None:
@@ -172,6 +176,8 @@ def test_a_value_that_asks_for_missing_protection_is_refused(name: str, text: st
         ("zookeeper.ssl.client.enable", "false"),
         ("security.inter.broker.protocol", "PLAINTEXT"),
         ("listener.name.internal.ssl.client.auth", "none"),
+        ("SSL.CLIENT.AUTH", "none"),
+        ("LISTENER.NAME.INTERNAL.SSL.CLIENT.AUTH", "none"),
     ],
 )
 def test_a_harmless_value_of_a_refused_property_is_accepted(name: str, text: str) -> None:

@@ -218,6 +218,8 @@ def test_settings_are_checked_and_take_apaches_names() -> None:
         ("authProvider.1", "none"),
         ("authProvider.1", "0"),
         ("authProvider.1", ""),
+        ("AuthProvider.1", "com.example.MyProvider"),
+        ("SSLQuorum", "true"),
         ("ensembleAuthName", "prod"),
         ("kerberos.removeHostFromPrincipal", "true"),
         ("client.portUnification", "true"),
@@ -240,6 +242,13 @@ def test_a_setting_that_asks_for_missing_protection_ends_the_start(name: str, te
         parse_settings({"dataDir": "/d", "clientPort": "1", prefix + name: text})
     assert f"Remove {prefix + name} to start without" in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["SecureClientPort", "enforce.auth.Enabled", "zookeeper.sessionRequireClientSaslAuth"])
+def test_a_setting_of_access_in_another_case_ends_the_start(name: str) -> None:
+    """ZooKeeper ignores it, and the server would look protected and be open. The error has the right spelling."""
+    with pytest.raises(ConfigError, match="is unknown, and .*: write (secureClientPort|enforce|sessionRequire)"):
+        parse_settings({"dataDir": "/d", "clientPort": "1", name: "1"})
 
 
 @pytest.mark.parametrize("row", ZOO_CFG_REFUSED, ids=lambda row: row.name)

@@ -191,14 +191,22 @@ NOT_LISTED: list[Row] = list(read_table(_AUTHORIZER_TABLE, _check))
 """Properties that DescribeConfigs does not list."""
 
 _SETTINGS = {row.setting.name: row.setting for row in (*ROWS_REFUSED, *NOT_LISTED)}
+_NAMES_BY_LOWER = {name.lower(): name for name in _SETTINGS}
 
 
 def wrong_unlisted(name: str, text: str) -> str | None:
-    """The error of a property that is in no table, if its prefix shows that it asks for protection; None otherwise."""
+    """The error of a property that is in no table, if its name shows that it asks for protection; None otherwise.
+
+    A name with capitals is no property of Kafka's, which ignores it. Here it is refused as the one that was meant.
+    """
+    lower = name.lower()
+    if lower in _NAMES_BY_LOWER:
+        meant = _NAMES_BY_LOWER[lower]
+        return refuse_protection(name, _MISSING[meant])(text.strip()) if asks_for_protection(meant, text) else None
     for prefix, missing in _PREFIXES.items():
-        if name.startswith(prefix):
-            inner = name.split(".", 3)[3] if prefix == "listener.name." and name.count(".") > 2 else ""
-            if inner in _SETTINGS and not asks_for_protection(inner, text):
+        if lower.startswith(prefix):
+            inner = lower.split(".", 3)[3] if prefix == "listener.name." and name.count(".") > 2 else ""
+            if inner in _NAMES_BY_LOWER and not asks_for_protection(_NAMES_BY_LOWER[inner], text):
                 return None
             return refuse_protection(name, missing)(text.strip())
     return None

@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 _HARMLESS = frozenset(("", "false", "no", "none", "0"))
+_ACCESS_BY_LOWER = {setting.name.lower(): setting.name for setting in (*CLIENT_ACCESS_SETTINGS, *TLS_SETTINGS)}
 _PREFIX = "zookeeper."
 
 
@@ -196,7 +197,9 @@ class RefusedSetting:
     harmless: frozenset[str] = _HARMLESS
 
     def matches(self, name: str) -> bool:
-        return name.startswith(self.name[:-1]) if self.name.endswith("*") else name == self.name
+        """Whether it is this setting, in whatever case: ZooKeeper ignores another case, and would not be protected."""
+        own, name = self.name.lower(), name.lower()
+        return name.startswith(own[:-1]) if own.endswith("*") else name == own
 
 
 _AUTHENTICATION = "clients cannot authenticate with Kerberos, and ensembles have no password"
@@ -311,6 +314,9 @@ def client_endpoint(values: Values, my_id: int | None = None) -> HostAndPort | N
 
 def _refuse_protection(given: str, text: str) -> None:
     name = given.removeprefix(_PREFIX)
+    meant = _ACCESS_BY_LOWER.get(name.lower(), name)
+    if name != meant:
+        raise ConfigError(f"{given} is unknown, and {meant} says who has access: write {meant}")
     for row in ZOO_CFG_REFUSED:
         if name not in ZOO_CFG_DEFINITIONS and row.matches(name) and text.lower() not in row.harmless:
             raise ConfigError(
