@@ -66,6 +66,7 @@ format: install  ## format and fix what can be fixed
 
 bench: install  ## figures side by side with Apache Kafka, where the reference systems are at hand
 	@$(BIN)/python bench/run.py
+	@$(BIN)/python bench/pipelines.py
 
 lock: $(VENV)/bin/uv  ## resolve pyproject.toml again into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --upgrade \

@@ -34,10 +34,10 @@ class TestCluster:
         self.bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
-    def topic(self, partitions: int = 3) -> str:
+    def topic(self, partitions: int = 3, config: dict[str, str] | None = None) -> str:
         """A new topic's name."""
         name = f"spark-{os.getpid()}-{next(_TOPICS)}"
-        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+        self._admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result(30)
         return name
 
     def topics(self) -> set[str]:

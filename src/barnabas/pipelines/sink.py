@@ -4,8 +4,12 @@ Rows have the columns ``value`` and, as wished, ``key``, ``topic``, ``partition`
 connector. Keys and values are bytes or text. Producers are idempotent, so a retry inside a task adds nothing; a task or
 micro-batch that Spark runs again does write again (at least once). To recognise that, give rows deterministic keys:
 the pipelines do (see `barnabas.pipelines.sinks`).
+
+Our own producer turns columns into record batches. librdkafka, with an object for each record, writes where more than plain
+TCP is asked for. Both choose partitions as Java's producer does. A worker keeps its producer for the next task.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.pipelines.column_producer import ColumnProducer, can_write
 from barnabas.pipelines.kafka import open_client
 from barnabas.pipelines.options import SinkOptions, client_config
 
@@ -28,6 +33,24 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "partition": (IntegerType,),
     "headers": (ArrayType,),
 }
+
+
+class _Producers:
+    """What a worker of Spark keeps for its next task; connections do not survive a fork."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.idle: dict[tuple[object, ...], ColumnProducer] = {}
+
+
+_producers = _Producers()
+
+
+def _idle_producers() -> dict[tuple[object, ...], ColumnProducer]:
+    global _producers
+    if _producers.pid != os.getpid():
+        _producers = _Producers()
+    return _producers.idle
 
 
 @dataclass
@@ -55,9 +78,33 @@ class _TopicWriter:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsWritten:
         """Produces every row and returns when all are acknowledged; raises with the first failure."""
+        return RowsWritten(
+            self._write_columns(iterator) if can_write(self._options.kafka) else self._write_by_record(iterator)
+        )
+
+    def _write_columns(self, iterator: Iterator[pa.RecordBatch]) -> int:
+        options = self._options
+        idle = _idle_producers()
+        key = (options.topic, options.flush_timeout_ms, *sorted(options.kafka.items()))
+        producer = idle.pop(key, None) or ColumnProducer(options)
+        try:
+            rows = producer.write(iterator)
+        except BaseException:
+            producer.close()
+            raise
+        idle[key] = producer
+        return rows
+
+    def _write_by_record(self, iterator: Iterator[pa.RecordBatch]) -> int:
         config = client_config(
             self._options.kafka,
-            **{"enable.idempotence": True, "linger.ms": 20, "batch.size": 256 * 1024, "compression.type": "lz4"},
+            **{
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "batch.size": 256 * 1024,
+                "compression.type": "lz4",
+                "partitioner": "murmur2_random",
+            },
         )
         failures: list[str] = []
 
@@ -77,7 +124,7 @@ class _TopicWriter:
             raise BarnabasError(f"{len(failures)} rows could not be written, the first to {failures[0]}")
         if left:
             raise BarnabasError(f"{left} rows were not acknowledged within {self._options.flush_timeout_ms} ms")
-        return RowsWritten(rows)
+        return rows
 
     def _produce(self, producer: Producer, batch: pa.RecordBatch) -> None:
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}

@@ -256,7 +256,14 @@ def build_batch(
 
 
 def build_batch_around(
-    records: Buffer, record_count: int, timestamp: int, compression: CompressionType = CompressionType.NONE
+    records: Buffer,
+    record_count: int,
+    timestamp: int,
+    compression: CompressionType = CompressionType.NONE,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
 ) -> bytearray:
     """One batch of records that are encoded already: with offset deltas from 0 on, and timestamp deltas of 0."""
     packed = compress(compression, records)
@@ -271,9 +278,9 @@ def build_batch_around(
             record_count - 1,
             timestamp,
             timestamp,
-            NO_PRODUCER_ID,
-            NO_PRODUCER_EPOCH,
-            NO_SEQUENCE,
+            producer_id,
+            producer_epoch,
+            base_sequence,
             record_count,
         )
     )
