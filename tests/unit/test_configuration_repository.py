@@ -12,6 +12,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.configuration import definitions
 from barnabas.broker.configuration.broker_config import BrokerConfig
+from barnabas.broker.configuration.config_helper import ConfigHelper
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.configuration.repository import ConfigChange, ConfigRepository
 from barnabas.log.settings import LogConfig
@@ -219,3 +220,16 @@ def test_a_property_that_asks_for_protection_ends_the_start() -> None:
     znodes.put(config_path("brokers", "<default>"), encode_config({"ssl.client.auth": "required"}))
     with pytest.raises(ConfigError, match=r"ssl\.client\.auth"):
         Broker(znodes)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("2048.5", "2048.5"), ("9999999", "9999999.0"), ("10000000", "1.0E7"), ("1234567890.5", "1.2345678905E9")],
+)
+def test_a_double_is_shown_as_java_prints_it(text: str, shown: str) -> None:
+    """Tools that compare the configurations of brokers compare texts."""
+    name = "log.cleaner.io.max.bytes.per.second"
+    config = BrokerConfig(definitions.DEFINITIONS.parse({"zookeeper.connect": "h:1", name: text}))
+    helper = ConfigHelper(0, config, DynamicConfig(config, tuple))
+    (entry,) = helper.describe_broker(frozenset([name]), per_broker=True, with_synonyms=False, with_documentation=False)
+    assert entry.value == shown

@@ -185,4 +185,15 @@ def _shown(setting: Setting, value: object) -> str | None:
         return "true" if value else "false"
     if isinstance(value, list):
         return ",".join(value)
+    if isinstance(value, float):
+        return _shown_double(value)
     return str(value)
+
+
+def _shown_double(value: float) -> str:
+    """As Java prints it: 0.5, 1.0E7."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    text = next(text for digits in range(1, 18) if float(text := f"{value:.{digits}e}") == value)
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa}E{int(exponent)}"
