@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.pages import DOCS, commands
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop, pytest.mark.fault]
@@ -232,6 +233,14 @@ def test_a_lab_shows_what_it_says_and_leaves_nothing_behind(lab: str, tmp_path: 
 def test_every_lab_is_tested() -> None:
     """No script of the folder is left out, but what they share and what runs them."""
     assert {path.stem for path in LABS.glob("*.py")} - {"lab", "run_all"} == set(FINDINGS)
+
+
+def test_the_page_lists_every_lab_and_its_commands_run_labs() -> None:
+    """docs/tutorial/labs.md."""
+    page = DOCS / "tutorial" / "labs.md"
+    listed = set(re.findall(r"^\|.*\[`(\w+)\.py`\]", page.read_text(), re.MULTILINE))
+    assert listed == set(FINDINGS)
+    assert {command.line for command in commands(page)} <= {f"python examples/labs/{lab}.py" for lab in FINDINGS}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,0 +1,164 @@
+"""Every command of the how-to pages about pipelines, in this process, on the Spark session of all tests.
+
+What a command does is its own; only the session that it would open, for seconds each, is there already.
+"""
+
+import os
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.cli.main import main
+from support.needs import ROOT
+from support.pages import DOCS, Command, blocks
+from support.ports import free_ports
+from support.reader import Reader
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytest.importorskip("deltalake")
+EXAMPLES = ROOT / "examples" / "pipelines"
+ORDERS = [
+    '{"id": 1, "at": "2026-01-01T00:00:00Z", "country": "de", "price": "3.50", "customer": 7}',
+    '{"id": 2, "at": "2026-01-01T00:10:00Z", "country": "nl", "price": "N/A", "customer": 8}',
+    '{"id": 3, "at": "2026-02-03T00:20:00Z", "country": "de", "price": "7.00", "customer": 7}',
+]
+PAYMENTS = ["1,2026-01-01T00:10:00Z", "3,2026-02-03T00:30:00Z"]
+
+
+class OpenSession:
+    """The session of all tests, for commands that would open and close one of their own."""
+
+    def __init__(self, spark: Any) -> None:
+        self.spark = spark
+
+    def close(self) -> None:
+        """It stays."""
+
+
+class PipelineReader:
+    """A reader whose ``barnabas pipeline`` runs in this process."""
+
+    def __init__(self, folder: Path, cluster: Any, spark: Any, monkeypatch: Any, capfd: Any) -> None:
+        self.folder = folder
+        self.cluster = cluster
+        self.reader = Reader(folder, {"localhost:9092": cluster.bootstrap})
+        self.reader.instead["barnabas pipeline"] = self.pipeline
+        self.spark = spark
+        self._capfd = capfd
+        monkeypatch.chdir(folder)
+        for module in ("session", "run"):
+            monkeypatch.setattr(f"barnabas.pipelines.{module}.open_session", lambda *_, **__: OpenSession(spark))
+        for name in ("REPORTS_PASSWORD", "OPENSEARCH_PASSWORD"):
+            monkeypatch.setenv(name, "secret")
+
+    def send(self, topic: str, values: list[str]) -> None:
+        """Records to a topic, which is made with them."""
+        self.cluster.produce(topic, [(None, value.encode()) for value in values])
+
+    def example(self, name: str, path: str = "flow.toml") -> None:
+        """One of the examples as the reader's own flow."""
+        (self.folder / path).write_text(self.reader.here((EXAMPLES / name).read_text()))
+
+    def pipeline(self, command: Command) -> str:
+        words = shlex.split(self.reader.here(command.line), comments=True)
+        if words[2] == "dashboard":
+            return self.dashboard(words)
+        self._capfd.readouterr()
+        code = main(words[1:])
+        shown = self._capfd.readouterr()
+        assert code == 0, f"{command.line}\n{shown.out}{shown.err}"
+        return shown.out + shown.err
+
+    def dashboard(self, words: list[str]) -> str:
+        """In a process, until its page answers."""
+        (port,) = free_ports(1)
+        words = [word for word in words if word not in ("--port", "8050")]
+        command = [sys.executable, "-m", "barnabas", *words[1:], "--port", str(port)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+
+                def page() -> str:
+                    try:
+                        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+                            return answer.read().decode()
+                    except OSError:
+                        return ""
+
+                return eventually(page, timeout_s=60, what="the dashboard answers")
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=30)
+
+    def interrupt_when(self, condition: Callable[[], object]) -> None:
+        """Ctrl-C, as soon as this holds."""
+
+        def wait() -> None:
+            eventually(condition, timeout_s=120)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=wait, daemon=True).start()
+
+
+@pytest.fixture
+def person(tmp_path: Path, cluster: Any, spark: Any, monkeypatch: Any, capfd: Any) -> PipelineReader:
+    """Who follows the page."""
+    return PipelineReader(tmp_path, cluster, spark, monkeypatch, capfd)
+
+
+def rows(database: Path, table: str) -> list[Any]:
+    """What a sink has; nothing, as long as there is none."""
+    if not database.exists():
+        return []
+    connection = sqlite3.connect(database)
+    try:
+        return connection.execute(f"SELECT * FROM {table}").fetchall()
+    except sqlite3.OperationalError:
+        return []
+    finally:
+        connection.close()
+
+
+def test_the_first_flow_and_its_dead_letters(person: PipelineReader) -> None:
+    """pipelines.md and pipeline-flows.md, one after the other, in one folder."""
+    person.send("orders", ORDERS)
+    person.send("payments", PAYMENTS)
+    person.interrupt_when(lambda: rows(person.folder / "orders.db", "orders_by_country"))
+    page = blocks(DOCS / "how-to" / "pipelines.md")
+    person.reader.follow(page)
+    (program,) = [block.text for block in page if block.language == "python"]
+    exec(person.reader.here(program), {"spark": person.spark})
+    (person.folder / "customers.csv").write_text("customer,country\n7,DE\n")
+    person.reader.follow(blocks(DOCS / "how-to" / "pipeline-flows.md"))
+
+
+def test_outputs(person: PipelineReader) -> None:
+    """pipeline-outputs.md, with 3,000 flights in place of all."""
+    target = person.folder / "examples" / "pipelines"
+    target.mkdir(parents=True)
+    for name in ("kpis.toml", "feed.py"):
+        person.example(name, f"examples/pipelines/{name}")
+    (person.folder / "demo").symlink_to(ROOT / "demo")
+    person.reader.instead["feed.py flights"] = lambda command: person.reader.run(
+        command._replace(line=f"{command.line} --limit 3000")
+    )
+
+    def prepare_search() -> None:
+        person.example("log-aggregation.toml")
+        line = "[2026-01-01 00:00:00,000] INFO the controller failed (barnabas)"
+        person.send("cluster-logs", [line])
+        person.pipeline(Command("", "barnabas pipeline run flow.toml --once", []))
+
+    person.reader.before["pipeline search"] = prepare_search
+    person.reader.before["pipeline train"] = lambda: person.example("delay-model.toml")
+    person.reader.follow(blocks(DOCS / "how-to" / "pipeline-outputs.md"))
+    assert len(rows(person.folder / "state" / "delays.db", "flights")) > 2000
