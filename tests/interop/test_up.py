@@ -73,6 +73,10 @@ def test_a_cluster_in_the_background_is_found_watched_and_stopped(tmp_path: Path
     try:
         (cluster,) = json.loads(run("status", "--output", "json").stdout)
         assert cluster["servers"] == {"zookeeper": "running", "0": "running"}
+        topics = ("topics", "--list", "--bootstrap-server", f"127.0.0.1:{port}")
+        eventually(
+            lambda: run(*topics).stdout == "__consumer_offsets\n", what="groups are prepared before the first one"
+        )
         before = Path(data_dir, "server.properties").read_text()
         second = run("up", "--port", "0", "--zk-port", "0", "--data-dir", data_dir)
         assert second.returncode == 1

@@ -95,6 +95,7 @@ class Supervisor:
     def wait_until_ready(self) -> bool:
         """Whether every broker is known to clients and has a controller, rather than a signal or a death first."""
         from barnabas.client.admin_connection import AdminConnection
+        from barnabas.client.groups import prepare_groups
 
         end = time.monotonic() + _READY_TIMEOUT_S
         while time.monotonic() < end:
@@ -108,6 +109,7 @@ class Supervisor:
             with contextlib.suppress(BarnabasError, OSError), AdminConnection(self._bootstrap) as admin:
                 cluster = admin.describe_cluster()
                 if len(cluster.brokers) == self._brokers and cluster.controller_id >= 0:
+                    threading.Thread(target=prepare_groups, args=(self._bootstrap,), daemon=True).start()
                     return True
         self.has_failed = True
         _say(f"the cluster did not come up within {_READY_TIMEOUT_S} s; its logs are in {self._logs}")

@@ -1,9 +1,10 @@
 """Consumer groups over an `AdminConnection`: list, describe, their offsets, deletion. Errors are `KafkaError`."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from barnabas.base.errors import CorruptDataError
+from barnabas.base.errors import BarnabasError, CorruptDataError
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import AdminConnection, Broker
 from barnabas.client.errors import refusal
@@ -19,6 +20,7 @@ __all__ = [
     "describe_group",
     "group_offsets",
     "list_groups",
+    "prepare_groups",
     "remove_members",
 ]
 
@@ -290,3 +292,15 @@ def remove_members(connection: AdminConnection, group_id: str) -> None:
     for code in (response.error_code, *(member.error_code for member in response.members)):
         if code:
             raise refusal(code)
+
+
+def prepare_groups(bootstrap_servers: str) -> None:
+    """Ask for a coordinator, so that the cluster creates `__consumer_offsets` before the first group has to wait for it.
+
+    Errors are left to the first group, which asks again.
+    """
+    with (
+        contextlib.suppress(BarnabasError, OSError),
+        AdminConnection(bootstrap_servers, {"request.timeout.ms": "5000"}) as admin,
+    ):
+        admin.find_coordinator("any")

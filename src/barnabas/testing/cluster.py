@@ -19,6 +19,7 @@ from typing import Any, Self
 from barnabas.base.errors import BarnabasError
 from barnabas.broker.server import BrokerServer
 from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.groups import prepare_groups
 from barnabas.client.topics import create_topic
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
@@ -117,7 +118,7 @@ class Cluster:
         except BaseException:
             self.stop()
             raise
-        self._preparing = threading.Thread(target=_prepare_groups, args=(self.bootstrap_servers,), daemon=True)
+        self._preparing = threading.Thread(target=prepare_groups, args=(self.bootstrap_servers,), daemon=True)
         self._preparing.start()
         return self
 
@@ -364,15 +365,6 @@ class Cluster:
         assert isinstance(server, BrokerServer)
         self._ports[broker_id] = server.port
         self._server_of_port[server.port] = name
-
-
-def _prepare_groups(bootstrap_servers: str) -> None:
-    """Ask for a group's coordinator, so that `__consumer_offsets` is there before the first group: it would wait a second."""
-    with (
-        contextlib.suppress(BarnabasError, OSError),  # the first group asks again
-        AdminConnection(bootstrap_servers, {"request.timeout.ms": "5000"}) as admin,
-    ):
-        admin.find_coordinator("any")
 
 
 async def _close(server: _Server) -> None:
