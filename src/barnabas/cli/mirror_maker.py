@@ -6,6 +6,7 @@ names of Kafka's first clients. A consumer.properties that names only ``zookeepe
 
 import argparse
 import logging
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from types import FrameType
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import ToolParser, properties_file
 from barnabas.mirror.maker import MirrorMaker
-from barnabas.mirror.settings import MirrorSettings, TopicFilter
+from barnabas.mirror.replication_policy import ReplicationPolicy
+from barnabas.mirror.settings import LinkSettings, MirrorSettings, TopicFilter
 
 __all__ = ["main"]
 
@@ -25,6 +27,16 @@ _REFUSED = {
     "consumer.rebalance.listener": "listeners are Java classes; offsets are flushed and committed before a rebalance",
     "rebalance.listener.args": "listeners are Java classes; offsets are flushed and committed before a rebalance",
 }
+
+_POLICIES = {"DefaultReplicationPolicy": True, "IdentityReplicationPolicy": False}
+_OF_LINKS = (
+    "replication.policy.class",
+    "sync.topic.configs.enabled",
+    "groups",
+    "emit.checkpoints.interval.seconds",
+    "emit.heartbeats.interval.seconds",
+    "offset.lag.max",
+)
 
 
 def main(argv: list[str]) -> int:
@@ -46,8 +58,33 @@ def main(argv: list[str]) -> int:
         abort_on_send_failure=_boolean(given.abort_on_send_failure, "abort.on.send.failure"),
         commit_interval_ms=given.offset_commit_interval_ms,
         topic_refresh_ms=given.topic_refresh_ms,
+        link=_link(given, parser),
     )
     return _run(MirrorMaker(settings))
+
+
+def _link(given: argparse.Namespace, parser: ToolParser) -> LinkSettings | None:
+    """The link that the options ask for; raises `ConfigError`."""
+    if not given.source_cluster_alias and not given.target_cluster_alias:
+        for option in _OF_LINKS:
+            if parser.has(given, option):
+                parser.error(f"--{option} needs --source.cluster.alias and --target.cluster.alias")
+        return None
+    name = (given.replication_policy_class or "DefaultReplicationPolicy").rpartition(".")[2]
+    if name not in _POLICIES:
+        raise ConfigError(f"--replication.policy.class {name}: one of {', '.join(_POLICIES)} is expected")
+    try:
+        groups = re.compile((given.groups or ".*").replace(",", "|"))
+    except re.error as error:
+        raise ConfigError(f"--groups {given.groups}: this is not a regular expression ({error})") from error
+    return LinkSettings(
+        ReplicationPolicy(given.source_cluster_alias or "", given.target_cluster_alias or "", _POLICIES[name]),
+        sync_topic_configs=_boolean(given.sync_topic_configs_enabled or "false", "sync.topic.configs.enabled"),
+        groups=groups,
+        heartbeat_interval_ms=1000 * (given.emit_heartbeats_interval_seconds or 1),
+        checkpoint_interval_ms=1000 * (given.emit_checkpoints_interval_seconds or 60),
+        offset_lag_max=given.offset_lag_max or 100,
+    )
 
 
 def _run(maker: MirrorMaker) -> int:
@@ -105,6 +142,38 @@ def _parser() -> ToolParser:
         default=5_000,
         metavar="MS",
         help="how often to look for new topics (default 5000)",
+    )
+    add("source.cluster.alias", metavar="NAME", help="the source's name: the mirror then translates offsets of groups")
+    add("target.cluster.alias", metavar="NAME", help="the target's name")
+    add(
+        "replication.policy.class",
+        metavar="CLASS",
+        help="with aliases: DefaultReplicationPolicy puts the source's name before topics (default); "
+        "IdentityReplicationPolicy leaves them",
+    )
+    add(
+        "sync.topic.configs.enabled",
+        metavar="BOOLEAN",
+        help="with aliases: topic configurations follow the source's (default false)",
+    )
+    add("groups", metavar="REGEX", help="with aliases: groups whose offsets are translated (default .*)")
+    add(
+        "emit.checkpoints.interval.seconds",
+        type=_positive,
+        metavar="S",
+        help="with aliases: how often (default 60)",
+    )
+    add(
+        "emit.heartbeats.interval.seconds",
+        type=_positive,
+        metavar="S",
+        help="with aliases: how often (default 1)",
+    )
+    add(
+        "offset.lag.max",
+        type=_positive,
+        metavar="N",
+        help="with aliases: at most so many records between two pairs of offsets (default 100)",
     )
     add("new.consumer", action="store_true", help="the only consumer there is; for command lines of older tutorials")
     for option in _REFUSED:

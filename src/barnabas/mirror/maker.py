@@ -9,6 +9,7 @@ again, because it may have more or fewer of them, so records with equal keys sta
 import logging
 import threading
 import time
+from functools import partial
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client.codecs import BYTES
@@ -16,6 +17,8 @@ from barnabas.client.consumer import Consumer
 from barnabas.client.errors import BufferFullError, ClientError, UnknownTopicError
 from barnabas.client.producer import Producer
 from barnabas.client.records import Delivery, Record
+from barnabas.mirror.link import MirrorLink
+from barnabas.mirror.replication_policy import HEARTBEATS
 from barnabas.mirror.settings import MirrorSettings, consumer_properties, ignored_properties, producer_properties
 
 __all__ = ["MirrorMaker"]
@@ -38,8 +41,11 @@ class MirrorMaker:
     def __init__(self, settings: MirrorSettings) -> None:
         self._settings = settings
         self._stop = threading.Event()
+        self._streams_ended = threading.Event()
+        self._link_thread: threading.Thread | None = None
         self._errors: list[Exception] = []
-        self._streams = [_Stream(settings, number, self._stop) for number in range(settings.streams)]
+        self._link = MirrorLink(settings, settings.link) if settings.link else None
+        self._streams = [_Stream(settings, number, self._stop, self._link) for number in range(settings.streams)]
         self._threads = [
             threading.Thread(target=self._run, args=(stream,), name=f"mirror-{stream.number}", daemon=True)
             for stream in self._streams
@@ -57,6 +63,12 @@ class MirrorMaker:
         """Start the streams."""
         for warning in ignored_properties(self._settings):
             logger.warning("%s", warning)
+        if self._link is not None:
+            self._link.start()
+            self._link_thread = threading.Thread(
+                target=self._link.run, args=(self._streams_ended,), name="mirror-link", daemon=True
+            )
+            self._link_thread.start()
         for thread in self._threads:
             thread.start()
 
@@ -69,6 +81,9 @@ class MirrorMaker:
         for thread in self._threads:
             while thread.is_alive():
                 thread.join(_TURN_S)  # in turns, so that Ctrl-C takes effect
+        self._streams_ended.set()
+        if self._link_thread is not None:
+            self._link_thread.join(_STOP_FLUSH_S)  # its last checkpoints
         if self._errors:
             raise self._errors[0]
 
@@ -88,7 +103,10 @@ class MirrorMaker:
 class _Stream:
     """One consumer and one producer, in one thread."""
 
-    def __init__(self, settings: MirrorSettings, number: int, stop: threading.Event) -> None:
+    def __init__(
+        self, settings: MirrorSettings, number: int, stop: threading.Event, link: MirrorLink | None = None
+    ) -> None:
+        self._link = link
         self.number = number
         self.copied = 0
         self.dropped = 0
@@ -148,6 +166,13 @@ class _Stream:
     def _refresh_topics(self) -> None:
         known = self._consumer.topics()
         wanted = self._settings.topics.choose(known)
+        if self._link is not None:
+            wanted = frozenset(filter(self._link.policy.may_copy, wanted | ({HEARTBEATS} & known.keys())))
+            try:
+                self._link.prepare({topic: known[topic] for topic in wanted})
+            except ClientError as error:  # the target is away: what is copied already goes on, new topics wait
+                logger.warning("The target's topics cannot be made yet: %s", error)
+                return
         if wanted != self._topics:
             logger.info("Stream %d mirrors %s", self.number, ", ".join(sorted(wanted)) or "nothing yet")
             self._topics = wanted
@@ -155,20 +180,36 @@ class _Stream:
 
     def _copy(self, record: Record[bytes, bytes]) -> None:
         self._uncommitted += 1
+        topic, partition, headers, on_delivery = record.topic, None, record.headers, self._delivered
+        if self._link is not None:
+            policy = self._link.policy
+            if policy.came_from_target(headers):
+                return
+            topic, partition, headers = policy.remote(topic), record.partition, policy.headers(headers)
+            on_delivery = partial(self._delivered_from, record.topic, record.offset)
         while True:
             try:
                 self._producer.send(
-                    record.topic,
+                    topic,
                     record.value,
                     record.key,
+                    partition=partition,
                     timestamp_ms=record.timestamp_ms,
-                    headers=record.headers,
-                    on_delivery=self._delivered,
+                    headers=headers,
+                    on_delivery=on_delivery,
                 )
                 return
             except BufferFullError:  # the target is slow, or away: the source waits
                 if self._stop.is_set():
                     raise BarnabasError("stopped while the target took no records; they will be copied again") from None
+
+    def _delivered_from(self, topic: str, offset: int, delivery: Delivery | None, error: ClientError | None) -> None:
+        """As `_delivered`, for a record whose offsets the link wants to know; heartbeats are not counted."""
+        if error is None and topic == HEARTBEATS:
+            return
+        if self._link is not None and delivery is not None and delivery.offset >= 0:
+            self._link.copied(topic, delivery.partition, offset, delivery.offset)
+        self._delivered(delivery, error)
 
     def _delivered(self, _: Delivery | None, error: ClientError | None) -> None:
         if error is None:
@@ -190,6 +231,8 @@ class _Stream:
             return
         self._flush()
         self._raise_failure()
+        if self._link is not None:
+            self._link.mark()
         try:
             self._consumer.commit()
             self._uncommitted = 0

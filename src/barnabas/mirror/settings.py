@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from barnabas.base.errors import ConfigError
+from barnabas.mirror.replication_policy import ReplicationPolicy
 
 __all__ = [
     "_INTERNAL_TOPICS",
+    "LinkSettings",
     "MirrorSettings",
     "TopicFilter",
     "consumer_properties",
@@ -74,6 +76,19 @@ def _pattern(text: str, option: str) -> "re.Pattern[str]":
 
 
 @dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """A mirror between two named clusters: what it does beside copying records."""
+
+    policy: ReplicationPolicy
+    sync_topic_configs: bool = False
+    groups: "re.Pattern[str]" = re.compile(".*")
+    """Groups that get checkpoints."""
+    heartbeat_interval_ms: int = 1_000
+    checkpoint_interval_ms: int = 60_000
+    offset_lag_max: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorSettings:
     """All that a mirror needs to run; the properties are as the user wrote them."""
 
@@ -85,6 +100,8 @@ class MirrorSettings:
     commit_interval_ms: int = 60_000
     topic_refresh_ms: int = 5_000
     """How often the source is asked for new topics."""
+    link: LinkSettings | None = None
+    """Set if both clusters have names."""
 
 
 _OWN_COMMITS = "the mirror commits what the target has acknowledged, every --offset.commit.interval.ms"
