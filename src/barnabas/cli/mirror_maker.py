@@ -143,6 +143,14 @@ def _parser() -> ToolParser:
         metavar="MS",
         help="how often to look for new topics (default 5000)",
     )
+    _add_link_options(add)
+    add("new.consumer", action="store_true", help="the only consumer there is; for command lines of older tutorials")
+    for option in _REFUSED:
+        add(option, help=argparse.SUPPRESS)
+    return parser
+
+
+def _add_link_options(add: Callable[..., None]) -> None:
     add("source.cluster.alias", metavar="NAME", help="the source's name: the mirror then translates offsets of groups")
     add("target.cluster.alias", metavar="NAME", help="the target's name")
     add(
@@ -175,10 +183,6 @@ def _parser() -> ToolParser:
         metavar="N",
         help="with aliases: at most so many records between two pairs of offsets (default 100)",
     )
-    add("new.consumer", action="store_true", help="the only consumer there is; for command lines of older tutorials")
-    for option in _REFUSED:
-        add(option, help=argparse.SUPPRESS)
-    return parser
 
 
 def _positive(text: str) -> int:
