@@ -226,11 +226,12 @@ def test_settings_are_checked_and_take_apaches_names() -> None:
         ("ssl.crl", "true"),
         ("ssl.ciphersuites", "TLS_RSA_WITH_AES_128_CBC_SHA"),
         ("ssl.x509.clientCertIdType", "SAN"),
-        ("ssl.quorum.trustStore.location", "/t"),
+        ("ssl.quorum.ocsp", "true"),
+        ("ssl.quorum.ciphersuites", "TLS_RSA_WITH_AES_128_CBC_SHA"),
+        ("sslQuorumReloadCertFiles", "true"),
         ("admin.forceHttps", "true"),
-        ("sslQuorum", "true"),
-        ("quorum.auth.enableSasl", "true"),
-        ("quorum.auth.learner.saslLoginContext", "Mine"),
+        ("quorum.auth.kerberos.servicePrincipal", "zk/_HOST"),
+        ("quorum.auth.encryption", "true"),
         ("connection_throttle_tokens", "100"),
         ("datadir.autocreate", "false"),
     ],
@@ -273,8 +274,8 @@ def test_no_setting_has_two_effects() -> None:
     """It works, or it does nothing, or it is refused."""
     names = [setting.name for setting in ZOO_CFG_DEFINITIONS] + list(ZOO_CFG_WITHOUT_EFFECT)
     assert len(names) == len(set(names))
-    # ssl.* are those that are left.
-    exact = [row for row in ZOO_CFG_REFUSED if row.name != "ssl.*"]
+    # ssl.* and quorum.auth.* are those that are left.
+    exact = [row for row in ZOO_CFG_REFUSED if row.name not in ("ssl.*", "quorum.auth.*")]
     assert [name for name in names if any(row.matches(name) for row in exact)] == []
 
 

@@ -23,7 +23,7 @@ import socket
 import struct
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from barnabas.base.files import FileSlice
 from barnabas.base.network import Accept, Connection, FrameHandler, Part
@@ -71,6 +71,14 @@ class SocketNetwork:
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
 
     async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> "_SocketListener":
+        return await self.listen_for_sockets(
+            host, port, lambda connected: self.adopt(connected, accept, max_frame_bytes)
+        )
+
+    async def listen_for_sockets(
+        self, host: str, port: int, opened: Callable[[socket.socket], None]
+    ) -> "_SocketListener":
+        """Open a port; ``opened`` gets each connection's socket, non-blocking, and may raise OSError."""
         loop = asyncio.get_running_loop()
         if host:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -89,7 +97,11 @@ class SocketNetwork:
             for open_socket in sockets:
                 open_socket.close()
             raise
-        return _SocketListener(self, loop, sockets, accept, max_frame_bytes)
+        return _SocketListener(loop, sockets, opened)
+
+    def adopt(self, connected: socket.socket, accept: Accept, max_frame_bytes: int) -> None:
+        """Take over a socket that a listener has accepted. Raises OSError if it is gone."""
+        self._open(asyncio.get_running_loop(), connected, accept, max_frame_bytes, max_unsent_bytes=_MAX_UNSENT_BYTES)
 
     def _listening_socket(self, family: int, address: tuple[object, ...]) -> socket.socket:
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -169,17 +181,13 @@ _CLOSED = _Closed()
 class _SocketListener:
     def __init__(
         self,
-        network: SocketNetwork,
         loop: asyncio.AbstractEventLoop,
         sockets: list[socket.socket],
-        accept: Accept,
-        max_frame_bytes: int,
+        opened: Callable[[socket.socket], None],
     ) -> None:
-        self._network = network
         self._loop = loop
         self._sockets = sockets
-        self._accept = accept
-        self._max_frame_bytes = max_frame_bytes
+        self._opened = opened
         self._port: int = sockets[0].getsockname()[1]
         self._ceiling = connection_ceiling()
         self._silent_until_s = 0.0
@@ -202,9 +210,7 @@ class _SocketListener:
             connected.setblocking(False)
             descriptor = connected.fileno()
             try:
-                self._network._open(
-                    self._loop, connected, self._accept, self._max_frame_bytes, max_unsent_bytes=_MAX_UNSENT_BYTES
-                )
+                self._opened(connected)
             except OSError:
                 connected.close()  # reset before we looked at it
             if descriptor >= self._ceiling:

@@ -15,14 +15,15 @@ from typing import cast
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.files import FileSlice
-from barnabas.base.network import Accept, Connection, Listener, Part
+from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Part
 
-__all__ = ["TLS_PROTOCOLS", "TlsNetwork", "server_context", "subject_name"]
+__all__ = ["TLS_PROTOCOLS", "TlsConnection", "TlsNetwork", "client_context", "server_context", "subject_name"]
 
 _LENGTH = struct.Struct(">i")
 _MAX_UNSENT_BYTES = 1024 * 1024
 _HANDSHAKE_TIMEOUT_S = 10
 _SHUTDOWN_TIMEOUT_S = 2
+_NEVER_HELD_BYTES = 1 << 30  # the largest that event loops take
 _BACKLOG = 1024
 
 
@@ -36,7 +37,7 @@ class TlsNetwork:
     async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> "_TlsListener":
         assert self._server_context is not None, "this network has no certificate to show"
         server = await asyncio.get_running_loop().create_server(
-            lambda: _TlsConnection(accept, max_frame_bytes),
+            lambda: TlsConnection(accept, max_frame_bytes),
             host or None,
             port,
             ssl=self._server_context,
@@ -52,7 +53,9 @@ class TlsNetwork:
         assert self._client_context is not None, "this network trusts no server"
         async with asyncio.timeout(timeout_ms / 1000):
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: _TlsConnection(accept, max_frame_bytes),
+                # As with plain sockets, the side that connects reads whatever waits to be sent: two sides that both
+                # stopped would wait for each other.
+                lambda: TlsConnection(accept, max_frame_bytes, max_unsent_bytes=_NEVER_HELD_BYTES),
                 host,
                 port,
                 ssl=self._client_context,
@@ -74,9 +77,22 @@ class _TlsListener(Listener):
         self._server.close()
 
 
-class _TlsConnection(asyncio.Protocol):
-    def __init__(self, accept: Accept, max_frame_bytes: int) -> None:
+class TlsConnection(asyncio.Protocol):
+    """One side of a connection, from the end of its handshake."""
+
+    def __init__(
+        self,
+        accept: Accept,
+        max_frame_bytes: int,
+        is_expected: "Callable[[TlsConnection], bool]" = lambda connection: True,  # noqa: ARG005
+        *,
+        max_unsent_bytes: int = _MAX_UNSENT_BYTES,
+    ) -> None:
+        """A connection that is not expected is closed before it has a handler."""
         self._accept = accept
+        self._is_expected = is_expected
+        self._max_unsent_bytes = max_unsent_bytes
+        self._handler: FrameHandler | None = None
         self.max_frame_bytes = max_frame_bytes
         self.is_stream = False
         self._failure: OSError | None = None
@@ -93,8 +109,11 @@ class _TlsConnection(asyncio.Protocol):
         transport = self._transport
         self.peer: tuple[str, int] = transport.get_extra_info("peername")[:2]
         self.local: tuple[str, int] = transport.get_extra_info("sockname")[:2]
-        transport.set_write_buffer_limits(high=_MAX_UNSENT_BYTES)
-        self._handler = self._accept(self)
+        transport.set_write_buffer_limits(high=self._max_unsent_bytes)
+        if self._is_expected(self):
+            self._handler = self._accept(self)
+        else:
+            self.close()
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -111,20 +130,22 @@ class _TlsConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
         self._received.clear()
-        self._handler.closed(self._failure or exc)
+        if self._handler is not None:
+            self._handler.closed(self._failure or exc)
 
     # Reading
 
     def _deliver(self) -> None:
         """Hand on the whole frames; keep the rest."""
-        if self._is_delivering:
+        handler = self._handler
+        if self._is_delivering or handler is None:
             return
         self._is_delivering = True
         received = self._received
         position = 0
         if self.is_stream and received and not (self._is_paused or self._is_held or self._is_closing):
             position = len(received)
-            self._handler.frame(memoryview(bytearray(received)))
+            handler.frame(memoryview(bytearray(received)))
         while (
             not self.is_stream
             and len(received) - position >= 4
@@ -134,13 +155,13 @@ class _TlsConnection(asyncio.Protocol):
             if not 0 <= size <= self.max_frame_bytes:
                 prefix = bytes(received[position : position + 12])
                 self.pause()
-                self._handler.bad_length(prefix)
+                handler.bad_length(prefix)
                 position = len(received)
                 break
             stop = position + 4 + size
             if stop > len(received):
                 break
-            self._handler.frame(memoryview(received[position + 4 : stop]))
+            handler.frame(memoryview(received[position + 4 : stop]))
             position = stop
         del received[:position]
         self._is_delivering = False
@@ -238,24 +259,61 @@ TLS_PROTOCOLS = tuple(_VERSIONS)
 
 
 def server_context(
-    key_store: str, key_password: str, trust_store: str, client_auth: str, protocols: Sequence[str]
+    key_store: str,
+    key_password: str,
+    trust_store: str,
+    client_auth: str,
+    protocols: Sequence[str],
+    *,
+    prefix: str = "ssl",
 ) -> ssl.SSLContext:
     """The context of a server that shows the certificate in ``key_store`` (PEM, with its key and chain).
 
     ``client_auth`` is need, want or none; clients' certificates are verified with those in ``trust_store``. Raises
-    `ConfigError`.
+    `ConfigError` that names the settings, which begin with ``prefix``.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    versions = sorted(_VERSIONS[name] for name in protocols)
-    context.minimum_version, context.maximum_version = versions[0], versions[-1]
-    _load(key_store, "ssl.keyStore", lambda: context.load_cert_chain(key_store, password=lambda: key_password))
-    if trust_store:
-        _load(trust_store, "ssl.trustStore", lambda: context.load_verify_locations(trust_store))
+    _load_stores(context, key_store, key_password, trust_store, protocols, prefix)
     if client_auth != "none":
         if not trust_store:
-            raise ConfigError("ssl.trustStore.location must name the certificates with which clients are verified")
+            raise ConfigError(
+                f"{prefix}.trustStore.location must name the certificates with which clients are verified"
+            )
         context.verify_mode = ssl.CERT_REQUIRED if client_auth == "need" else ssl.CERT_OPTIONAL
     return context
+
+
+def client_context(
+    key_store: str,
+    key_password: str,
+    trust_store: str,
+    protocols: Sequence[str],
+    *,
+    verify_host: bool,
+    prefix: str,
+) -> ssl.SSLContext:
+    """The context of a client that shows the certificate in ``key_store`` and verifies the server's. Raises `ConfigError`."""
+    if not trust_store:
+        raise ConfigError(f"{prefix}.trustStore.location must name the certificates with which servers are verified")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # needs a certificate that is valid
+    context.check_hostname = verify_host
+    _load_stores(context, key_store, key_password, trust_store, protocols, prefix)
+    return context
+
+
+def _load_stores(
+    context: ssl.SSLContext,
+    key_store: str,
+    key_password: str,
+    trust_store: str,
+    protocols: Sequence[str],
+    prefix: str,
+) -> None:
+    versions = sorted(_VERSIONS[name] for name in protocols)
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    _load(key_store, f"{prefix}.keyStore", lambda: context.load_cert_chain(key_store, password=lambda: key_password))
+    if trust_store:
+        _load(trust_store, f"{prefix}.trustStore", lambda: context.load_verify_locations(trust_store))
 
 
 def _load(path: str, name: str, load: Callable[[], None]) -> None:

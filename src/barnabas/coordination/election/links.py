@@ -80,7 +80,9 @@ class Links(Generic[L]):
         *,
         calls_back: bool = False,
     ) -> None:
-        """``is_member`` says whether a configuration in force, or one to come, names a server.
+        """``greeting`` begins each connection to a member; it is empty where the edge sends it before it authenticates.
+
+        ``is_member`` says whether a configuration in force, or one to come, names a server.
 
         ``first_words`` returns what to send over a new connection when no message waits. With ``calls_back`` a server that
         is to join, and has a smaller id, is connected to at the address that it gives.
@@ -127,13 +129,13 @@ class Links(Generic[L]):
     def connected(self, peer_id: int, link: L) -> list[LinkEffect[L]]:
         """The connection to a member stands."""
         self._connecting.discard(peer_id)
-        greet = SendOver(link, self._greeting)
+        greet: list[LinkEffect[L]] = [SendOver(link, self._greeting)] if self._greeting else []
         if peer_id > self._my_id:
             logger.info(
                 "Have smaller server identifier, so dropping the connection: (myId:%d --> sid:%d)", self._my_id, peer_id
             )
-            return [greet, CloseLink(link)]
-        return [greet, *self._use(peer_id, link)]
+            return [*greet, CloseLink(link)]
+        return [*greet, *self._use(peer_id, link)]
 
     def not_connected(self, peer_id: int) -> None:
         """The connection to a member failed; its message waits for the next one."""

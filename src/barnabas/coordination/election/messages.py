@@ -28,6 +28,7 @@ __all__ = [
     "Notification",
     "encode_greeting",
     "encode_notification",
+    "find_greeting",
 ]
 
 FORMAT_VERSION = 2
@@ -121,6 +122,12 @@ class MessageStream:
             position = stop
         del kept[:position]
         return found
+
+
+def find_greeting(data: bytearray) -> int | None:
+    """The length of the greeting at the start of ``data``; None until it is whole. Raises `MalformedNotificationError`."""
+    greeting, size = _read_greeting(data)
+    return size if greeting is not None else None
 
 
 def _read_greeting(data: bytearray) -> tuple[Greeting | None, int]:

@@ -28,7 +28,10 @@ from barnabas.coordination.election.messages import (
     MessageStream,
     encode_greeting,
     encode_notification,
+    find_greeting,
 )
+from barnabas.coordination.quorum.authentication import QuorumAuthentication
+from barnabas.coordination.quorum.channels import AuthenticatedNetwork
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort, QuorumServer
 
@@ -97,9 +100,9 @@ class ElectionPeers:
         connect_timeout_ms: int = 5000,
         bind_tries: int = 3,
         can_reconfigure: bool = False,
+        authentication: QuorumAuthentication | None = None,
     ) -> None:
         self.election = election
-        self._network = network
         self._clock = clock
         self._on_configuration = on_configuration
         self._listens_on_all = listens_on_all
@@ -109,6 +112,10 @@ class ElectionPeers:
         assert me is not None, "a server is a member of its own configuration"
         self._me = me
         greeting = encode_greeting(me.id, str(me.election_address))
+        if authentication is not None:
+            network = AuthenticatedNetwork(network, authentication, greeting=greeting, find_greeting=find_greeting)
+            greeting = b""
+        self._network = network
         self._links: Links[_Link] = Links(
             me.id, greeting, self._is_member, self._first_words, calls_back=can_reconfigure
         )

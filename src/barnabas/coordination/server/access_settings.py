@@ -5,16 +5,24 @@ JettyAdminServer; MetricsProviderBootstrap.
 """
 
 import hashlib
+from collections.abc import Callable
 
-from barnabas.base.settings import Kind, Setting, at_least, between, one_of
+from barnabas.base.errors import ConfigError
+from barnabas.base.settings import Kind, Setting, Values, at_least, between, one_of
 
 __all__ = [
     "AUTHENTICATION_PROVIDERS",
     "CLIENT_ACCESS_SETTINGS",
+    "JAAS_FILE",
     "OPERATOR_SETTINGS",
     "PROMETHEUS_PROVIDER",
+    "TLS_PROTOCOL_NAMES",
     "TLS_SETTINGS",
     "hash_name",
+    "pem_or_empty",
+    "read_jaas",
+    "read_password",
+    "tls_protocols",
 ]
 
 AUTHENTICATION_PROVIDERS = {
@@ -32,10 +40,13 @@ def _digest_algorithm(value: str) -> str | None:
     return None
 
 
-_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+JAAS_FILE = "java.security.auth.login.config"
+"""The setting that names the file with users and passwords of SASL."""
+TLS_PROTOCOL_NAMES = ("TLSv1.2", "TLSv1.3")
 
 
-def _pem_or_empty(value: str) -> str | None:
+def pem_or_empty(value: str) -> str | None:
+    """What is wrong with a name of a key store or trust store."""
     if value.lower().endswith((".jks", ".p12", ".pfx", ".bcfks")):
         return (
             "only PEM files are supported. Convert it with keytool -importkeystore (to PKCS12) and "
@@ -48,6 +59,33 @@ def hash_name(algorithm: str) -> str:
     """Python's name for one of Java's: sha1 for SHA1 and SHA-1, sha3_256 for SHA3-256."""
     name = algorithm.lower()
     return name.replace("-", "_") if name.startswith("sha3-") else name.replace("-", "")
+
+
+def read_jaas(settings: Values, read_text: Callable[[str], str]) -> str:
+    """The text of the JAAS file. Raises `ConfigError`."""
+    path = settings[JAAS_FILE]
+    try:
+        return read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the file {path} ({JAAS_FILE}) cannot be read: {error}") from None
+
+
+def read_password(settings: Values, store: str, read_text: Callable[[str], str]) -> str:
+    """The password of a store: ssl.keyStore or the like. Raises `ConfigError`."""
+    path: str = settings[f"{store}.passwordPath"]
+    if not path:
+        password: str = settings[f"{store}.password"].strip()
+        return password
+    try:
+        return read_text(path).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the file {path} ({store}.passwordPath) cannot be read: {error}") from None
+
+
+def tls_protocols(settings: Values, prefix: str) -> tuple[str, ...]:
+    """The protocols that the settings with a prefix (ssl, ssl.quorum) allow."""
+    protocols = settings[f"{prefix}.enabledProtocols"] or [settings[f"{prefix}.protocol"]]
+    return tuple(protocols) if all(protocols) else TLS_PROTOCOL_NAMES
 
 
 def _digest_or_empty(value: str) -> str | None:
@@ -75,7 +113,7 @@ CLIENT_ACCESS_SETTINGS = [
     Setting("enforce.auth.schemes", Kind.LIST, "", "The schemes of which one is needed with enforce.auth.enabled."),
     Setting("requireClientAuthScheme", Kind.STRING, "", "The same for one scheme, as ZooKeeper 3.5 had it."),
     Setting(
-        "java.security.auth.login.config", Kind.STRING, "",
+        JAAS_FILE, Kind.STRING, "",
         "A JAAS file with the users of SASL, whose mechanism is DIGEST-MD5; a Java system property of this name.",
     ),
     Setting("sasl.serverconfig", Kind.STRING, "Server", "The section of that file with this server's users."),
@@ -104,22 +142,24 @@ TLS_SETTINGS = [
     Setting("secureClientPortAddress", Kind.STRING, "", "The address that it listens on; empty for all."),
     Setting(
         "ssl.keyStore.location", Kind.STRING, "",
-        "The server's key with its certificate and their chain, in one PEM file.", _pem_or_empty,
+        "The server's key with its certificate and their chain, in one PEM file.", pem_or_empty,
     ),
     Setting("ssl.keyStore.password", Kind.PASSWORD, "", "The password of an encrypted key."),
     Setting("ssl.keyStore.passwordPath", Kind.STRING, "", "A file with that password."),
     Setting("ssl.keyStore.type", Kind.STRING, "PEM", "PEM is the only one.", one_of("PEM")),
     Setting(
         "ssl.trustStore.location", Kind.STRING, "",
-        "The certificates with which clients' are verified, in PEM.", _pem_or_empty,
+        "The certificates with which clients' are verified, in PEM.", pem_or_empty,
     ),
+    Setting("ssl.trustStore.password", Kind.PASSWORD, "", "Not needed: certificates in PEM are not encrypted."),
+    Setting("ssl.trustStore.passwordPath", Kind.STRING, "", "Likewise."),
     Setting("ssl.trustStore.type", Kind.STRING, "PEM", "PEM is the only one.", one_of("PEM")),
     Setting(
         "ssl.clientAuth", Kind.STRING, "need",
         "Whether clients must show a certificate, may, or are not asked.", one_of("need", "want", "none"),
     ),
-    Setting("ssl.protocol", Kind.STRING, "", "The protocol, if ssl.enabledProtocols is not set.", one_of("", *_PROTOCOLS)),
-    Setting("ssl.enabledProtocols", Kind.LIST, "", "TLSv1.2, TLSv1.3, or both; empty for both.", one_of(*_PROTOCOLS)),
+    Setting("ssl.protocol", Kind.STRING, "", "The protocol, if ssl.enabledProtocols is not set.", one_of("", *TLS_PROTOCOL_NAMES)),
+    Setting("ssl.enabledProtocols", Kind.LIST, "", "TLSv1.2, TLSv1.3, or both; empty for both.", one_of(*TLS_PROTOCOL_NAMES)),
     Setting("ssl.handshakeDetectionTimeoutMillis", Kind.INT, "5000", "Has no effect: a handshake may take 10 s.", at_least(0)),
 ]  # fmt: skip
 """TLS for clients."""

@@ -9,9 +9,16 @@ from typing import NamedTuple
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
 from barnabas.coordination.core.access import AccessRules, SaslServer
-from barnabas.coordination.server.access_settings import AUTHENTICATION_PROVIDERS, hash_name
+from barnabas.coordination.server.access_settings import (
+    AUTHENTICATION_PROVIDERS,
+    JAAS_FILE,
+    hash_name,
+    read_jaas,
+    read_password,
+    tls_protocols,
+)
 from barnabas.security.digest_md5 import DigestMd5Server
-from barnabas.security.jaas import digest_users
+from barnabas.security.jaas import digest_users, parse_jaas
 from barnabas.wire.jute.records import Id
 
 __all__ = ["TlsOptions", "access_rules", "tls_options"]
@@ -63,19 +70,12 @@ def tls_options(settings: Values, read_text: Callable[[str], str]) -> TlsOptions
     """``read_text`` reads a file, and raises OSError. Raises `ConfigError`."""
     if not settings["ssl.keyStore.location"]:
         raise ConfigError("secureClientPort is set, and ssl.keyStore.location does not name the server's key")
-    password, path = settings["ssl.keyStore.password"].strip(), settings["ssl.keyStore.passwordPath"]
-    if path:
-        try:
-            password = read_text(path).strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the file {path} (ssl.keyStore.passwordPath) cannot be read: {error}") from None
-    protocols = settings["ssl.enabledProtocols"] or [settings["ssl.protocol"]]
     return TlsOptions(
         settings["ssl.keyStore.location"],
-        password,
+        read_password(settings, "ssl.keyStore", read_text),
         settings["ssl.trustStore.location"],
         settings["ssl.clientAuth"],
-        tuple(protocols) if all(protocols) else ("TLSv1.2", "TLSv1.3"),
+        tls_protocols(settings, "ssl"),
     )
 
 
@@ -88,14 +88,14 @@ def _schemes_of_providers(settings: Values) -> set[str]:
 def _sasl_server(
     settings: Values, read_text: Callable[[str], str], random_bytes: Callable[[int], bytes]
 ) -> Callable[[], SaslServer] | None:
-    path = settings["java.security.auth.login.config"]
+    path = settings[JAAS_FILE]
     if not path:
         return None
-    try:
-        text = read_text(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the file {path} (java.security.auth.login.config) cannot be read: {error}") from None
-    users = digest_users(text, path, settings["sasl.serverconfig"])
+    text, section = read_jaas(settings, read_text), settings["sasl.serverconfig"]
+    is_for_members = settings["quorum.auth.enableSasl"] and "sasl" not in _schemes_of_providers(settings)
+    if is_for_members and section not in parse_jaas(text, path):
+        return None
+    users = digest_users(text, path, section)
     if settings["SASLAuthenticationProvider.superPassword"]:
         users["super"] = settings["SASLAuthenticationProvider.superPassword"].strip()
     return lambda: DigestMd5Server(users, _SASL_SERVICE, _SASL_REALM, random_bytes)

@@ -32,10 +32,13 @@ from barnabas.coordination.core.sessions import SessionTracker, first_session_id
 from barnabas.coordination.core.statistics import ServerMetrics
 from barnabas.coordination.election.fast_leader_election import FastLeaderElection
 from barnabas.coordination.election.peers import ElectionPeers
+from barnabas.coordination.quorum.authentication import QuorumAuthentication
+from barnabas.coordination.quorum.channels import AuthenticatedNetwork
 from barnabas.coordination.quorum.configuration_files import ConfigurationFiles
 from barnabas.coordination.quorum.members import HostAndPort
 from barnabas.coordination.server.authentication import access_rules, tls_options
 from barnabas.coordination.server.client_transport import ClientTransport
+from barnabas.coordination.server.quorum_security import quorum_authentication, quorum_tls_options
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of, parse_my_id, session_timeouts_ms
 from barnabas.coordination.server.snapshot_schedule import SnapshotSchedule
 from barnabas.coordination.server.view import ServerState, ServerView
@@ -136,6 +139,8 @@ class CoordinationServer:
         )
         self._quorum_peer: QuorumPeer | None = None
         self._elector = elector
+        self._quorum_network = network
+        self._quorum_authentication: QuorumAuthentication | None = None
         self._election_peers: ElectionPeers | None = None
         self._endpoint: HostAndPort | None = None
         self._mode = "standalone"
@@ -283,10 +288,25 @@ class CoordinationServer:
         member.least_voters = 2 if settings["standaloneEnabled"] else 1
         member.commit_log_count = settings["commitLogCount"]
         member.snapshot_size_factor = settings["snapshotSizeFactor"]
-        peer = QuorumPeer(member, network=self._network, executor=self._executor)
+        network = self._quorum_network = self._make_quorum_network(configurations)
+        authentication = self._quorum_authentication = quorum_authentication(
+            settings, partial(_read_text, self._files), self._rng.randbytes
+        )
+        if authentication is not None:
+            network = AuthenticatedNetwork(network, authentication)
+        peer = QuorumPeer(member, network=network, executor=self._executor)
         peer.listen_on_all = settings["quorumListenOnAllIPs"]
         peer.reads_without_quorum = settings["readonlymode.enabled"]
         return peer
+
+    def _make_quorum_network(self, configurations: Configurations) -> Network:
+        """How members connect to each other."""
+        options = quorum_tls_options(self._settings, partial(_read_text, self._files))
+        if options is None:
+            return self._network
+        from barnabas.net.unified import quorum_network
+
+        return quorum_network(options, configurations.hosts)
 
     async def _start_quorum_peer(self, peer: QuorumPeer) -> None:
         """Open the election port, and begin to elect."""
@@ -302,13 +322,14 @@ class CoordinationServer:
             )
             self._election_peers = ElectionPeers(
                 election,
-                network=self._network,
+                network=self._quorum_network,
                 clock=self._clock,
                 on_configuration=peer.adopt,
                 listens_on_all=settings["quorumListenOnAllIPs"],
                 connect_timeout_ms=settings["cnxTimeout"] * 1000,
                 bind_tries=settings["electionPortBindRetry"],
                 can_reconfigure=member.configurations.can_reconfigure,
+                authentication=self._quorum_authentication,
             )
             try:
                 await self._election_peers.start()

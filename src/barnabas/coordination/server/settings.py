@@ -26,6 +26,7 @@ from barnabas.coordination.server.access_settings import (
     OPERATOR_SETTINGS,
     TLS_SETTINGS,
 )
+from barnabas.coordination.server.quorum_security import QUORUM_SECURITY_SETTINGS
 
 __all__ = [
     "ZOO_CFG_DEFINITIONS",
@@ -138,6 +139,7 @@ ZOO_CFG_DEFINITIONS = Definitions(
         *CLIENT_ACCESS_SETTINGS,
         *OPERATOR_SETTINGS,
         *TLS_SETTINGS,
+        *QUORUM_SECURITY_SETTINGS,
         Setting("nio.sessionlessCnxnTimeout", Kind.INT, "10000", "Ms that a connection has to ask for a session.", at_least(1)),
     ]
 )  # fmt: skip
@@ -204,7 +206,7 @@ class RefusedSetting:
 
 _AUTHENTICATION = "clients cannot authenticate with Kerberos, and ensembles have no password"
 _TLS = "this part of TLS is not supported"
-_QUORUM = "members of an ensemble do not authenticate each other"
+_KERBEROS = "members of an ensemble authenticate each other with DIGEST-MD5 or certificates only"
 _THROTTLE = "this limit does not exist"
 
 
@@ -222,9 +224,9 @@ ZOO_CFG_REFUSED: list[RefusedSetting] = [
         _AUTHENTICATION,
         "requireKerberosConfig", "kerberos.*", "kinit", "security.auth_to_local", "ensembleAuthName",
     ),
-    *_rows(_TLS, "client.portUnification", "ssl.*", "sslQuorum",
-           "sslQuorumReloadCertFiles", "portUnification"),
-    *_rows(_QUORUM, "quorum.auth.*", harmless=["QuorumServer", "QuorumLearner", "zkquorum/localhost"]),
+    *_rows(_TLS, "client.portUnification", "ssl.*", "sslQuorumReloadCertFiles"),
+    *_rows(_KERBEROS, "quorum.auth.kerberos.servicePrincipal", harmless=["zkquorum/localhost"]),
+    *_rows(_KERBEROS, "quorum.auth.*"),
     *_rows("the admin server and metrics speak plain HTTP", "admin.portUnification", "admin.forceHttps", "admin.needClientAuth",
            "metricsProvider.ssl.*", "metricsProvider.httpsPort"),
     *_rows(_THROTTLE, "connection_throttle_tokens"),

@@ -64,6 +64,11 @@ class Configurations:
         found = self.current.servers.get(server_id)
         return self.following.servers.get(server_id) if found is None and self.following is not None else found
 
+    def hosts(self) -> set[str]:
+        """The hosts of all members, of both configurations."""
+        both = (self.current,) if self.following is None else (self.current, self.following)
+        return {server.host for configuration in both for server in configuration.servers.values()}
+
     def take_suggested_leader(self) -> int | None:
         """The leader that a reconfiguration has designated for the next role, if there is one."""
         leader_id, self._suggested_leader = self._suggested_leader, None

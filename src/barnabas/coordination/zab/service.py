@@ -274,6 +274,9 @@ class QuorumPeer:
                     max_frame_bytes=_FRAMES_HAVE_NO_LENGTH,
                     timeout_ms=max(1, min(left_ms, member.timing.sync_ms)),
                 )
+            except PermissionError as error:  # trying again does not help
+                logger.warning("Cannot follow the leader, server %d at %s: %s", leader_id, address, error)
+                return None
             except OSError as error:
                 if member.now_ms() + _CONNECT_PAUSE_S * 1000 >= min(deadline_ms, role.heard_ms + self._patience_ms):
                     logger.warning("Cannot connect to the leader, server %d at %s: %s", leader_id, address, error)

@@ -1,0 +1,214 @@
+"""Connections between members that authenticate each other before anything else is said: a `Network` on another one.
+
+The owner of a connection gets it when the exchange is over; `connect` returns then, and raises PermissionError if the other
+side refuses this server or is not who it must be. What strangers can make a server hold is bounded: an exchange has
+two seconds, and of more than 64 at a time the oldest ends.
+
+On the election port the server that connects says who it is before it authenticates. That greeting is sent here, and the
+other side's is kept until its authentication is over.
+
+In ZooKeeper: the calls of QuorumAuthServer and QuorumAuthLearner in QuorumCnxManager, Learner and LearnerHandler.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from barnabas.base.errors import BarnabasError
+from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Network
+from barnabas.coordination.quorum.authentication import QuorumAuthentication, QuorumAuthLearner, QuorumAuthServer
+
+__all__ = ["AuthenticatedNetwork"]
+
+logger = logging.getLogger(__name__)
+_PATIENCE_S = 2
+_MAX_EXCHANGES = 64
+
+
+class AuthenticatedNetwork:
+    """Connections of members that authenticate each other."""
+
+    def __init__(
+        self,
+        network: Network,
+        authentication: QuorumAuthentication,
+        *,
+        greeting: bytes = b"",
+        find_greeting: Callable[[bytearray], int | None] = lambda data: 0,  # noqa: ARG005  # no greeting
+    ) -> None:
+        """``greeting`` is sent on each connection that is made, before the authentication.
+
+        ``find_greeting`` returns the length of the greeting of a server that connects, or None until it is whole. It
+        raises `BarnabasError` for bytes that no member sends.
+        """
+        self._network = network
+        self._authentication = authentication
+        self._greeting = greeting
+        self._find_greeting = find_greeting
+        self._exchanges: dict[_ServerSide, None] = {}
+
+    async def listen(self, host: str, port: int, accept: Accept, *, max_frame_bytes: int) -> Listener:
+        """As `Network.listen`."""
+
+        def accepted(connection: Connection) -> _ServerSide:
+            side = _ServerSide(connection, accept, self._authentication, self._find_greeting, self._exchanges)
+            self._exchanges[side] = None
+            if len(self._exchanges) > _MAX_EXCHANGES:
+                next(iter(self._exchanges)).end("too many others wait to authenticate")
+            return side
+
+        return await self._network.listen(host, port, accepted, max_frame_bytes=max_frame_bytes)
+
+    async def connect(
+        self, host: str, port: int, accept: Accept, *, max_frame_bytes: int, timeout_ms: int
+    ) -> Connection:
+        """As `Network.connect`."""
+        sides: list[_LearnerSide] = []
+        new_learner = self._authentication.new_learner
+
+        def connected(connection: Connection) -> FrameHandler:
+            if self._greeting:
+                connection.send([self._greeting])
+            if new_learner is None:
+                return accept(connection)
+            sides.append(_LearnerSide(connection, accept, QuorumAuthLearner(new_learner())))
+            return sides[0]
+
+        async with asyncio.timeout(timeout_ms / 1000):
+            connection = await self._network.connect(
+                host, port, connected, max_frame_bytes=max_frame_bytes, timeout_ms=timeout_ms
+            )
+            if sides:
+                try:
+                    await sides[0].done
+                except BaseException:
+                    connection.close()
+                    raise
+            return connection
+
+
+class _Side:
+    """The handler of a connection: it runs the exchange, then hands everything on to the owner's handler."""
+
+    def __init__(self, connection: Connection, accept: Accept) -> None:
+        connection.is_stream = True
+        self._connection = connection
+        self._accept = accept
+        self._handler: FrameHandler | None = None
+        """None until the exchange is over"""
+
+    def bad_length(self, prefix: bytes) -> None: ...  # a stream has no lengths
+
+    def _begin(self, data: bytes) -> None:
+        handler = self._handler = self._accept(self._connection)
+        if data:
+            handler.frame(memoryview(bytearray(data)))
+
+
+class _ServerSide(_Side):
+    def __init__(
+        self,
+        connection: Connection,
+        accept: Accept,
+        authentication: QuorumAuthentication,
+        find_greeting: Callable[[bytearray], int | None],
+        exchanges: dict["_ServerSide", None],
+    ) -> None:
+        super().__init__(connection, accept)
+        self._exchange = QuorumAuthServer(authentication)
+        self._find_greeting = find_greeting
+        self._exchanges = exchanges
+        self._greeting = bytearray()
+        self._has_greeting = False
+        self._timer = asyncio.get_running_loop().call_later(_PATIENCE_S, self.end, "it has not authenticated in time")
+
+    def end(self, reason: str) -> None:
+        """Close the connection of a peer that may not go on."""
+        if self in self._exchanges:
+            self._leave()
+            logger.warning(
+                "Closing the connection of %s, which is not authenticated: %s", self._connection.peer, reason
+            )
+            self._connection.close(after_sending=True)
+            asyncio.get_running_loop().call_later(_PATIENCE_S, self._connection.close)
+
+    def _leave(self) -> None:
+        self._timer.cancel()
+        self._exchanges.pop(self, None)
+
+    def frame(self, data: memoryview) -> None:
+        if self._handler is not None:
+            self._handler.frame(data)
+            return
+        if self not in self._exchanges:
+            return
+        if not self._has_greeting:
+            self._greeting += data
+            try:
+                size = self._find_greeting(self._greeting)
+            except BarnabasError as error:
+                self.end(str(error))
+                return
+            if size is None:
+                return
+            self._has_greeting = True
+            data = memoryview(bytes(self._greeting[size:]))
+            del self._greeting[size:]
+            if not data:
+                return
+        exchange = self._exchange
+        answer = exchange.feed(data)
+        if answer:
+            self._connection.send([answer])
+        if exchange.failure:
+            self.end(exchange.failure)
+        elif exchange.is_complete:
+            self._leave()
+            if exchange.user:
+                logger.info("Authenticated %s as %s", self._connection.peer, exchange.user)
+            self._begin(bytes(self._greeting) + exchange.rest)
+
+    def closed(self, error: Exception | None) -> None:
+        if self in self._exchanges:
+            self._leave()
+            if self._greeting and self._has_greeting and not self._exchange.is_required:
+                self._begin(bytes(self._greeting))  # the greeting alone says that the server wants a connection
+        handler = self._handler
+        if handler is not None:
+            handler.closed(error)
+
+
+class _LearnerSide(_Side):
+    def __init__(self, connection: Connection, accept: Accept, exchange: QuorumAuthLearner) -> None:
+        super().__init__(connection, accept)
+        self._exchange = exchange
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        connection.send([exchange.start()])
+
+    def _fail(self, error: OSError) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+            self.done.exception()  # the caller may have stopped waiting
+
+    def frame(self, data: memoryview) -> None:
+        if self._handler is not None:
+            self._handler.frame(data)
+            return
+        if self.done.done():
+            return
+        exchange = self._exchange
+        answer = exchange.feed(data)
+        if answer:
+            self._connection.send([answer])
+        if exchange.failure:
+            self._fail(PermissionError(f"the other server does not authenticate: {exchange.failure}"))
+            self._connection.close()
+        elif exchange.is_complete:
+            self.done.set_result(None)
+            self._begin(exchange.rest)
+
+    def closed(self, error: Exception | None) -> None:
+        if self._handler is not None:
+            self._handler.closed(error)
+        else:
+            self._fail(ConnectionResetError(f"closed during the authentication ({error or 'by the other server'})"))
