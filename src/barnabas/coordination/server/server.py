@@ -90,6 +90,16 @@ def _configuration_files(files: Files, config_path: str | None) -> Configuration
     return ConfigurationFiles(files, config_path)
 
 
+def _quorum_network(settings: Values, files: Files, configurations: Configurations) -> Network | None:
+    """How members connect to each other, if not as clients do without TLS."""
+    options = quorum_tls_options(settings, partial(_read_text, files))
+    if options is None:
+        return None
+    from barnabas.net.unified import quorum_network
+
+    return quorum_network(options, configurations.hosts)
+
+
 async def _open(network: Network, host: str, port: int, accept: Accept, name: str) -> Listener:
     try:
         return await network.listen(host, port, accept, max_frame_bytes=_MAX_CONNECT_BYTES)
@@ -139,8 +149,6 @@ class CoordinationServer:
         )
         self._quorum_peer: QuorumPeer | None = None
         self._elector = elector
-        self._quorum_network = network
-        self._quorum_authentication: QuorumAuthentication | None = None
         self._election_peers: ElectionPeers | None = None
         self._endpoint: HostAndPort | None = None
         self._mode = "standalone"
@@ -282,61 +290,59 @@ class CoordinationServer:
             self._limits(),
             self._storage,
             self,
-            clock=self._clock,
+            now_ms=self._clock.monotonic_ms,
+            wall_ms=self._clock.wall_ms,
             max_packet_bytes=max(4 * settings["jute.maxbuffer"], _MIN_PACKET_BYTES),
         )
         member.least_voters = 2 if settings["standaloneEnabled"] else 1
         member.commit_log_count = settings["commitLogCount"]
         member.snapshot_size_factor = settings["snapshotSizeFactor"]
-        network = self._quorum_network = self._make_quorum_network(configurations)
-        authentication = self._quorum_authentication = quorum_authentication(
-            settings, partial(_read_text, self._files), self._rng.randbytes
-        )
-        if authentication is not None:
-            network = AuthenticatedNetwork(network, authentication)
-        peer = QuorumPeer(member, network=network, executor=self._executor)
+        network = _quorum_network(settings, self._files, configurations) or self._network
+        authentication = quorum_authentication(settings, partial(_read_text, self._files), self._rng.randbytes)
+        quorum_network = network if authentication is None else AuthenticatedNetwork(network, authentication)
+        peer = QuorumPeer(member, network=quorum_network, executor=self._executor)
         peer.listen_on_all = settings["quorumListenOnAllIPs"]
         peer.reads_without_quorum = settings["readonlymode.enabled"]
+        if self._elector is None:
+            self._election_peers = self._make_election_peers(peer, network, authentication)
         return peer
 
-    def _make_quorum_network(self, configurations: Configurations) -> Network:
-        """How members connect to each other."""
-        options = quorum_tls_options(self._settings, partial(_read_text, self._files))
-        if options is None:
-            return self._network
-        from barnabas.net.unified import quorum_network
-
-        return quorum_network(options, configurations.hosts)
+    def _make_election_peers(
+        self, peer: QuorumPeer, network: Network, authentication: QuorumAuthentication | None
+    ) -> ElectionPeers:
+        """This server's part in elections."""
+        settings, member = self._settings, peer.member
+        election = FastLeaderElection(
+            member.my_id,
+            member.configuration,
+            following=member.configurations.following,
+            can_reconfigure=member.configurations.can_reconfigure,
+            min_interval_ms=settings["fastleader.minNotificationInterval"],
+            max_interval_ms=settings["fastleader.maxNotificationInterval"],
+        )
+        return ElectionPeers(
+            election,
+            network=network,
+            clock=self._clock,
+            on_configuration=peer.adopt,
+            listens_on_all=settings["quorumListenOnAllIPs"],
+            connect_timeout_ms=settings["cnxTimeout"] * 1000,
+            bind_tries=settings["electionPortBindRetry"],
+            can_reconfigure=member.configurations.can_reconfigure,
+            authentication=authentication,
+        )
 
     async def _start_quorum_peer(self, peer: QuorumPeer) -> None:
         """Open the election port, and begin to elect."""
         if self._elector is None:
-            settings, member = self._settings, peer.member
-            election = FastLeaderElection(
-                member.my_id,
-                member.configuration,
-                following=member.configurations.following,
-                can_reconfigure=member.configurations.can_reconfigure,
-                min_interval_ms=settings["fastleader.minNotificationInterval"],
-                max_interval_ms=settings["fastleader.maxNotificationInterval"],
-            )
-            self._election_peers = ElectionPeers(
-                election,
-                network=self._quorum_network,
-                clock=self._clock,
-                on_configuration=peer.adopt,
-                listens_on_all=settings["quorumListenOnAllIPs"],
-                connect_timeout_ms=settings["cnxTimeout"] * 1000,
-                bind_tries=settings["electionPortBindRetry"],
-                can_reconfigure=member.configurations.can_reconfigure,
-                authentication=self._quorum_authentication,
-            )
+            peers = self._election_peers
+            assert peers is not None
             try:
-                await self._election_peers.start()
+                await peers.start()
             except BaseException:
                 await self.close()
                 raise
-            self._elector = self._election_peers
+            self._elector = peers
         peer.start(self._elector)
 
     # The role of a member

@@ -10,7 +10,6 @@ In ZooKeeper: the fields of QuorumPeer, and ZKDatabase.
 
 from collections.abc import Callable
 
-from barnabas.base.clock import Clock
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
@@ -43,15 +42,19 @@ class EnsembleMember:
         storage: Storage,
         service: ClientService,
         *,
-        clock: Clock,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
         max_packet_bytes: int,
     ) -> None:
+        """``now_ms`` returns the time that only goes forward, ``wall_ms`` the time of day."""
         self.my_id = my_id
         self.configurations = configurations
         self.timing = timing
         self.limits = limits
         self.storage = storage
         self.service = service
+        self.now_ms = now_ms
+        self.wall_ms = wall_ms
         self.max_packet_bytes = max_packet_bytes
         self.least_voters = 2
         """How many voters a configuration must have; 1 where an ensemble of one is allowed."""
@@ -62,20 +65,11 @@ class EnsembleMember:
         self.history = CommittedLog()
         self.on_serving: Callable[[], None] = lambda: None
         """Called before clients are served in a new role."""
-        self._clock = clock
 
     @property
     def configuration(self) -> QuorumConfiguration:
         """The configuration in force."""
         return self.configurations.current
-
-    def now_ms(self) -> int:
-        """The time that only goes forward."""
-        return self._clock.monotonic_ms()
-
-    def wall_ms(self) -> int:
-        """The time of day."""
-        return self._clock.wall_ms()
 
     def first_session_id(self) -> int:
         """Where the sessions that are created here begin."""
