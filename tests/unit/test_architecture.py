@@ -56,7 +56,6 @@ PASSES_ON = {
     "broker/assembly.py": {"CoordinationClient", "Clock", "Coroutine", "InThread", "in_thread", "spawn"},
     "broker/replication/delayed_fetch.py": {"Clock"},
     "broker/requests/dispatch.py": {"Clock"},
-    "coordination/zab/member.py": {"Clock"},
     "log/dirs/dir_set.py": {"Claim"},
     "log/leader_epochs.py": {"Claim"},
     "wire/jute/codec.py": {"compile()", "exec()"},
