@@ -219,7 +219,6 @@ def test_settings_are_checked_and_take_apaches_names() -> None:
         ("authProvider.1", "0"),
         ("authProvider.1", ""),
         ("AuthProvider.1", "com.example.MyProvider"),
-        ("SSLQuorum", "true"),
         ("ensembleAuthName", "prod"),
         ("kerberos.removeHostFromPrincipal", "true"),
         ("client.portUnification", "true"),
@@ -245,10 +244,21 @@ def test_a_setting_that_asks_for_missing_protection_ends_the_start(name: str, te
     assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["SecureClientPort", "enforce.auth.Enabled", "zookeeper.sessionRequireClientSaslAuth"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SecureClientPort",
+        "enforce.auth.Enabled",
+        "zookeeper.sessionRequireClientSaslAuth",
+        "SSLQuorum",
+        "Quorum.auth.enableSASL",
+    ],
+)
 def test_a_setting_of_access_in_another_case_ends_the_start(name: str) -> None:
     """ZooKeeper ignores it, and the server would look protected and be open. The error has the right spelling."""
-    with pytest.raises(ConfigError, match="is unknown, and .*: write (secureClientPort|enforce|sessionRequire)"):
+    with pytest.raises(
+        ConfigError, match="is unknown, and .*: write (secureClientPort|enforce|sessionRequire|sslQuorum|quorum)"
+    ):
         parse_settings({"dataDir": "/d", "clientPort": "1", name: "1"})
 
 

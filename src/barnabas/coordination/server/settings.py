@@ -42,7 +42,8 @@ __all__ = [
 ]
 
 _HARMLESS = frozenset(("", "false", "no", "none", "0"))
-_ACCESS_BY_LOWER = {setting.name.lower(): setting.name for setting in (*CLIENT_ACCESS_SETTINGS, *TLS_SETTINGS)}
+_ACCESS_SETTINGS = (*CLIENT_ACCESS_SETTINGS, *TLS_SETTINGS, *QUORUM_SECURITY_SETTINGS)
+_ACCESS_BY_LOWER = {setting.name.lower(): setting.name for setting in _ACCESS_SETTINGS}
 _PREFIX = "zookeeper."
 
 
