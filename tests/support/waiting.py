@@ -4,15 +4,30 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from confluent_kafka import KafkaError, KafkaException
+from kazoo.exceptions import ConnectionLoss
+
 T = TypeVar("T")
+
+_NO_ANSWER = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}
 
 
 def eventually(condition: Callable[[], T], *, timeout_s: float = 30, what: str = "") -> T:
-    """The first true value of ``condition``; fails when there is none in time."""
+    """The first true value of ``condition``; fails when there is none in time.
+
+    A client of others that gets no answer, as while a server starts, has not seen the condition yet. Other errors are errors.
+    """
     end = time.monotonic() + timeout_s
     while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, f"not within {timeout_s} s: {what or condition}"
+        error: Exception | None = None
+        try:
+            if value := condition():
+                return value
+        except (KafkaException, ConnectionLoss) as problem:
+            if isinstance(problem, KafkaException) and problem.args[0].code() not in _NO_ANSWER:
+                raise
+            error = problem
+        assert time.monotonic() < end, f"not within {timeout_s} s: {what or condition}" + (
+            f": {error}" if error else ""
+        )
         time.sleep(0.01)
