@@ -253,6 +253,7 @@ def uncommitted(tmp_path: Path) -> GroupBroker:
     broker.load(replicas=(0, 1))
     broker.connect().post(commit_request(7), 8)
     broker.lead(OFFSETS_TOPIC, PARTITION, epoch=1, leader=1, replicas=(0, 1))
+    broker.timers.advance(0)
     broker.load(epoch=2, replicas=(0, 1))
     return broker
 
@@ -275,6 +276,14 @@ def test_groups_of_a_partition_that_is_lost_before_the_replicas_have_it_are_not_
     broker.timers.advance(0)
     broker.timers.advance(1_000)
     assert fetch(broker.connect())[0] == E.NOT_COORDINATOR
+    assert not broker.purgatory
+
+
+def test_a_service_that_stops_does_not_wait_for_replicas(tmp_path: Path) -> None:
+    """Nothing is left that would look again."""
+    broker = uncommitted(tmp_path)
+    broker.groups.stop()
+    broker.timers.advance(500)
     assert not broker.purgatory
 
 

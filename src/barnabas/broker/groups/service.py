@@ -269,12 +269,13 @@ class GroupService:
         is_reported = False
 
         def try_complete(_: Hashable) -> bool:
-            if not self.coordinator.is_awaited(topic_partition.partition, leader_epoch):
+            coordinator = self.coordinator
+            if not coordinator.is_active or not coordinator.is_awaited(topic_partition.partition, leader_epoch):
                 return True
             partition = self._replicas.get(topic_partition)
             if partition is not None and not partition.all_in_sync_have(end_offset):
                 return False
-            self._perform(self.coordinator.finish_loading(topic_partition.partition, leader_epoch, loader, self._now()))
+            self._perform(coordinator.finish_loading(topic_partition.partition, leader_epoch, loader, self._now()))
             logger.log(
                 logging.INFO if loader.groups else logging.DEBUG,
                 "Loaded %d groups of %s in %d ms",
