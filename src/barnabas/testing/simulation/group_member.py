@@ -67,7 +67,7 @@ class GroupFacts:
         self.losses = 0
 
     def forgotten(self) -> None:
-        """Records of the groups' topic are gone with their disks, perhaps of this group."""
+        """Records of the group's partition are gone with their disks, perhaps of this group."""
         self.losses += 1
         self.owners.clear()
         self.commits.clear()

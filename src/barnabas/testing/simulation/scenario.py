@@ -9,6 +9,7 @@ import asyncio
 
 from barnabas.base.ids import TopicPartition
 from barnabas.base.randomness import Random
+from barnabas.broker.groups.coordinator import partition_of
 from barnabas.testing.simulation import checks
 from barnabas.testing.simulation.admin import CHURN, Administrator, create_simulated_topic
 from barnabas.testing.simulation.clients import ClusterClient, PartitionReader
@@ -67,6 +68,7 @@ class Scenario:
         simulation.broker_settings["offsets.topic.replication.factor"] = replicas
         count = int(simulation.broker_settings.setdefault("offsets.topic.num.partitions", "2"))
         self.history.groups_partitions = tuple(TopicPartition(_OFFSETS_TOPIC, n) for n in range(count))
+        self._group_partition = TopicPartition(_OFFSETS_TOPIC, partition_of(GROUP, count))
         simulation.on_commit.append(self._committed)
         simulation.broker_settings.update(plan.broker_settings)
         simulation.layout.servers = plan.coordination_servers
@@ -81,7 +83,7 @@ class Scenario:
         return [TopicPartition(name, n) for name, topic in self.plan.topics.items() for n in range(topic.partitions)]
 
     def _loss_allowed(self, topic_partition: TopicPartition) -> None:
-        if topic_partition.topic == _OFFSETS_TOPIC:
+        if topic_partition == self._group_partition:
             self.group.forgotten()
 
     def _committed(self, paths: list[str]) -> None:
