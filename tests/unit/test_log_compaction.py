@@ -19,7 +19,7 @@ from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.log.checkpoints import CLEANER_OFFSETS
 from barnabas.log.compaction.cleanable import cleanable
 from barnabas.log.compaction.compaction import Compaction, CompactionLimits
-from barnabas.log.compaction.offset_map import OffsetMap, blake2_digests, siphashes
+from barnabas.log.compaction.offset_map import SLOT_BYTES, OffsetMap, blake2_digests, siphashes
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.partition_log import Origin, PartitionLog
 from barnabas.log.settings import LogConfig
@@ -27,6 +27,7 @@ from barnabas.wire.kafka.records.batch_header import HEADER, BatchHeader, read_h
 from barnabas.wire.kafka.records.compression import CompressionType, compress
 from barnabas.wire.kafka.records.control import EndMarker, build_end_marker
 from barnabas.wire.kafka.records.records import Record, build_batch, read_records
+from support.slicing import finish
 
 TP = TopicPartition("t", 0)
 NOW = 1_700_000_000_000
@@ -318,21 +319,74 @@ def test_the_map_agrees_with_a_dict() -> None:
     """At any load up to its bound, many keys at once; none of them finds room past it."""
     rng = random.Random(5)
     for digests_of in (siphashes, blake2_digests):
-        offsets = OffsetMap(64 * 24, 0.9, 10_000)
+        offsets = OffsetMap(64 * SLOT_BYTES, 0.9, 10_000)
         known: dict[bytes, int] = {}
+        markers: set[int] = set()
         for offset in range(0, 4000, 10):
             keys = [
                 rng.randbytes(rng.randrange(3)) if rng.random() < 0.1 else b"%d" % rng.randrange(60)
                 for _ in range(rng.randrange(10))
             ]
             at = np.arange(offset, offset + len(keys))
-            fits = offsets.put(digests_of(keys), at)
+            is_marker = np.array([rng.random() < 0.3 for _ in keys], np.bool_)
+            fits = offsets.put(digests_of(keys), at, is_marker)
             assert fits == (len({*known, *keys}) <= 57)
             if fits:
                 known.update(zip(keys, at.tolist(), strict=True))
+                markers.update(at[is_marker].tolist())
             probes = [rng.randbytes(rng.randrange(3)), *keys]
             assert offsets.get(digests_of(probes)).tolist() == [known.get(probe, -1) for probe in probes]
         assert offsets.size == len(known) > 50
+        newest = finish(offsets.newest())
+        every = np.arange(4000)
+        stay = sorted(known.values())
+        assert every[newest.holds(every)].tolist() == stay
+        first = np.array([rng.randrange(4000) for _ in range(200)])
+        last = first + [rng.randrange(300) for _ in range(200)]
+        counts, marker_counts = newest.count(first, last)
+        ranges = list(zip(first.tolist(), last.tolist(), strict=True))
+        assert counts.tolist() == [sum(low <= at <= high for at in stay) for low, high in ranges]
+        assert marker_counts.tolist() == [
+            sum(low <= at <= high for at in markers.intersection(stay)) for low, high in ranges
+        ]
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])
+def test_batches_that_are_not_read_twice_come_out_as_if_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: CompressionType
+) -> None:
+    """Byte for byte, over several compactions: with deletions, aborted transactions and maps that are too small."""
+
+    def segments(name: str) -> list[dict[str, bytes]]:
+        rng = random.Random(11)
+        sequence = 0
+        dirs, log = new_log(tmp_path / f"{codec.name}-{name}", delete_retention_ms="1000")
+        rounds = []
+        for number in range(6):
+            for _ in range(60):
+                pairs = [
+                    (f"k{rng.randrange(150)}", None if rng.random() < 0.2 else "v" * rng.randrange(30))
+                    for _ in range(rng.choice([1, 1, 2, 5, 40]))
+                ]
+                kind = rng.random()
+                if kind < 0.2:
+                    put(log, *pairs, compression=codec, producer_id=5, producer_epoch=0, is_transactional=True,
+                        base_sequence=sequence)  # fmt: skip
+                    sequence += len(pairs)
+                    end(log, 5, abort=rng.random() < 0.5)
+                else:
+                    put(log, *pairs, compression=codec)
+                if rng.random() < 0.1:
+                    log.roll(NOW)
+            log.roll(NOW)
+            limits = LIMITS._replace(map_bytes=rng.choice([1 << 20, 128 * SLOT_BYTES]))
+            compact(dirs, log, NOW + number * 700, limits)
+            rounds.append({path.name: path.read_bytes() for path in sorted(Path(log.directory).glob("*.log"))})
+        return rounds
+
+    known = segments("known")
+    monkeypatch.setattr("barnabas.log.compaction.compaction._MOST_DAMAGED", 0)
+    assert known == segments("read again")
 
 
 def test_a_log_is_due_by_its_ratio_or_by_the_age_of_its_dirty_part(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ now + ``delete.retention.ms`` into the batch's base timestamp and sets bit 6 of 
 batch of each producer at least the header stays, for it carries the last sequence. Whatever goes, a batch keeps its
 base and last offset, leader epoch, producer fields, codec and timestamp type; records keep offsets and timestamps.
 
+Of the range that the map was read from, the offsets of the newest records say all: a batch that stays or goes as a whole is
+not read again, and keys are looked up only of records in front of it.
+
 A batch that is damaged stays as it is, byte for byte. Its keys are not in the map, so it is the reason for no record to go.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Container, Generator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +21,7 @@ from crc32c import crc32c
 
 from barnabas.base.files import Buffer
 from barnabas.log.compaction.cleaned_transactions import CleanedTransactions
-from barnabas.log.compaction.offset_map import OffsetMap, digests
+from barnabas.log.compaction.offset_map import NewestOffsets, OffsetMap, digests
 from barnabas.log.compaction.record_groups import STEP_RECORDS, Chunk, RecordGroup, Report, read_groups
 from barnabas.wire.kafka.records.batch_header import (
     CONTROL,
@@ -36,7 +39,7 @@ from barnabas.wire.kafka.records.batch_header import (
 from barnabas.wire.kafka.records.compression import CompressionType, compress
 from barnabas.wire.kafka.records.varints import put_varint
 
-__all__ = ["BatchFilter", "LastRecord", "damage"]
+__all__ = ["BatchFilter", "LastRecord", "Mapped", "damage"]
 
 
 class LastRecord(NamedTuple):
@@ -55,14 +58,33 @@ def damage(batch: memoryview, header: BatchHeader) -> str | None:
     return None
 
 
+class Mapped(NamedTuple):
+    """What is known of the records that were put into the map."""
+
+    first_offset: int
+    newest: NewestOffsets
+    damaged: Container[int]
+    """The base offsets of batches that could not be read."""
+
+
 class BatchFilter:
     """Decides and writes, chunk after chunk in the order of the log."""
 
-    __slots__ = ("_last_records", "_limit_bytes", "_new_horizon_ms", "_now_ms", "_offsets", "_report", "_transactions")
+    __slots__ = (
+        "_last_records",
+        "_limit_bytes",
+        "_mapped",
+        "_new_horizon_ms",
+        "_now_ms",
+        "_offsets",
+        "_report",
+        "_transactions",
+    )
 
     def __init__(
         self,
         offsets: OffsetMap,
+        mapped: Mapped | None,
         transactions: CleanedTransactions,
         last_records: Mapping[int, LastRecord],
         report: Report,
@@ -73,6 +95,7 @@ class BatchFilter:
     ) -> None:
         """``report`` is called with a batch that stays because it cannot be read; `read_groups` has ``limit_bytes``."""
         self._offsets = offsets
+        self._mapped = mapped
         self._transactions = transactions
         self._last_records = last_records
         self._report = report
@@ -105,6 +128,7 @@ class BatchFilter:
                 wanted.append(number)
             elif can_discard and horizon_ms is None:
                 markers.append(number)  # of an empty transaction, which goes after its horizon
+        wanted = self._without_whole_batches(chunk, wanted, stays)
         for number, group in enumerate(read_groups(chunk, wanted, self._limit_bytes, self._report)):
             if number:
                 yield
@@ -118,6 +142,25 @@ class BatchFilter:
             if stays[number] is None and self._is_last_of_producer(found.header):
                 stays[number] = _empty(found.header)
         return stays
+
+    def _without_whole_batches(self, chunk: Chunk, wanted: list[int], stays: list[Buffer | None]) -> list[int]:
+        """The batches that must be read; of the others it is known that all records stay, or none."""
+        mapped = self._mapped
+        if mapped is None or not wanted:
+            return wanted
+        headers = [chunk.batches[number].header for number in wanted]
+        first = np.array([header.base_offset for header in headers], np.int64)
+        last = np.array([header.last_offset for header in headers], np.int64)
+        counts, markers = mapped.newest.count(first, last)
+        is_mapped = (first >= mapped.first_offset) & (last <= self._offsets.latest_offset)
+        unknown = []
+        fields = zip(wanted, headers, is_mapped.tolist(), counts.tolist(), markers.tolist(), strict=True)
+        for number, header, known, count, marker_count in fields:
+            if not known or marker_count or 0 < count != header.record_count or header.base_offset in mapped.damaged:
+                unknown.append(number)
+            elif not count:
+                stays[number] = None
+        return unknown
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         last = self._last_records.get(header.producer_id)
@@ -154,7 +197,14 @@ class BatchFilter:
         """Which rows stay: those past the map, and the newest record of each key."""
         offsets = group.offsets
         keep: npt.NDArray[np.bool_] = offsets > self._offsets.latest_offset
-        looked_up = (~keep & (group.columns.key_size >= 0)).nonzero()[0]
+        has_key = group.columns.key_size >= 0
+        if self._mapped is None:
+            looked_up = (~keep & has_key).nonzero()[0]
+        else:
+            keep |= has_key & (offsets >= self._mapped.first_offset) & self._mapped.newest.holds(offsets)
+            looked_up = (has_key & (offsets < self._mapped.first_offset)).nonzero()[0]
+            if not looked_up.size:
+                return keep
         newest = self._offsets.get(digests(group.keys(looked_up)))
         keep[looked_up] = offsets[looked_up] >= newest
         return keep

@@ -43,6 +43,8 @@ __all__ = ["Compaction", "CompactionLimits"]
 _LEAST_CHUNK_BYTES = 4096
 _STEP_BATCHES = 128
 _MOST_REPORTS = 10
+_MOST_DAMAGED = 10_000
+"""With more batches that cannot be read the second pass reads all of them again, for the memory's sake."""
 
 
 class CompactionLimits(NamedTuple):
@@ -164,12 +166,12 @@ class Compaction:
 
     def _run(self) -> Generator[None, None, None]:
         load_columns()
-        from barnabas.log.compaction.batch_filter import BatchFilter, LastRecord
+        from barnabas.log.compaction.batch_filter import BatchFilter, LastRecord, Mapped
         from barnabas.log.compaction.offset_map import OffsetMap
 
         yield
         offsets = OffsetMap(self._limits.map_bytes, self._limits.map_load_factor, self._expected_keys)
-        yield from self._map_keys(offsets)
+        damaged = yield from self._map_keys(offsets)
         self.end_offset = offsets.latest_offset + 1
         if self.end_offset <= self._first_dirty_offset:
             raise CorruptDataError(
@@ -177,8 +179,13 @@ class Compaction:
                 f"log.cleaner.dedupe.buffer.size has room for ({offsets.max_keys})"
             )
         transactions = CleanedTransactions(self._aborted)
+        mapped = None
+        if len(damaged) < _MOST_DAMAGED:
+            newest = yield from offsets.newest()
+            mapped = Mapped(self._first_dirty_offset, newest, damaged)
         batch_filter = BatchFilter(
             offsets,
+            mapped,
             transactions,
             {producer_id: LastRecord(last_offset, epoch) for producer_id, last_offset, epoch in self._last_producers},
             self._report,
@@ -196,10 +203,14 @@ class Compaction:
         if len(self.unreadable) < _MOST_REPORTS:
             self.unreadable.append(f"offset {header.base_offset}: {problem}")
 
-    def _map_keys(self, offsets: "OffsetMap") -> Generator[None, None, None]:
-        """Read the dirty range into the map, up to its end or until the map is full."""
+    def _map_keys(self, offsets: "OffsetMap") -> Generator[None, None, set[int]]:
+        """Read the dirty range into the map, up to its end or until the map is full.
+
+        Returns the base offsets of batches that cannot be read; of many only the first.
+        """
         from barnabas.log.compaction.batch_filter import damage
 
+        damaged: set[int] = set()
         transactions = CleanedTransactions(self._aborted)
         position = self._first_position
         for segment, end_offset in self._closed:
@@ -215,33 +226,42 @@ class Compaction:
                     and not transactions.can_discard(batch, header)
                     and not header.is_control
                 ]
-                has_room = yield from self._map_chunk(chunk, wanted, offsets)
+                has_room = yield from self._map_chunk(chunk, wanted, offsets, damaged)
                 if not has_room:
-                    return
+                    return damaged
                 last_offset = chunk.batches[-1].header.last_offset
                 if last_offset >= self._first_dirty_offset:
                     offsets.cover(last_offset)
                 yield
             position = 0
             offsets.cover(end_offset - 1)
+        return damaged
 
-    def _map_chunk(self, chunk: "Chunk", wanted: list[int], offsets: "OffsetMap") -> Generator[None, None, bool]:
+    def _map_chunk(
+        self, chunk: "Chunk", wanted: list[int], offsets: "OffsetMap", damaged: set[int]
+    ) -> Generator[None, None, bool]:
         """Whether all keys of the wanted batches found room. If not, the map covers what is in front of the first without."""
         from barnabas.log.compaction.offset_map import Digests, digests
         from barnabas.log.compaction.record_groups import read_groups
 
+        def note(header: BatchHeader, _: str) -> None:
+            if len(damaged) < _MOST_DAMAGED:
+                damaged.add(header.base_offset)
+
         limit_bytes = unpacked_limit_bytes(self._config)
-        for number, group in enumerate(read_groups(chunk, wanted, limit_bytes, lambda _header, _problem: None)):
+        for number, group in enumerate(read_groups(chunk, wanted, limit_bytes, note)):
             if number:
                 yield
             if group is not None:
                 found = group.offsets
                 rows = ((group.columns.key_size >= 0) & (found >= self._first_dirty_offset)).nonzero()[0]
                 keys, found, batch_of_row = digests(group.keys(rows)), found[rows], group.batch_of_row[rows]
-                if not offsets.put(keys, found):
+                is_marker = group.columns.value_size[rows] < 0
+                if not offsets.put(keys, found, is_marker):
                     for batch, header in enumerate(group.headers):
                         its = batch_of_row == batch
-                        if not offsets.put(Digests(keys.first[its], keys.second[its]), found[its]):
+                        some = Digests(keys.first[its], keys.second[its])
+                        if not offsets.put(some, found[its], is_marker[its]):
                             if header.base_offset > self._first_dirty_offset:
                                 offsets.cover(header.base_offset - 1)
                             return False
