@@ -276,7 +276,7 @@ _LOG = (
         "log.cleaner.dedupe.buffer.size",
         LONG,
         134217728,
-        "Memory for the keys of all compactions, 24 bytes for each key. It is allocated as keys come.",
+        "Memory for the keys of all compactions, 32 bytes for each key. It is allocated as keys come.",
         at_least(1 << 20),
     ),
     _a(

@@ -122,14 +122,31 @@ def read_pairs(buffer: Buffer, offset: int = 0, *, limit_bytes: int = _MAX_UNPAC
     position = 0
     try:
         for _ in range(header.record_count):
-            size, position = read_varint(data, position)
+            # Almost all of these numbers have one byte: a call for each would double the time.
+            byte = data[position]
+            if byte & 0x81:
+                size, position = read_varint(data, position)
+            else:
+                size = byte >> 1
+                position += 1
             stop = position + size
             if size < SMALLEST_RECORD_BYTES - 1 or stop > end:
                 raise CorruptDataError(f"a record of {size} bytes, {end - position} are left")
             position += 2 if data[position + 1] < 0x80 else _varint_bytes(data, position + 1) + 1
             position += 1 if data[position] < 0x80 else _varint_bytes(data, position)
-            key, position = _nullable_bytes(data, position, stop)
-            value, position = _nullable_bytes(data, position, stop)
+            byte = data[position]
+            if byte & 0x81 or position + (byte >> 1) >= stop:
+                key, position = _nullable_bytes(data, position, stop)
+            else:
+                begin = position + 1
+                position = begin + (byte >> 1)
+                key = data[begin:position]
+            byte = data[position]
+            if byte & 0x81 or position + (byte >> 1) >= stop:
+                value, position = _nullable_bytes(data, position, stop)
+            else:
+                position += 1
+                value = data[position : position + (byte >> 1)]
             pairs.append((key, value))
             position = stop
     except IndexError:
