@@ -1,6 +1,7 @@
 """The request path without files and sockets: order, durability, sessions, watches."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -57,6 +58,7 @@ class Recorder:
         self.frames: list[bytes] = []
         self.holds = 0
         self.is_closed = False
+        self.later: list[Callable[[int], None]] = []
 
     def send(self, frame: bytearray) -> None:
         self.frames.append(bytes(frame[4:]))
@@ -66,6 +68,9 @@ class Recorder:
 
     def release(self) -> None:
         self.holds -= 1
+
+    def soon(self, work: Callable[[int], None]) -> None:
+        self.later.append(work)
 
     def close(self) -> None:
         self.is_closed = True
@@ -391,6 +396,66 @@ def test_watches_are_set_again_relative_to_the_clients_last_zxid(harness: Harnes
         (EventType.NODE_CHILDREN_CHANGED, "/b"),
         (EventType.NODE_CREATED, "/new"),
     ]
+
+
+def test_many_watches_are_set_in_slices_between_which_others_are_served(harness: Harness) -> None:
+    """Their connection takes no request meanwhile; a change between two slices fires what is set, and is seen by the rest."""
+    first, other = harness.connect(), harness.connect()
+    paths = [f"/n{number}" for number in range(1800)]
+    for path in (paths[0], paths[-1]):
+        other.call(OpCode.CREATE, CreateRequest(path, b"", OPEN, 0))
+    seen = harness.processor.database.last_zxid
+    xid = first.send(OpCode.SET_WATCHES, SetWatches(seen, [], paths[1:-1], [paths[0], paths[-1]]))
+    assert (first.take(), first.recorder.holds) == ([], 1)
+    assert other.call(OpCode.CREATE, CreateRequest(paths[1], b"", OPEN, 0))[0] == 0
+    assert other.call(OpCode.CREATE, CreateRequest(f"{paths[-1]}/c", b"", OPEN, 0))[0] == 0
+    assert first.events() == [(EventType.NODE_CREATED, paths[1])]
+    turns = 0
+    while first.recorder.later:
+        first.recorder.later.pop()(harness.now_ms)
+        turns += 1
+    assert turns == 3
+    late, reply = first.take()
+    assert decode(WatcherEvent, late[2]) == WatcherEvent(EventType.NODE_CHILDREN_CHANGED, 3, paths[-1])
+    assert reply[:2] == (xid, 0)
+    assert first.recorder.holds == 0
+    assert harness.processor.watches.counts()[1] == 1798  # all but the two that have fired
+
+
+def test_slices_of_many_clients_take_turns_and_end_with_their_connection(harness: Harness) -> None:
+    """In each turn one slice of one client; what a closed connection has set is removed, and no more is set."""
+    clients = [harness.connect() for _ in range(3)]
+    paths = [f"/n{number}" for number in range(1200)]
+    xids = [client.send(OpCode.SET_WATCHES, SetWatches(0, [], paths, [])) for client in clients]
+    assert len(harness.processor.watches) == 500
+    waiting = clients[0].recorder.later
+    waiting.pop()(harness.now_ms)
+    waiting.pop()(harness.now_ms)
+    assert len(harness.processor.watches) == 1500
+    harness.processor.disconnected(clients[1].connection)
+    assert len(harness.processor.watches) == 1000
+    planned = [client.recorder.later for client in clients]
+    for _ in range(20):
+        for works in planned:
+            while works:
+                works.pop()(harness.now_ms)
+    assert len(harness.processor.watches) == 2400
+    assert [reply[0] for client in clients for reply in client.take()] == [xids[0], xids[2]]
+    assert [clients[0].recorder.holds, clients[2].recorder.holds] == [0, 0]
+
+
+def test_watches_that_follow_a_write_are_set_after_it(harness: Harness) -> None:
+    """Their connection takes no request from their arrival on, so nothing can overtake them."""
+    client = harness.connect()
+    paths = [f"/n{number}" for number in range(600)]
+    create = client.send(OpCode.CREATE, CreateRequest("/n1", b"", OPEN, 0))
+    xid = client.send(OpCode.SET_WATCHES, SetWatches(0, [], paths, []))
+    assert client.recorder.holds == 1
+    harness.sync()
+    assert [reply[0] for reply in client.take()] == [create, Xid.WATCHER_EVENT]
+    client.recorder.later.pop()(harness.now_ms)
+    assert [reply[0] for reply in client.take()] == [xid]
+    assert client.recorder.holds == 0
 
 
 def test_watches_end_with_their_connection(harness: Harness) -> None:

@@ -19,6 +19,8 @@ from barnabas.coordination.core.access import (
 from barnabas.coordination.core.operations.base import checked_version
 from barnabas.coordination.core.paths import checked_path
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
+from barnabas.coordination.core.tree import Tree
+from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.records import ACL, OPEN_ACL, Id
 
@@ -180,3 +182,22 @@ def test_session_ids_of_servers_and_starts_differ() -> None:
     assert first_session_id(1, 1_700_000_000_000) >> 56 == 1
     assert first_session_id(1, 1_700_000_000_001) - first_session_id(1, 1_700_000_000_000) == 1 << 16
     assert first_session_id(200, 5) < 0, "a Java long"
+
+
+def test_a_long_path_is_kept_once() -> None:
+    """The tree's nodes and the lists of their children share it; a node that is created again does, too."""
+    tree = Tree()
+    path = ""
+    for _ in range(300):
+        path += "/n"
+        tree.put(path, DataNode.new(path, b"", OPEN_ACL, 0, 1, 0))
+    for _ in range(2):
+        keys = {key: key for key in tree.nodes}
+        assert all(keys[parent] is parent for parent in tree.children if len(parent) >= 256)
+        tree.remove(path)
+        tree.put(path, DataNode.new(path, b"", OPEN_ACL, 0, 2, 0))
+        tree.put(path + "/n", DataNode.new(path + "/n", b"", OPEN_ACL, 0, 2, 0))
+        tree.remove(path + "/n")
+    for size in range(300, 0, -1):
+        tree.remove("/n" * size)
+    assert not tree._long_paths

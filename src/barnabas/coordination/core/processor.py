@@ -26,7 +26,6 @@ when the leader has committed them (`apply`). So the same transactions reach the
 
 import logging
 from collections import deque
-from typing import NoReturn
 
 from barnabas.coordination.core.access import SUPER, authenticate
 from barnabas.coordination.core.connections import (
@@ -42,8 +41,10 @@ from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker,
 from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_parts
+from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, EXPIRED, MOVED, UNREADABLE
 from barnabas.coordination.core.sasl_steps import step_sasl
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker, session_password
+from barnabas.coordination.core.sliced_reads import SlicedRead, SlicedReads
 from barnabas.coordination.core.statistics import Statistics, Summary
 from barnabas.coordination.core.tree import Event, Staged
 from barnabas.coordination.core.watches import Watches
@@ -84,36 +85,10 @@ __all__ = ["Processor"]
 logger = logging.getLogger(__name__)
 
 
-def _refuse(_reading: Reading, _request: object) -> NoReturn:
-    raise KeeperError(ErrorCode.MARSHALLING_ERROR)
-
-
-def _refuse_ephemeral(_reading: Reading, _request: object) -> NoReturn:
-    raise KeeperError(ErrorCode.EPHEMERAL_ON_LOCAL_SESSION)
-
-
-_EPHEMERAL_ON_LOCAL = ReadOperation(OpCode.ERROR, None, _refuse_ephemeral)
-_CLOSE_LOCAL = ReadOperation(OpCode.CLOSE_SESSION, None, lambda _reading, _request: None)
-"""The end of a local session: answered in its turn, without a transaction."""
-_UNREADABLE = ReadOperation(OpCode.ERROR, None, _refuse)
-"""Takes the place of a multi that cannot be read: it is answered with an error in its turn, without a zxid."""
 _LEARNER_READS = {opcode: read for opcode, read in READS.items() if opcode != OpCode.SYNC}
 _MAX_IDENTITIES = 100
 _INTERNAL = frozenset((OpCode.CREATE_SESSION, OpCode.DELETE_CONTAINER))
 """Writes that clients may not request."""
-
-
-def _refusing(code: ErrorCode) -> WriteOperation:
-    """Takes the place of a write that is refused before it is looked at."""
-
-    def stage(_staging: Staging, _request: object, _events: list[Event]) -> NoReturn:
-        raise KeeperError(code)
-
-    return WriteOperation(OpCode.ERROR, None, stage, lambda _: None)
-
-
-_EXPIRED = _refusing(ErrorCode.SESSION_EXPIRED)
-_MOVED = _refusing(ErrorCode.SESSION_MOVED)
 
 
 def _decode_write(operation: WriteOperation, data: bytes, offset: int, limits: Limits) -> object | None:
@@ -173,6 +148,7 @@ class Processor:
         if reconfig is not None:
             self._writes = {**self._writes, OpCode.RECONFIG: reconfig}
         self._syncs: deque[ServerConnection] = deque()
+        self._sliced = SlicedReads(self._answer_sliced)
         self._revalidating: dict[int, list[tuple[ServerConnection, int]]] = {}
         for session_id, timeout_ms in database.session_timeouts_ms.items():
             tracker.track(session_id, timeout_ms, now_ms)
@@ -232,7 +208,7 @@ class Processor:
             except MalformedRecordError as error:
                 logger.info("Refusing a request of type %d of %s: %s", opcode, client.address, error)
                 if opcode == OpCode.MULTI:
-                    self._receive_read(client, header.xid, _UNREADABLE, data, now_ms)
+                    self._receive_read(client, header.xid, UNREADABLE, data, now_ms)
                     return
                 request = None
                 write = None
@@ -254,9 +230,9 @@ class Processor:
         assert local is not None
         assert settings is not None
         if opcode == OpCode.CLOSE_SESSION:
-            return _CLOSE_LOCAL
+            return CLOSE_LOCAL
         if not settings.may_upgrade:
-            return _EPHEMERAL_ON_LOCAL
+            return EPHEMERAL_ON_LOCAL
         logger.info("Upgrading session 0x%x", session.id & (1 << 64) - 1)
         local.upgrade(session, now_ms)
         request = CreateSessionTxn(session.timeout_ms)
@@ -522,13 +498,13 @@ class Processor:
         if session is None:
             # A session that is unknown here may be local on the learner; then it may do all but own an ephemeral node.
             if self._local is None or creates_ephemeral(opcode, request.body, self.limits.max_multi_operations):
-                operation = _EXPIRED
+                operation = EXPIRED
         else:
             self.tracker.touch(session, now_ms)
             if session.owner is None:
                 session.owner = owner
             elif session.owner is not owner:
-                operation = _MOVED
+                operation = MOVED
         self._propose(session_id, None, request.xid, opcode, operation, body, now_ms, wall_ms, ids)
 
     def revalidate(self, owner: object, session_id: int, timeout_ms: int, now_ms: int) -> bool:
@@ -625,6 +601,8 @@ class Processor:
     def _receive_read(
         self, client: ServerConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int
     ) -> None:
+        if operation.is_sliced:
+            client.transport.hold()  # nothing may come behind it before it is answered
         if client.waiting:
             client.waiting.append(WaitingRead(xid, operation, data, now_ms))
             self._waiting_requests += 1
@@ -655,15 +633,25 @@ class Processor:
                 frame = encode_multi_response(xid, zxid, 0, parts)  # type: ignore[arg-type]  # multiRead's reply
             else:
                 request = decode(operation.request_type, data, 8) if operation.request_type is not None else None
-                frame = encode_reply(xid, zxid, 0, operation.read(reading, request))
+                found = operation.read(reading, request)
+                if operation.is_sliced:
+                    self._sliced.begin(SlicedRead(client, xid, found, since_ms), now_ms)  # type: ignore[arg-type]  # its iterator
+                    return
+                frame = encode_reply(xid, zxid, 0, found)
         except KeeperError as error:
             frame = encode_reply(xid, zxid, error.code)
         except MalformedRecordError as error:
             logger.info("Refusing a request of type %d of %s: %s", operation.opcode, client.address, error)
             frame = encode_reply(xid, zxid, ErrorCode.MARSHALLING_ERROR)
         self._reply(client, frame, now_ms, since_ms)
-        if operation is _CLOSE_LOCAL:
+        if operation.is_sliced:
+            client.transport.release()
+        elif operation is CLOSE_LOCAL:
             self._end_session(client.session_id)
+
+    def _answer_sliced(self, read: SlicedRead, now_ms: int) -> None:
+        self._reply(read.client, encode_reply(read.xid, self.database.last_zxid, 0), now_ms, read.since_ms)
+        read.client.transport.release()
 
     def _reply(self, client: ServerConnection, frame: bytearray, now_ms: int, since_ms: int) -> None:
         latency_ms = now_ms - since_ms

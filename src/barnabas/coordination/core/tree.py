@@ -19,6 +19,7 @@ from barnabas.wire.jute.records import ACL, OPEN_ACL, READ_ACL
 __all__ = ["Event", "Staged", "Tree", "TreeChange", "View"]
 
 _DIGEST_MASK = (1 << 64) - 1
+_LONG_PATH = 256
 
 TreeChange = tuple[str, DataNode | None]
 """A path and the node that is there now, or None."""
@@ -54,7 +55,18 @@ class View(Protocol):
 class Tree:
     """All committed nodes by path, with the indexes that make the operations cheap."""
 
-    __slots__ = ("_acls", "_digest", "children", "containers", "data_bytes", "ephemerals", "nodes", "quotas", "ttls")
+    __slots__ = (
+        "_acls",
+        "_digest",
+        "_long_paths",
+        "children",
+        "containers",
+        "data_bytes",
+        "ephemerals",
+        "nodes",
+        "quotas",
+        "ttls",
+    )
 
     def __init__(self) -> None:
         self.nodes: dict[str, DataNode] = {}
@@ -68,6 +80,8 @@ class Tree:
         self.quotas = Quotas()
         self._digest = 0
         self._acls: dict[tuple[ACL, ...], tuple[ACL, ...]] = {}
+        self._long_paths: dict[str, str] = {}
+        """Paths that are worth keeping once: they are keys of `nodes`, and of `children` too."""
         for acl in (OPEN_ACL, READ_ACL):
             self._acls[acl] = acl
         self.put("/", DataNode.system("/", 1))
@@ -108,6 +122,8 @@ class Tree:
 
     def put(self, path: str, node: DataNode) -> None:
         old = self.nodes.get(path)
+        if old is None and len(path) >= _LONG_PATH:
+            path = self._long_paths.setdefault(path, path)
         self.nodes[path] = node
         data_bytes = len(node.data or b"")
         if old is None:
@@ -128,7 +144,7 @@ class Tree:
             parent, name = path[:slash] or "/", path[slash + 1 :]
             names = self.children.get(parent)
             if names is None:
-                self.children[parent] = {name: None}
+                self.children[self._long_paths.get(parent, parent)] = {name: None}
             else:
                 names[name] = None
             if parent.startswith(QUOTA_PATH):
@@ -143,6 +159,8 @@ class Tree:
 
     def remove(self, path: str) -> None:
         node = self.nodes.pop(path)
+        if len(path) >= _LONG_PATH:
+            self._long_paths.pop(path, None)
         self._digest -= node.digest
         data_bytes = len(node.data or b"")
         self.data_bytes -= len(path) + data_bytes
@@ -208,6 +226,7 @@ class Tree:
         self.ephemerals.clear()
         self.containers.clear()
         self.ttls.clear()
+        self._long_paths.clear()
         self.data_bytes = self._digest = 0
         self.quotas = Quotas()
         for path, node in nodes:

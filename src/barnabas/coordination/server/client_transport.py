@@ -50,6 +50,7 @@ class ClientTransport:
         "_holds",
         "_later",
         "_max_frame_bytes",
+        "_now_ms",
         "_outgoing",
         "_server",
         "client",
@@ -60,19 +61,20 @@ class ClientTransport:
         server: ClientHost,
         connection: Connection,
         max_frame_bytes: int,
-        now_ms: int,
+        now_ms: Callable[[], int],
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
-        """``later`` calls a function after a number of seconds."""
+        """``now_ms`` returns the time; ``later`` calls a function after a number of seconds."""
         self._server = server
         self._later = later
+        self._now_ms = now_ms
         self._connection = connection
         self._max_frame_bytes = max_frame_bytes  # once there is a session; until then the listener's small limit holds
         self._outgoing: list[bytearray] = []
         self._gathered_bytes = 0
         self._holds = 0
         address, port = connection.peer
-        self.client = ServerConnection(self, address, port, now_ms)
+        self.client = ServerConnection(self, address, port, now_ms())
 
     # From the network
 
@@ -132,6 +134,9 @@ class ClientTransport:
         self._holds -= 1
         if not self._holds:
             self._connection.resume()
+
+    def soon(self, work: Callable[[int], None]) -> None:
+        self._later(0, lambda: work(self._now_ms()))
 
     def close(self) -> None:
         self.flush()

@@ -466,7 +466,7 @@ class CoordinationServer:
 
     def _accept(self, connection: Connection, *, is_secure: bool = False) -> FrameHandler:
         peer = ClientTransport(
-            self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms(), self._loop.call_later
+            self, connection, self._settings["jute.maxbuffer"], self._clock.monotonic_ms, self._loop.call_later
         )
         peer.client.is_secure = is_secure
         if is_secure and not _identify(connection, peer.client, self._processor.limits.access):

@@ -113,6 +113,8 @@ class ReadOperation:
     opcode: OpCode
     request_type: type | None
     read: Callable[[Reading, Any], object | None]
+    is_sliced: bool = False
+    """Whether ``read`` returns an iterator, which yields wherever other clients may be served; the reply has no body."""
 
 
 def deciding(decide: Callable[[Staging, Any], tuple[int, Transaction]], apply: Apply) -> Stage:

@@ -3,7 +3,8 @@
 In ZooKeeper: `FinalRequestProcessor.processRequest` and `DataTree.setWatches`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from barnabas.coordination.core.operations.base import Reading, ReadOperation
 from barnabas.coordination.core.tree import Event
@@ -21,41 +22,66 @@ from barnabas.wire.jute.records import (
 
 __all__ = ["OPERATIONS"]
 
+_PATHS_A_SLICE = 500
+"""A path takes some 6 microseconds, with an event 10."""
 _MODES = {AddWatchMode.PERSISTENT: WatchMode.PERSISTENT, AddWatchMode.PERSISTENT_RECURSIVE: WatchMode.RECURSIVE}
 
 
-def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> None:
+def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> Iterator[None]:
     """Set the watches of a client that has reconnected; send events at once for what has changed since its last zxid.
 
-    As in ZooKeeper, without a look at ACLs: the events say no more than ``exists``, which needs no permission.
+    Each path is looked at and watched in one step, so no change between two slices is missed. As in ZooKeeper, without a
+    look at ACLs: the events say no more than ``exists``, which needs no permission.
     """
-    tree, watches, client = reading.tree, reading.watches, reading.client
-    for path in request.data_watches:
-        node = tree.get(path)
-        if node is None:
-            client.notify(Event(EventType.NODE_DELETED, path, ()))
-        elif node.mzxid > request.relative_zxid:
-            client.notify(Event(EventType.NODE_DATA_CHANGED, path, ()))
-        else:
-            watches.add_data(path, client)
-    for path in request.exist_watches:
-        if tree.get(path) is not None:
-            client.notify(Event(EventType.NODE_CREATED, path, ()))
-        else:
-            watches.add_data(path, client)
-    for path in request.child_watches:
-        node = tree.get(path)
-        if node is None:
-            client.notify(Event(EventType.NODE_DELETED, path, ()))
-        elif node.pzxid > request.relative_zxid:
-            client.notify(Event(EventType.NODE_CHILDREN_CHANGED, path, ()))
-        else:
-            watches.add_children(path, client)
+    kinds: list[tuple[list[str], Callable[[str], None]]] = [
+        (request.data_watches, partial(_set_data_watch, reading, request.relative_zxid)),
+        (request.exist_watches, partial(_set_exist_watch, reading)),
+        (request.child_watches, partial(_set_child_watch, reading, request.relative_zxid)),
+    ]
     if isinstance(request, SetWatches2):
-        for path in request.persistent_watches:
-            watches.add_persistent(path, client, WatchMode.PERSISTENT)
-        for path in request.persistent_recursive_watches:
-            watches.add_persistent(path, client, WatchMode.RECURSIVE)
+        watches, client = reading.watches, reading.client
+        kinds += [
+            (paths, partial(watches.add_persistent, watcher=client, mode=mode))
+            for paths, mode in (
+                (request.persistent_watches, WatchMode.PERSISTENT),
+                (request.persistent_recursive_watches, WatchMode.RECURSIVE),
+            )
+        ]
+    left = _PATHS_A_SLICE
+    for paths, set_watch in kinds:
+        for path in paths:
+            if not left:
+                yield
+                left = _PATHS_A_SLICE
+            left -= 1
+            set_watch(path)
+
+
+def _set_data_watch(reading: Reading, zxid: int, path: str) -> None:
+    node = reading.tree.get(path)
+    if node is None:
+        reading.client.notify(Event(EventType.NODE_DELETED, path, ()))
+    elif node.mzxid > zxid:
+        reading.client.notify(Event(EventType.NODE_DATA_CHANGED, path, ()))
+    else:
+        reading.watches.add_data(path, reading.client)
+
+
+def _set_exist_watch(reading: Reading, path: str) -> None:
+    if reading.tree.get(path) is not None:
+        reading.client.notify(Event(EventType.NODE_CREATED, path, ()))
+    else:
+        reading.watches.add_data(path, reading.client)
+
+
+def _set_child_watch(reading: Reading, zxid: int, path: str) -> None:
+    node = reading.tree.get(path)
+    if node is None:
+        reading.client.notify(Event(EventType.NODE_DELETED, path, ()))
+    elif node.pzxid > zxid:
+        reading.client.notify(Event(EventType.NODE_CHILDREN_CHANGED, path, ()))
+    else:
+        reading.watches.add_children(path, reading.client)
 
 
 def _add_watch(reading: Reading, request: AddWatchRequest) -> ErrorResponse:
@@ -85,8 +111,8 @@ def _remove_watches(reading: Reading, request: RemoveWatchesRequest) -> None:
 
 
 OPERATIONS: Sequence[ReadOperation] = [
-    ReadOperation(OpCode.SET_WATCHES, SetWatches, _set_watches),
-    ReadOperation(OpCode.SET_WATCHES2, SetWatches2, _set_watches),
+    ReadOperation(OpCode.SET_WATCHES, SetWatches, _set_watches, is_sliced=True),
+    ReadOperation(OpCode.SET_WATCHES2, SetWatches2, _set_watches, is_sliced=True),
     ReadOperation(OpCode.ADD_WATCH, AddWatchRequest, _add_watch),
     ReadOperation(OpCode.CHECK_WATCHES, CheckWatchesRequest, _check_watches),
     ReadOperation(OpCode.REMOVE_WATCHES, RemoveWatchesRequest, _remove_watches),
