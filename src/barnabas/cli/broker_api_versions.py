@@ -15,21 +15,6 @@ from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVer
 
 __all__ = ["main"]
 
-# Only KRaft controllers serve these; they are not missing in a broker.
-_CONTROLLERS_ONLY = frozenset(
-    (
-        ApiKey.VOTE,
-        ApiKey.BEGIN_QUORUM_EPOCH,
-        ApiKey.END_QUORUM_EPOCH,
-        ApiKey.FETCH_SNAPSHOT,
-        ApiKey.BROKER_REGISTRATION,
-        ApiKey.BROKER_HEARTBEAT,
-        ApiKey.CONTROLLER_REGISTRATION,
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-        ApiKey.UPDATE_RAFT_VOTER,
-    )
-)
-
 Offered = dict[int, tuple[int, int]]
 
 
@@ -70,7 +55,7 @@ def _known(key: int) -> bool:
 
 
 def _missing(offered: Offered) -> list[int]:
-    return [int(key) for key in ApiKey if key not in offered and key not in _CONTROLLERS_ONLY]
+    return [int(key) for key in ApiKey if key not in offered]
 
 
 def _lines(offered: Offered) -> list[str]:
