@@ -1,8 +1,8 @@
 """The seam to time.
 
 Deciding code takes ``now_ms`` as an argument. Edges hold a `Clock` and pass the time on. Only the path of a request holds
-one too (dispatch, its handlers, delayed fetches), because one event continues many requests there, and so does a member of
-an ensemble for its roles; a test lists these modules. What must happen later is asked for through a `CallLater`, which an edge makes from its event loop.
+one too (dispatch, its handlers, delayed fetches), because one event continues many requests there; a test lists these
+modules. What must happen later is asked for through a `CallLater`, which an edge makes from its event loop.
 """
 
 import time

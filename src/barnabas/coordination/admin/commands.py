@@ -59,10 +59,14 @@ def _shown(settings: Values) -> dict[str, str]:
 
 
 def _connections(view: ServerView, _: Mapping[str, str]) -> Fields:
+    return _connection_lists(view, full=True)
+
+
+def _connection_lists(view: ServerView, *, full: bool) -> Fields:
     established = view.established()
     return {
-        "connections": [view.connection(each, full=True) for each in established if not each.is_secure],
-        "secure_connections": [view.connection(each, full=True) for each in established if each.is_secure],
+        "connections": [view.connection(each, full=full) for each in established if not each.is_secure],
+        "secure_connections": [view.connection(each, full=full) for each in established if each.is_secure],
     }
 
 
@@ -150,12 +154,7 @@ def _server_stats(view: ServerView, _: Mapping[str, str]) -> Fields:
 
 
 def _stats(view: ServerView, parameters: Mapping[str, str]) -> Fields:
-    established = view.established()
-    return {
-        **_server_stats(view, parameters),
-        "connections": [view.connection(each, full=False) for each in established if not each.is_secure],
-        "secure_connections": [view.connection(each, full=False) for each in established if each.is_secure],
-    }
+    return {**_server_stats(view, parameters), **_connection_lists(view, full=False)}
 
 
 def _stat_reset(view: ServerView, _: Mapping[str, str]) -> Fields:
