@@ -1,6 +1,8 @@
 """Operations that take the place of a request that is refused, or answered, before it is looked at.
 
 So its answer keeps its place among those of the session's other requests.
+
+In ZooKeeper: `PrepRequestProcessor`, which makes an error of such a request and passes it on.
 """
 
 from typing import NoReturn

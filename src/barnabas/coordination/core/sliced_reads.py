@@ -3,7 +3,7 @@
 All reads that are under way get one slice in each turn of the event loop, one after the other. A short read is over with
 its first slice, at once if no other is under way. A closed connection ends its read.
 
-ZooKeeper has threads for this: CommitProcessor's workers.
+In ZooKeeper: the worker threads of `CommitProcessor`.
 """
 
 from collections import deque
