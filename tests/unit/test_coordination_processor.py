@@ -444,6 +444,23 @@ def test_slices_of_many_clients_take_turns_and_end_with_their_connection(harness
     assert [clients[0].recorder.holds, clients[2].recorder.holds] == [0, 0]
 
 
+def test_watchers_of_events_and_sessions_that_expire_are_counted(harness: Harness) -> None:
+    """As monitors see them: how many watchers each event had, how many sessions have expired or gone on."""
+    watchers = [harness.connect() for _ in range(2)]
+    for watcher in watchers:
+        watcher.call(OpCode.EXISTS, ExistsRequest("/n", True))
+    watchers[0].call(OpCode.CREATE, CreateRequest("/n", b"", OPEN, 0))
+    fired = harness.processor.watches.fired
+    assert {kind: (each.count, each.total) for kind, each in fired.items()} == {EventType.NODE_CREATED: (1, 2)}
+    session = watchers[0].connection.session
+    assert session is not None
+    Client(harness, session_id=session.id, password=session_password(session.id))
+    harness.advance(100_000)
+    harness.processor.tick(harness.now_ms, harness.wall_ms)
+    statistics = harness.processor.statistics
+    assert (statistics.expired_sessions, statistics.reconnections) == (2, 1)
+
+
 def test_watches_that_follow_a_write_are_set_after_it(harness: Harness) -> None:
     """Their connection takes no request from their arrival on, so nothing can overtake them."""
     client = harness.connect()

@@ -252,6 +252,18 @@ class TestLeader:
         assert side.resigned is not None
         assert side.leader.phase is LeaderPhase.ENDED
 
+    @pytest.mark.parametrize("last", [zxid(1, 5), zxid(1, 4), zxid(0, 0)])
+    def test_every_learner_gets_a_snapshot_if_that_is_forced(self, last: int) -> None:
+        """One that lacks nothing, too."""
+        side = LeaderSide(ensemble(), history(zxid(1, 4), zxid(1, 5)), accepted=1, current=1)
+        for forces, kind in ((True, PacketType.SNAP), (False, PacketType.DIFF)):
+            side.leader.forces_snapshots = forces
+            handler = side.introduce(3 if forces else 2, accepted=1)
+            side.receive(handler, PacketType.ACKEPOCH, last, b"\0\0\0\1")
+            sent = kinds(side.sent(handler))
+            assert (kind in sent) is (forces or last != 0)
+        assert side.leader.syncs[PacketType.SNAP] == (1 if last else 2)
+
     def test_it_serves_when_a_quorum_has_its_history(self) -> None:
         """The acknowledgement of NEWLEADER by one of two followers is enough; UPTODATE follows."""
         side = LeaderSide(ensemble())

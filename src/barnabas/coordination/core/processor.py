@@ -298,6 +298,8 @@ class Processor:
             client.transport.close()
             return
         limits = self.limits
+        if request.session_id:
+            self.statistics.reconnections += 1
         timeout_ms = min(max(request.timeout_ms, limits.min_session_timeout_ms), limits.max_session_timeout_ms)
         client.transport.hold()
         forwarder = self._forwarder
@@ -359,6 +361,7 @@ class Processor:
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Expire the sessions whose time is over. To be called at least once a tick."""
         for session in self.tracker.expire(now_ms):
+            self.statistics.expired_sessions += 1
             logger.info(
                 "Expiring session 0x%x, timeout of %dms exceeded", session.id & (1 << 64) - 1, session.timeout_ms
             )

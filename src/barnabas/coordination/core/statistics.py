@@ -13,7 +13,6 @@ _COUNTERS = (
     "connection_rejected",
     "connection_request_count",
     "sessionless_connections_expired",
-    "snap_count",
     "sync_processor_request_queued",
 )
 _SUMMARIES = ("fsynctime", "snapshottime", "dbinittime", "startup_txns_loaded", "sync_processor_batch_size")
@@ -43,6 +42,16 @@ class Summary:
     def average(self) -> float:
         return self.total / self.count if self.count else 0.0
 
+    def values(self, name: str) -> dict[str, float]:
+        """The figures of a summary, by the names of ``mntr``."""
+        return {
+            f"avg_{name}": round(self.average, 4),
+            f"min_{name}": self.least,
+            f"max_{name}": self.greatest,
+            f"cnt_{name}": self.count,
+            f"sum_{name}": self.total,
+        }
+
 
 class ServerMetrics:
     """What the edge of a server counts and measures, by the names of ZooKeeper's ServerMetrics."""
@@ -58,6 +67,7 @@ class Statistics:
     """Counters since the start or the last reset."""
 
     __slots__ = (
+        "expired_sessions",
         "failed_authentications",
         "last_latency_ms",
         "last_reply",
@@ -69,6 +79,7 @@ class Statistics:
         "min_latency_ms",
         "min_reply_bytes",
         "received",
+        "reconnections",
         "sent",
         "total_latency_ms",
         "trace_mask",
@@ -76,6 +87,9 @@ class Statistics:
 
     def __init__(self) -> None:
         self.failed_authentications = 0
+        self.expired_sessions = 0
+        self.reconnections = 0
+        """Requests to go on with a session."""
         self.trace_mask = DEFAULT_TRACE_MASK  # kept and shown; there are no trace lines that it could select
         self.reset()
 

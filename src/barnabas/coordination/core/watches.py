@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from enum import IntFlag
 from typing import Generic, Protocol, TypeVar
 
+from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.core.tree import Event
 from barnabas.wire.jute.opcodes import EventType, WatcherType
 
@@ -114,9 +115,11 @@ class _Table(Generic[W]):
 class Watches(Generic[W]):
     """All watches of a server."""
 
-    __slots__ = ("_children", "_data")
+    __slots__ = ("_children", "_data", "fired")
 
     def __init__(self) -> None:
+        self.fired: dict[EventType, Summary] = {}
+        """How many watchers the events of each type had."""
         self._data: _Table[W] = _Table()
         self._children: _Table[W] = _Table()
 
@@ -159,8 +162,10 @@ class Watches(Generic[W]):
                 data.fire(event.type, event.path, receivers)
             if event.type in (EventType.NODE_CHILDREN_CHANGED, EventType.NODE_DELETED):
                 children.fire(event.type, event.path, receivers)
-            for watcher in receivers:
-                watcher.notify(event)
+            if receivers:
+                self.fired.setdefault(event.type, Summary()).add(len(receivers))
+                for watcher in receivers:
+                    watcher.notify(event)
 
     def counts(self) -> tuple[int, int, int]:
         """The numbers of watchers, watched paths and watches."""

@@ -297,6 +297,7 @@ class CoordinationServer:
         member.least_voters = 2 if settings["standaloneEnabled"] else 1
         member.commit_log_count = settings["commitLogCount"]
         member.snapshot_size_factor = settings["snapshotSizeFactor"]
+        member.forces_snapshots = settings["forceSnapshotSync"]
         network = _quorum_network(settings, self._files, configurations) or self._network
         authentication = quorum_authentication(settings, partial(_read_text, self._files), self._rng.randbytes)
         quorum_network = network if authentication is None else AuthenticatedNetwork(network, authentication)
@@ -623,7 +624,6 @@ class CoordinationServer:
                 await self._loop.run_in_executor(self._executor, writer.write, part)
             await self._loop.run_in_executor(self._executor, writer.finish)
             self._metrics.summaries["snapshottime"].add(self._clock.monotonic_ms() - began_ms)
-            self._metrics.counters["snap_count"] += 1
             self._metrics.last_snapshot = (zxid, self._clock.wall_ms() // 1000)
         except OSError as error:
             logger.error("The snapshot %s cannot be written, so log files are kept for longer: %s", writer.path, error)

@@ -76,6 +76,10 @@ ZOO_CFG_DEFINITIONS = Definitions(
             "0 for all of the log, negative for none.",
         ),
         Setting(
+            "forceSnapshotSync", Kind.BOOLEAN, "false",
+            "Whether a leader gives each member a snapshot when it synchronizes, whatever it has: for tests.",
+        ),
+        Setting(
             "snapSizeLimitInKb", Kind.LONG, "4194304",
             "Kilobytes of transactions between snapshots, if these are reached before snapCount; 0 or less for no limit.",
         ),
@@ -154,7 +158,7 @@ _WITHOUT_EFFECT = {
         "quorum.cnxn.threads.size multiAddress.enabled oraclePath "
         "multiAddress.reachabilityCheckTimeoutMs multiAddress.reachabilityCheckEnabled enableEagerACLCheck "
         "learner.asyncSending learner.closeSocketAsync leader.closeSocketAsync "
-        "forceSnapshotSync quorumCnxnTimeoutMs commitProcessor.numWorkerThreads "
+        "quorumCnxnTimeoutMs commitProcessor.numWorkerThreads "
         "commitProcessor.maxReadBatchSize "
         "commitProcessor.maxCommitBatchSize commitProcessor.shutdownTimeout leader.maxConcurrentSnapSyncs "
         "leader.maxConcurrentDiffSyncs"

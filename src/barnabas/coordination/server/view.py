@@ -13,7 +13,7 @@ from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.server.metric_names import named_zeros
 from barnabas.coordination.server.settings import session_timeouts_ms
-from barnabas.wire.jute.opcodes import OpCode
+from barnabas.wire.jute.opcodes import EventType, OpCode
 
 __all__ = ["VERSION_TEXT", "ServerState", "ServerView"]
 
@@ -32,6 +32,13 @@ _OPERATIONS = {
     OpCode.GET_EPHEMERALS: "GETE", OpCode.GET_ALL_CHILDREN_NUMBER: "GETACN", OpCode.WHO_AM_I: "HOMI",
     OpCode.CLOSE_SESSION: "CLOS", OpCode.SASL: "SASL", OpCode.AUTH: "AUTH",
 }  # fmt: skip
+
+_FIRED = {
+    EventType.NODE_CREATED: "node_created_watch_count",
+    EventType.NODE_DELETED: "node_deleted_watch_count",
+    EventType.NODE_DATA_CHANGED: "node_changed_watch_count",
+    EventType.NODE_CHILDREN_CHANGED: "node_children_watch_count",
+}
 
 
 def _no_names() -> dict[str, str]:
@@ -162,12 +169,15 @@ class ServerView:
         """What has been counted since the start, by the names of ServerMetrics."""
         return {
             "digest_mismatches_count": self.processor.database.digest_mismatches,
+            "stale_sessions_expired": self.processor.statistics.expired_sessions,
+            "connection_revalidate_count": self.processor.statistics.reconnections,
             **self.state.counters,
         }
 
     def summaries(self) -> dict[str, Summary]:
         """Times and sizes since the start, by the names of ServerMetrics."""
-        return {**self.state.summaries, "updatelatency": self.processor.update_latency}
+        fired = {_FIRED[kind]: summary for kind, summary in self.processor.watches.fired.items()}
+        return {**self.state.summaries, **fired, "updatelatency": self.processor.update_latency}
 
     def monitor(self) -> dict[str, object]:
         """All that `mntr` shows, without its prefix."""
@@ -178,15 +188,7 @@ class ServerView:
         found.update(self._read_latency())
         found.update(self.counters())
         for name, summary in self.summaries().items():
-            found.update(
-                {
-                    f"avg_{name}": round(summary.average, 4),
-                    f"min_{name}": summary.least,
-                    f"max_{name}": summary.greatest,
-                    f"cnt_{name}": summary.count,
-                    f"sum_{name}": summary.total,
-                }
-            )
+            found.update(summary.values(name))
         found.update(self.state.process())
         return found
 

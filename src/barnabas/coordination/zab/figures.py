@@ -3,9 +3,11 @@
 In ZooKeeper: `LeaderZooKeeperServer.dumpMonitorValues` and the gauges of `QuorumPeer`.
 """
 
+from collections import Counter
+
 from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.zab.leader import Leader, LeaderPhase
-from barnabas.wire.jute.quorum import first_zxid_of
+from barnabas.wire.jute.quorum import PacketType, first_zxid_of
 
 __all__ = ["MemberFigures", "leader_figures"]
 
@@ -17,23 +19,46 @@ class MemberFigures:
         self.elections = 0
         self.election_ms = Summary()
         self.revalidations = 0
+        self.syncs: Counter[PacketType] = Counter()
+        """How often a leader has sent SNAP, DIFF or TRUNC."""
+        self.proposals_received = 0
+        self.commits_received = 0
+        self.unavailable_ms = Summary()
+        self.leader_unavailable_ms = Summary()
+        self.follower_sync_ms = Summary()
+        self.observer_sync_ms = Summary()
+        self._looking_since_ms = 0
 
-    def elected(self, duration_ms: int) -> None:
+    def looking(self, now_ms: int) -> None:
+        """An election begins."""
+        self._looking_since_ms = now_ms
+
+    def elected(self, now_ms: int) -> None:
         """An election has ended."""
         self.elections += 1
-        self.election_ms.add(duration_ms)
+        self.election_ms.add(now_ms - self._looking_since_ms)
+
+    def serves(self, now_ms: int, mode: str) -> None:
+        """Clients are served in a role."""
+        self.unavailable_ms.add(now_ms - self._looking_since_ms)
+        if mode == "leader":
+            self.leader_unavailable_ms.add(now_ms - self._looking_since_ms)
 
     def values(self) -> dict[str, object]:
         """Under the names of `mntr`."""
-        election = self.election_ms
+        snapshots = self.syncs[PacketType.SNAP]
         return {
             "looking_count": self.elections,
-            "avg_election_time": round(election.average, 4),
-            "min_election_time": election.least,
-            "max_election_time": election.greatest,
-            "cnt_election_time": election.count,
-            "sum_election_time": election.total,
             "revalidate_count": self.revalidations,
+            "snap_count": snapshots,
+            "diff_count": self.syncs.total() - snapshots,
+            "learner_proposal_received_count": self.proposals_received,
+            "learner_commit_received_count": self.commits_received,
+            **self.election_ms.values("election_time"),
+            **self.unavailable_ms.values("unavailable_time"),
+            **self.leader_unavailable_ms.values("leader_unavailable_time"),
+            **self.follower_sync_ms.values("follower_sync_time"),
+            **self.observer_sync_ms.values("observer_sync_time"),
         }
 
 

@@ -30,7 +30,7 @@ In ZooKeeper: Leader and LearnerHandler.
 """
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -215,6 +215,10 @@ class Leader:
         """The new epoch; -1 while it is not known."""
         self.handlers: dict[LearnerHandler, None] = {}
         self.quorums = Quorums(configuration, following)
+        self.forces_snapshots = False
+        """Whether each learner gets a snapshot, whatever it has."""
+        self.syncs: Counter[PacketType] = Counter()
+        """How often learners got SNAP, DIFF or TRUNC."""
         self._can_reconfigure = can_reconfigure
         self._may_commit = True
         self._epochs = epochs
@@ -413,6 +417,10 @@ class Leader:
 
     def _synchronize(self, handler: LearnerHandler) -> None:
         """Give a learner the committed history, then the proposals that wait for a quorum, and NEWLEADER."""
+        if self.forces_snapshots:
+            logger.warning("Forcing snapshot sync - should not see this in production (forceSnapshotSync)")
+            self._send_plan(handler, SyncPlan(PacketType.SNAP, self._committed_zxid, []), None)
+            return
         plan = plan_sync(handler.last_zxid, self._log, self._committed_zxid)
         if plan.type is PacketType.SNAP and 0 < handler.last_zxid < (self._log.first_zxid or self._committed_zxid):
             handler.state = _HandlerState.SOUGHT
@@ -442,6 +450,7 @@ class Leader:
             len(plan.transactions),
             "" if history is None else " behind those of the log",
         )
+        self.syncs[plan.type] += 1
         link = handler.link
         link.send(encode_signal(plan.type, plan.zxid))
         if plan.type is PacketType.SNAP:

@@ -65,6 +65,8 @@ class LeaderServer:
             following=member.configurations.following,
             can_reconfigure=member.configurations.can_reconfigure,
         )
+        self.leader.forces_snapshots = member.forces_snapshots
+        self.leader.syncs = member.counts.syncs
 
     def start(self) -> None:
         """Connections are accepted: begin with the discovery."""

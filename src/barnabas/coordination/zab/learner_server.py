@@ -57,7 +57,7 @@ class LearnerServer:
         """Sends to the leader. The edge sets it."""
         self.processor: Processor | None = None
         self.has_ended = False
-        self.heard_ms = member.now_ms()
+        self.heard_ms = self._since_ms = member.now_ms()
         self._reader = PacketReader(member.max_packet_bytes)
         self._scanner: SnapshotScanner | None = None
         self._snapshot_zxid = 0
@@ -172,11 +172,13 @@ class LearnerServer:
             self._disk_failed(error)
 
     def log(self, zxid: int, payload: bytes) -> None:
+        self._member.counts.proposals_received += 1
         self._member.log.add(zxid, payload)
         self._member.service.wake_log()
 
     def apply(self, zxid: int, payload: bytes) -> None:
         member = self._member
+        member.counts.commits_received += 1
         header, txn, digest = decode_transaction(payload)
         before = member.database.digest_mismatches
         if self.processor is not None:
@@ -195,6 +197,9 @@ class LearnerServer:
         database.exact_from_zxid = database.last_zxid + 1
         self._tracker = LearnerSessionTracker(member.first_session_id())
         self.processor = Processor(member.database, self._tracker, member.limits, member.now_ms(), self)
+        counts = member.counts
+        sync_ms = counts.observer_sync_ms if self.is_observer else counts.follower_sync_ms
+        sync_ms.add(member.now_ms() - self._since_ms)
         member.serve(self.processor, "observer" if self.is_observer else "follower")
 
     def received(self, packet: QuorumPacket) -> None:

@@ -60,6 +60,8 @@ class EnsembleMember:
         """How many voters a configuration must have; 1 where an ensemble of one is allowed."""
         self.commit_log_count = COMMIT_LOG_COUNT  # for `load`
         self.snapshot_size_factor = 0.33  # as in `Storage.history_behind`; negative for no history
+        self.forces_snapshots = False
+        """Whether each learner gets a snapshot when it synchronizes."""
         self.counts = MemberFigures()
         self.log = MemberLog()
         self.history = CommittedLog()
@@ -78,6 +80,7 @@ class EnsembleMember:
     def serve(self, processor: Processor, mode: str) -> None:
         """The role is established: serve clients with its processor."""
         self.on_serving()
+        self.counts.serves(self.now_ms(), mode)
         self.service.serve(processor, mode)
 
     # In a thread

@@ -161,10 +161,10 @@ class QuorumPeer:
         if self.reads_without_quorum:
             delay_ms = max(member.timing.tick_ms, _READ_ONLY_AFTER_MS)
             timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._serve_read_only)
-        began_ms = member.now_ms()
+        member.counts.looking(member.now_ms())
         try:
             leader_id = await elector.elect(member.database.last_zxid, member.epochs.current)
-            member.counts.elected(member.now_ms() - began_ms)
+            member.counts.elected(member.now_ms())
             return leader_id
         finally:
             if timer is not None:
