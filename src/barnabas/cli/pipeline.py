@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.cli.common import ToolParser, add_output_option, print_json
 from barnabas.cli.pipeline_operations import OPERATION_ACTIONS, add_operation_actions
 from barnabas.cli.pipeline_outputs import OUTPUT_ACTIONS, add_output_actions, add_words
+from barnabas.cli.pipeline_templates import add_new_action, add_test_action, run_tests, write_flow
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import sink_name
 from barnabas.pipelines.flows import load_flow
@@ -30,11 +31,13 @@ def main(argv: list[str]) -> int:
     commands = parser.add_subparsers(
         dest="action", required=True, metavar="ACTION", parser_class=argparse.ArgumentParser
     )
+    add_new_action(commands)
     run = commands.add_parser("run", help="run a flow until it is done, or until Ctrl-C")
     check = commands.add_parser("check", help="check a flow's file, expressions and types included, without a cluster")
+    test = add_test_action(commands)
     outputs = add_output_actions(commands)
     operations = add_operation_actions(commands)
-    for each in (run, check, *outputs, *operations):
+    for each in (run, check, test, *outputs, *operations):
         each.add_argument("file", metavar="FILE", help="the flow's file: TOML, or Python that sets the variable flow")
         each.add_argument(
             "--set",
@@ -51,8 +54,10 @@ def main(argv: list[str]) -> int:
         "--without-spark", action="store_true", help="leave out what only Spark can judge: expressions, types, patterns"
     )
     arguments = parser.parse_args(argv)
+    if arguments.action == "new":
+        return write_flow(arguments)
     flow = load_flow(arguments.file, arguments.set)
-    if action := {**OUTPUT_ACTIONS, **OPERATION_ACTIONS}.get(arguments.action):
+    if action := {"test": run_tests, **OUTPUT_ACTIONS, **OPERATION_ACTIONS}.get(arguments.action):
         return action(flow, arguments)
     if arguments.action == "check":
         return _check(flow, arguments.output, with_spark=not arguments.without_spark)
