@@ -19,7 +19,8 @@ pytest.importorskip("duckdb")
 
 from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.charts_spec import Chart  # noqa: E402
-from barnabas.pipelines.dashboard.charts import ChartError, default_charts, metrics_text, series_of  # noqa: E402
+from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
+from barnabas.pipelines.dashboard.charts import ChartError, default_charts, metrics_text, run_metrics_text, series_of  # noqa: E402
 from barnabas.pipelines.dashboard.results import NoResultError, ResultReader  # noqa: E402
 from barnabas.pipelines.dashboard.server import Dashboard, DashboardServer  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink  # noqa: E402
@@ -147,6 +148,21 @@ def test_metrics_are_the_last_points_of_lines_and_all_bars() -> None:
     ]
 
 
+def test_metrics_of_a_run_count_rows_bad_rows_and_expectations() -> None:
+    """A figure that is not known, as the lag at the start, is left out; before the first run there is none."""
+    run = {"pid": 7, "rows": 10, "bad_rows": 2, "bad": {"column n": 2}, "late_rows": 0, "lag": None}
+    text = run_metrics_text("flow", {**run, "expectations": {"small": 3, "has_price": 0}})
+    assert [each for each in text.splitlines() if not each.startswith("#")] == [
+        'barnabas_pipeline_rows{flow="flow"} 10',
+        'barnabas_pipeline_bad_rows{flow="flow"} 2',
+        'barnabas_pipeline_bad_rows_by_kind{flow="flow",kind="column n"} 2',
+        'barnabas_pipeline_late_rows{flow="flow"} 0',
+        'barnabas_pipeline_unmet_rows{flow="flow",expectation="small"} 3',
+        'barnabas_pipeline_unmet_rows{flow="flow",expectation="has_price"} 0',
+    ]
+    assert run_metrics_text("flow", {}) == ""
+
+
 def test_a_flow_without_charts_has_one_for_each_figure() -> None:
     """Over time where there are windows."""
     assert default_charts(spec.parse(FLOW)) == (
@@ -208,6 +224,11 @@ def test_the_server_gives_page_library_figures_and_metrics(server: DashboardServ
     assert kind.startswith("text/plain; version=0.0.4")
     assert 'chart="Flights",figure="all_flights",carrier="AA"} 8\n' in metrics
     assert 'barnabas_pipeline_chart_problems{flow="flow"} 1' in metrics
+    assert "barnabas_pipeline_unmet_rows" not in metrics
+    checkpoint = Checkpoint(spec.parse(FLOW, file=str(tmp_path / "flow.toml")))
+    checkpoint.folder.mkdir(exist_ok=True)
+    checkpoint.note_run({"rows": 5, "expectations": {"small": 3}})
+    assert 'barnabas_pipeline_unmet_rows{flow="flow",expectation="small"} 3\n' in get(server, "metrics")[1]
     with pytest.raises(urllib.error.HTTPError, match="404"):
         get(server, "etc/passwd")
 

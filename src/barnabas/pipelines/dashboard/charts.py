@@ -14,7 +14,7 @@ import pyarrow as pa
 from barnabas.pipelines.charts_spec import Chart
 from barnabas.pipelines.spec import Flow
 
-__all__ = ["ChartError", "Series", "default_charts", "draw_chart", "metrics_text", "series_of"]
+__all__ = ["ChartError", "Series", "default_charts", "draw_chart", "metrics_text", "run_metrics_text", "series_of"]
 
 _MAX_SERIES = 30
 _MAX_POINTS = 5_000
@@ -116,6 +116,29 @@ def metrics_text(flow: str, charts: Sequence[tuple[Chart, list[Series]]], proble
         f"barnabas_pipeline_chart_problems{_labels({'flow': flow})} {problems}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def run_metrics_text(flow: str, run: Mapping[str, Any]) -> str:
+    """Figures of the flow's last run, the one that goes on or the one before, as gauges; empty before the first run."""
+    figures: list[tuple[str, str, list[tuple[dict[str, str], Any]]]] = [
+        ("rows", "Rows that the run has read.", [({}, run.get("rows"))]),
+        ("bad_rows", "Rows that did not fit.", [({}, run.get("bad_rows"))]),
+        ("bad_rows_by_kind", "Bad rows by class of error and by column.", _by_name("kind", run.get("bad"))),
+        ("late_rows", "Rows that came after their watermark.", [({}, run.get("late_rows"))]),
+        ("lag", "Records that were not read yet.", [({}, run.get("lag"))]),
+        ("unmet_rows", "Rows that did not meet an expectation.", _by_name("expectation", run.get("expectations"))),
+    ]
+    lines: list[str] = []
+    for name, text, samples in figures:
+        known = [(labels, value) for labels, value in samples if value is not None]
+        if known:
+            lines += [f"# HELP barnabas_pipeline_{name} {text}", f"# TYPE barnabas_pipeline_{name} gauge"]
+            lines += [f"barnabas_pipeline_{name}{_labels({'flow': flow, **labels})} {value}" for labels, value in known]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _by_name(label: str, counts: Mapping[str, int] | None) -> list[tuple[dict[str, str], Any]]:
+    return [({label: name}, count) for name, count in (counts or {}).items()]
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 /               the page, which asks for the figures again and again
 /figures.json   the charts as Plotly draws them
-/metrics        the same figures in Prometheus's text form
+/metrics        the same figures and those of the flow's last run, in Prometheus's text form
 /plotly.js      the library, from its Python package: a browser without Internet shows the charts
 """
 
@@ -17,7 +17,16 @@ import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.charts_spec import Chart
-from barnabas.pipelines.dashboard.charts import ChartError, Series, default_charts, draw_chart, metrics_text, series_of
+from barnabas.pipelines.checkpoints import Checkpoint
+from barnabas.pipelines.dashboard.charts import (
+    ChartError,
+    Series,
+    default_charts,
+    draw_chart,
+    metrics_text,
+    run_metrics_text,
+    series_of,
+)
 from barnabas.pipelines.dashboard.results import NoResultError, ResultReader, readable_sinks
 from barnabas.pipelines.spec import Flow
 
@@ -87,6 +96,10 @@ class Dashboard:
             json.dumps(figures, default=str).encode(), metrics_text(self._flow.name, drawn, problems).encode()
         )
 
+    def metrics(self) -> bytes:
+        """All figures for Prometheus; those of the run change without its results."""
+        return self.state().metrics + run_metrics_text(self._flow.name, Checkpoint(self._flow).last_run()).encode()
+
     def page(self) -> bytes:
         return _PAGE.replace("{name}", html.escape(self._flow.name)).encode()
 
@@ -135,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "/figures.json":
                 self._answer("application/json", dashboard.state().figures)
             case "/metrics":
-                self._answer("text/plain; version=0.0.4; charset=utf-8", dashboard.state().metrics)
+                self._answer("text/plain; version=0.0.4; charset=utf-8", dashboard.metrics())
             case "/plotly.js":
                 from plotly.offline import get_plotlyjs
 
