@@ -102,7 +102,7 @@ def lose_watches_on_reconnect() -> None:
     add = Watches.add_data
 
     def add_data(self: Watches, path: str, client: object) -> None:
-        if sys._getframe(1).f_code.co_name != "_set_watches":
+        if sys._getframe(1).f_code.co_name not in ("_set_data_watch", "_set_exist_watch"):
             add(self, path, client)
 
     patch(Watches, "add_data", add_data)
