@@ -95,7 +95,7 @@ def read(cluster: ProcessCluster, topic: str) -> list[bytes]:
         consumer.assign([TopicPartition(topic, 0, 0)])
         values: list[bytes] = []
         while True:
-            for message in consumer.consume(1000, 30):
+            for message in consumer.consume(1000, 1):
                 if message.error() is None:
                     values.append(message.value())
                 elif message.error().code() == KafkaError._PARTITION_EOF:

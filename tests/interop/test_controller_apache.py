@@ -18,12 +18,15 @@ from confluent_kafka.admin import (
 )
 from kazoo.client import KazooClient
 
+from barnabas.client.groups import prepare_groups
 from support.needs import needs_reference
 from support.reference import apache_cluster
 from support.servers import up
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop]
+
+OFFSETS_PARTITIONS = "/brokers/topics/__consumer_offsets/partitions/"
 
 
 def settle(futures: dict[Any, Any]) -> None:
@@ -91,6 +94,11 @@ def is_deleted(address: str, topic: str) -> bool:
         client.close()
 
 
+def has_offsets_topic(address: str) -> bool:
+    """All of its partitions have a leader."""
+    return sum(path.startswith(OFFSETS_PARTITIONS) and path.endswith("/state") for path in tree(address)) == 50
+
+
 @needs_reference
 @pytest.mark.java
 def test_the_same_operations_leave_the_same_znodes_as_apaches(tmp_path: Path) -> None:
@@ -98,11 +106,12 @@ def test_the_same_operations_leave_the_same_znodes_as_apaches(tmp_path: Path) ->
     trees = []
     with apache_cluster(tmp_path / "apache") as theirs:
         operate(theirs.bootstrap)
-        eventually(lambda: is_deleted(theirs.zookeeper, "gone"))
+        prepare_groups(theirs.bootstrap)  # as `up` does
+        eventually(lambda: is_deleted(theirs.zookeeper, "gone") and has_offsets_topic(theirs.zookeeper))
         trees.append(tree(theirs.zookeeper))
     with up(tmp_path / "ours") as ours:
         operate(ours.bootstrap)
-        eventually(lambda: is_deleted(ours.zookeeper, "gone"))
+        eventually(lambda: is_deleted(ours.zookeeper, "gone") and has_offsets_topic(ours.zookeeper))
         trees.append(tree(ours.zookeeper))
     assert trees[1] == trees[0]
 
