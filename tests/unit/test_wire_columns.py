@@ -161,7 +161,7 @@ def test_lying_and_overlong_varints_are_refused_where_the_model_refuses_them(for
     assert columns == expected
 
 
-@pytest.mark.parametrize("count", [1, 4, 63, 64, 65, 200, 8191, 8192])
+@pytest.mark.parametrize("count", [1, 4, 63, 64, 65, 200, 8191, 8192, 8193, 16_384])
 @pytest.mark.parametrize(("key", "size"), [(None, 0), (None, 100), (b"", 5), (b"key", 9000), (b"k" * 70, 63)])
 def test_records_of_one_size_are_recognised_in_one_step(count: int, key: bytes | None, size: int) -> None:
     """What they contain, and timestamps, may differ."""
@@ -200,6 +200,23 @@ def test_records_of_one_size_are_never_accepted_where_the_model_refuses_them(
     count = max(1, count + draw.draw(st.sampled_from((0, 0, 0, -1, 1))))
     if contents.are_uniform(bytes(data), count):
         model(bytes(data), count)
+
+
+@pytest.mark.parametrize("recognise", [contents.are_uniform, contents.are_plain])
+def test_a_changed_byte_behind_8192_records_is_not_accepted_where_the_model_refuses_it(recognise) -> None:
+    """Their offset deltas have three bytes."""
+    count = 8200
+    records = [Record(n, NOW_MS, None, b"v") for n in range(count)]
+    data = bytes(build_batch(records)[HEADER_BYTES:])
+    assert recognise(data, count)
+    assert not recognise(data, count - 1)
+    draw = random.Random(1)
+    size = len(data) // count + 1
+    for at in range(len(data) - 2 * size, len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 1 << draw.randrange(8)
+        if recognise(bytes(changed), count):
+            model(bytes(changed), count)
 
 
 some_bytes = st.integers(0, 70).flatmap(lambda size: st.binary(min_size=size, max_size=size))

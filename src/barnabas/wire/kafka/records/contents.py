@@ -36,14 +36,16 @@ _IMPORTING_PAYS = 50_000
 """To walk so many takes about as long as the import."""
 _PIECE_RECORDS = 4_096
 _LARGEST = 1 << 63
+_MOST_PLAIN = 16_384
+_WIDTHS = ((1, 0, 64), (2, 64, 8_192), (3, 8_192, _MOST_PLAIN))
+"""The bytes of an offset delta as a varint, and the first and last such delta; the last is not one of them."""
 _OFFSET_DELTAS = (
-    bytes(range(0, 128, 2)),
-    bytes(range(128, 256, 2)) * 128,
-    b"".join(bytes([at]) * 64 for at in range(128)),
+    (bytes(range(0, 128, 2)),),
+    (bytes(range(128, 256, 2)) * 127, b"".join(bytes([at]) * 64 for at in range(1, 128))),
+    (bytes(range(128, 256, 2)) * 128, b"".join(bytes([at]) * 64 for at in range(128, 256)), b"\1" * 8_192),
 )
-"""The byte of the offset deltas 0 to 63, and both bytes of those up to 8191, as varints."""
+"""For each width, the first bytes of its offset deltas as varints, the second bytes, and so on."""
 _has_columns = False
-_MOST_PLAIN = 8192
 _PLAIN_BYTES = 4096
 
 
@@ -110,17 +112,15 @@ def are_uniform(data: bytes, count: int) -> bool:
     """
     position = 0
     try:
-        for first, last, tables in (
-            (0, min(count, 64), _OFFSET_DELTAS[:1]),
-            (64, min(count, 8192), _OFFSET_DELTAS[1:]),
-        ):
+        for (width, first, end_delta), tables in zip(_WIDTHS, _OFFSET_DELTAS, strict=True):
             if first >= count:
                 break
+            last = min(count, end_delta)
             size, content = read_varint(data, position)
             stride = content + size - position
             end = position + stride * (last - first)
             offset_at = content + 2
-            key_at = offset_at + len(tables)
+            key_at = offset_at + width
             key_size, key_start = read_varint(data, key_at)
             value_at = key_start + max(key_size, 0)
             value_size, value_start = read_varint(data, value_at)
@@ -134,7 +134,7 @@ def are_uniform(data: bytes, count: int) -> bool:
             ):
                 return False
             for number, table in enumerate(tables):
-                if data[offset_at + number : end : stride] != table[first:last]:
+                if data[offset_at + number : end : stride] != table[: last - first]:
                     return False
             for at in (
                 *range(position, content),
@@ -147,7 +147,7 @@ def are_uniform(data: bytes, count: int) -> bool:
             position = end
     except (IndexError, CorruptDataError):
         return False
-    return position == len(data) and count <= 8192
+    return position == len(data) and count <= _MOST_PLAIN
 
 
 def are_plain(data: bytes, count: int) -> bool:
@@ -163,9 +163,9 @@ def are_plain(data: bytes, count: int) -> bool:
     position = sizes = header_counts = 0
     has, keyless_ends, ends = data.startswith, _KEYLESS_ENDS, _ENDS
     try:
-        for width, first in ((1, 0), (2, 64)):
+        for width, first, end_delta in _WIDTHS:
             behind_key_size = width + 1
-            for delta in islice(_DELTAS, first, min(count, 64 if width == 1 else count)):
+            for delta in islice(_DELTAS, first, min(count, end_delta)):
                 size = data[position]
                 if size < 0x80:
                     position += 2
