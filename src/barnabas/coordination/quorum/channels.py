@@ -99,6 +99,16 @@ class _Side:
 
     def bad_length(self, prefix: bytes) -> None: ...  # a stream has no lengths
 
+    def frame(self, data: memoryview) -> None:
+        if self._handler is not None:
+            self._handler.frame(data)
+        else:
+            self._exchange_bytes(data)
+
+    def _exchange_bytes(self, data: memoryview) -> None:
+        """Bytes came before the exchange is over."""
+        raise NotImplementedError
+
     def _begin(self, data: bytes) -> None:
         handler = self._handler = self._accept(self._connection)
         if data:
@@ -136,10 +146,7 @@ class _ServerSide(_Side):
         self._timer.cancel()
         self._exchanges.pop(self, None)
 
-    def frame(self, data: memoryview) -> None:
-        if self._handler is not None:
-            self._handler.frame(data)
-            return
+    def _exchange_bytes(self, data: memoryview) -> None:
         if self not in self._exchanges:
             return
         if not self._has_greeting:
@@ -190,10 +197,7 @@ class _LearnerSide(_Side):
             self.done.set_exception(error)
             self.done.exception()  # the caller may have stopped waiting
 
-    def frame(self, data: memoryview) -> None:
-        if self._handler is not None:
-            self._handler.frame(data)
-            return
+    def _exchange_bytes(self, data: memoryview) -> None:
         if self.done.done():
             return
         exchange = self._exchange
