@@ -8,7 +8,7 @@ from barnabas.base.errors import ConfigError, CorruptDataError
 from barnabas.base.ids import TopicPartition
 from barnabas.mirror.link_records import GroupCheckpoint, LinkHeartbeat, OffsetSync
 from barnabas.mirror.offset_translation import OffsetTranslation
-from barnabas.mirror.replication_policy import ORIGIN_HEADER, ReplicationPolicy
+from barnabas.mirror.replication_policy import ORIGIN_HEADER, ReplicationPolicy, are_heartbeats
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -87,8 +87,21 @@ def test_a_topic_that_was_made_again_in_the_target_has_new_pairs() -> None:
     translation.load(OffsetSync("orders", 0, 500, 500))
     translation.copied(ORDERS, 0, 0)
     assert translation.translate(ORDERS, 600) == 1
-    assert translation.take_unwritten() == [OffsetSync("orders", 0, 0, 0)]
-    assert translation.take_unwritten() == []
+    syncs = translation.unwritten()
+    assert syncs == [OffsetSync("orders", 0, 0, 0)]
+    translation.written(syncs)
+    assert translation.unwritten() == []
+
+
+def test_a_pair_is_unwritten_until_it_is_written_itself() -> None:
+    """The source may be away when it is first tried, and a later pair may come while an earlier one is written."""
+    translation = OffsetTranslation()
+    translation.copied(ORDERS, 0, 0)
+    syncs = translation.unwritten()
+    assert syncs == translation.unwritten() == [OffsetSync("orders", 0, 0, 0)]
+    translation.copied(ORDERS, 500, 400)
+    translation.written(syncs)
+    assert translation.unwritten() == [OffsetSync("orders", 0, 500, 400)]
 
 
 def test_names_show_the_way_and_prevent_loops() -> None:
@@ -114,6 +127,13 @@ def test_with_equal_names_a_header_prevents_loops() -> None:
     assert headers == [("mine", b"1"), (ORIGIN_HEADER, b"a")]
     assert there.remote("orders") == "orders"
     assert there.remote("heartbeats") == "a.heartbeats"
+    assert there.remote("sensor-heartbeats") == "sensor-heartbeats"
+    assert [
+        name for name in ("heartbeats", "a.heartbeats", "sensor-heartbeats", "heartbeats.a") if are_heartbeats(name)
+    ] == [
+        "heartbeats",
+        "a.heartbeats",
+    ]
     assert not there.came_from_target([("mine", b"1")])
     assert back.came_from_target(headers)
     assert ReplicationPolicy("b", "c", has_prefixes=False).headers(headers)[-1] == (ORIGIN_HEADER, b"a,b")

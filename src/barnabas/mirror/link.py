@@ -24,7 +24,7 @@ from barnabas.client.offsets import LATEST, FoundOffset
 from barnabas.client.producer import Producer
 from barnabas.mirror.link_records import GroupCheckpoint, LinkHeartbeat, OffsetSync
 from barnabas.mirror.offset_translation import OffsetTranslation
-from barnabas.mirror.replication_policy import HEARTBEATS
+from barnabas.mirror.replication_policy import HEARTBEATS, are_heartbeats
 from barnabas.mirror.settings import LinkSettings, MirrorSettings
 
 __all__ = ["MirrorLink"]
@@ -74,7 +74,7 @@ class MirrorLink:
 
     @staticmethod
     def _make(target: Admin, name: str, count: int) -> None:
-        configs = _COMPACTED if name.endswith(HEARTBEATS) else {}
+        configs = _COMPACTED if are_heartbeats(name) else {}
         if not target.create_topic(name, partitions=count, configs=configs, if_not_exists=True):
             (topic,) = target.describe_topics([name])
             if len(topic.partitions) < count:
@@ -141,8 +141,10 @@ class MirrorLink:
 
     def _write_syncs(self) -> None:
         with self._lock:
-            syncs = self._translation.take_unwritten()
+            syncs = self._translation.unwritten()
         self._write(self._source, self.policy.offset_syncs_topic, [(sync.key(), sync.value()) for sync in syncs])
+        with self._lock:
+            self._translation.written(syncs)
 
     def _write_checkpoints(self) -> None:
         checkpoints = self._new_checkpoints()

@@ -9,6 +9,7 @@ In Kafka: `OffsetSyncStore`, and `OffsetSyncWriter` for when a pair is worth kee
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from barnabas.base.ids import TopicPartition
 from barnabas.mirror.link_records import OffsetSync
@@ -53,11 +54,16 @@ class OffsetTranslation:
         """A pair that was written down before."""
         self._keep(TopicPartition(sync.topic, sync.partition), sync.upstream, sync.downstream)
 
-    def take_unwritten(self) -> list[OffsetSync]:
-        """The newest pair of each partition that has one since the last call."""
-        taken = [OffsetSync(*partition, *pair) for partition, pair in self._unwritten.items()]
-        self._unwritten.clear()
-        return taken
+    def unwritten(self) -> list[OffsetSync]:
+        """The newest pair of each partition whose newest pair is not `written`."""
+        return [OffsetSync(*partition, *pair) for partition, pair in self._unwritten.items()]
+
+    def written(self, syncs: Iterable[OffsetSync]) -> None:
+        """These are written down; a pair that came meanwhile is not."""
+        for sync in syncs:
+            partition = TopicPartition(sync.topic, sync.partition)
+            if self._unwritten.get(partition) == (sync.upstream, sync.downstream):
+                del self._unwritten[partition]
 
     def translate(self, partition: TopicPartition, offset: int) -> int | None:
         """The offset in the target from which a group that committed ``offset`` goes on; None if that is not known."""

@@ -12,11 +12,16 @@ from dataclasses import dataclass
 from barnabas.base.errors import ConfigError
 from barnabas.client.records import Headers
 
-__all__ = ["HEARTBEATS", "ORIGIN_HEADER", "ReplicationPolicy"]
+__all__ = ["HEARTBEATS", "ORIGIN_HEADER", "ReplicationPolicy", "are_heartbeats"]
 
 HEARTBEATS = "heartbeats"
 ORIGIN_HEADER = "barnabas.mirrored-from"
 _SEPARATOR = "."
+
+
+def are_heartbeats(topic: str) -> bool:
+    """Whether a topic holds the heartbeats of a link, or a copy of them."""
+    return topic.rpartition(_SEPARATOR)[2] == HEARTBEATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +51,14 @@ class ReplicationPolicy:
 
     def remote(self, topic: str) -> str:
         """A topic's name in the target; heartbeats always have the prefix, which shows the way that they took."""
-        is_prefixed = self.has_prefixes or topic == HEARTBEATS or topic.endswith(f".{HEARTBEATS}")
+        is_prefixed = self.has_prefixes or are_heartbeats(topic)
         return f"{self.source}{_SEPARATOR}{topic}" if is_prefixed else topic
 
     def may_copy(self, topic: str) -> bool:
         """Whether a topic is neither a mirror's own nor, by its name, one that came from the target."""
-        if topic.startswith("mm2-offset-syncs.") or topic.endswith((".checkpoints.internal", ".internal", "-internal")):
+        if topic.startswith("mm2-offset-syncs.") or topic.endswith((".internal", "-internal")):
             return False
-        if self.has_prefixes or topic.endswith(f".{HEARTBEATS}"):
+        if self.has_prefixes or are_heartbeats(topic):
             return self.target not in topic.split(_SEPARATOR)[:-1]
         return True
 
