@@ -24,7 +24,7 @@ from support.ports import free_ports
 JAAS = """
 QuorumServer { org.apache.zookeeper.server.auth.DigestLoginModule required user_peer="pw"; };
 QuorumLearner { org.apache.zookeeper.server.auth.DigestLoginModule required username="peer" password="pw"; };
-Nobody { org.apache.zookeeper.server.auth.DigestLoginModule required; };
+Empty { org.apache.zookeeper.server.auth.DigestLoginModule required; };
 Kerberos { com.sun.security.auth.module.Krb5LoginModule required; };
 """
 
@@ -238,9 +238,9 @@ def test_sasl_is_required_as_the_settings_say() -> None:
         ({"java.security.auth.login.config": ""}, "names no file with the users"),
         ({"java.security.auth.login.config": "/nowhere"}, "/nowhere .* cannot be read"),
         ({"quorum.auth.server.saslLoginContext": "Missing"}, "no section Missing"),
-        ({"quorum.auth.server.saslLoginContext": "Nobody"}, "has no users in its section Nobody"),
+        ({"quorum.auth.server.saslLoginContext": "Empty"}, "has no users in its section Empty"),
         ({"quorum.auth.server.saslLoginContext": "Kerberos"}, "Krb5LoginModule, which is not supported"),
-        ({"quorum.auth.learner.saslLoginContext": "Nobody"}, "no username and password in its section Nobody"),
+        ({"quorum.auth.learner.saslLoginContext": "Empty"}, "no username and password in its section Empty"),
     ],
 )
 def test_sasl_between_members_that_cannot_work_ends_the_start(texts: dict[str, str], message: str) -> None:
