@@ -39,6 +39,7 @@ from barnabas.wire.kafka.messages.offset_commit import (
 from barnabas.wire.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.records.records import Record, build_batch
+from support.knowing import topic_known
 from support.pacer import Pacer, pacing
 from support.promptness import waited_for_cpu_s
 from support.raw import ask
@@ -221,6 +222,8 @@ def test_a_dead_controllers_leaders_move_within_a_second(
     with ProcessCluster(3, data_dir=tmp_path) as cluster:
         with AdminConnection(cluster.bootstrap_servers, _TIMEOUTS) as admin:
             create_topic(admin, "large", partitions=PARTITIONS, replication_factor=3)
+            # The controller answers as soon as it knows the topic itself.
+            topic_known(cluster.bootstrap_servers, "large", PARTITIONS)
             eventually(
                 lambda: all(len(p.isr) == 3 for p in describe_topics(admin, ["large"])[0].partitions), timeout_s=120
             )
