@@ -10,6 +10,7 @@ from barnabas.broker.cluster.steps import ControllerMovedError
 from barnabas.broker.cluster.znodes import (
     BrokerInfo,
     Endpoint,
+    LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     broker_path,
     delete_topic_path,
@@ -151,6 +152,20 @@ def test_a_dead_leader_is_replaced_and_leaves_the_isr() -> None:
     assert set(cluster.sent(LeaderAndIsrRequest)) == {0, 2}
     state = cluster.sent(UpdateMetadataRequest)[0].topic_states[0].partition_states[0]
     assert (state.leader, state.offline_replicas) == (2, [1])
+
+
+@pytest.mark.parametrize("known", [(1,), (1, 0, 2)])
+def test_an_election_takes_what_the_znode_says_where_the_controller_knows_less(known: tuple[int, ...]) -> None:
+    """A broker of an older version wrote the ISR itself: the controller knows a smaller one, or a larger one."""
+    cluster = Cluster(0, 1, 2)
+    cluster.topic("t", {0: (1, 0, 2)})
+    cluster.topics_changed()
+    state = cluster.context.leadership[P0].leader_and_isr
+    cluster.context.leadership[P0] = LeaderIsrAndControllerEpoch(state._replace(isr=known), 1)
+    cluster.znodes.put(partition_state_path(P0), encode_partition_state(state._replace(isr=(1, 2)), 1))
+    cluster.stop(1)
+    cluster.run(broker_change.process_broker_change)
+    assert (cluster.partition()["leader"], cluster.partition()["isr"]) == (2, [2])
 
 
 def test_the_last_of_the_isr_stays_in_it_without_leading() -> None:

@@ -146,6 +146,21 @@ def test_each_broker_learns_of_all_its_replicas_and_of_all_partitions() -> None:
         assert sorted(known) == [TopicPartition("t", n) for n in range(MANY)]
 
 
+def test_a_new_controller_writes_each_state_once_and_each_replica_learns_of_it_once() -> None:
+    """Of a topic a third of whose leaders died; the partitions without a leader come before all others."""
+    cluster = Cluster(MANY)
+    cluster.znodes.remove(broker_path(1))
+    sent = cluster.restart()
+    versions = [cluster.znodes.nodes[partition_state_path(TopicPartition("t", n))][1] for n in range(MANY)]
+    assert versions == [0 if n % 3 == 2 else 1 for n in range(MANY)]
+    for broker in (0, 2):
+        requests = [r for receiver, r in sent if receiver == broker and isinstance(r, LeaderAndIsrRequest)]
+        named = [partition for request in requests for partition in partitions_of(request)]
+        assert sorted(named) == [TopicPartition("t", n) for n in range(MANY) if broker in (n % 3, (n + 1) % 3)]
+    assert {p.partition % 3 for p in partitions_of(requests[0])} == {1}, "led by broker 1 until now"
+    assert {known.leader_and_isr.leader for known in cluster.context.leadership.values()} == {0, 2}
+
+
 @pytest.mark.parametrize("work", [Cluster.kill, Cluster.restart, Cluster.delete])
 def test_the_work_for_a_partition_does_not_grow_with_their_number(work: Callable[[Cluster], object]) -> None:
     """A broker's death, a new controller, a deletion: four times the partitions are four times the work."""

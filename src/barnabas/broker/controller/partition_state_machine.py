@@ -26,7 +26,7 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller.context import PARTITION_STATE_SOURCES, ControllerContext, PartitionState
 from barnabas.broker.controller.election_strategies import OFFLINE, ElectionStrategy
 from barnabas.broker.controller.partition_batches import in_batches
-from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, read_states, update_leadership
+from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, known_states, read_states, update_leadership
 from barnabas.broker.controller.request_batch import RequestBatch
 
 __all__ = ["bring_online", "elect", "move_partitions", "trigger_online"]
@@ -152,12 +152,13 @@ def elect(
     elected: set[TopicPartition] = set()
     leaderless: list[TopicPartition] = []
     remaining = list(partitions)
-    for _ in range(MAX_ROUNDS):
+    for attempt in range(MAX_ROUNDS):
         if not remaining:
             break
-        read = yield from read_states(remaining)
+        read = yield from read_states(remaining) if attempt else known_states(context, remaining)
         unclean = (yield from _unclean_topics(context, read)) if election.obeys_unclean_setting else set()
         proposals = {}
+        to_read: list[TopicPartition] = []
         for topic_partition in remaining:
             known = read.get(topic_partition)
             if known is None:
@@ -169,12 +170,15 @@ def elect(
                 proposal = election.choose(
                     context, topic_partition, known.leader_and_isr, topic_partition.topic in unclean
                 )
-                if proposal is None:
+                if proposal is None and not attempt:
+                    to_read.append(topic_partition)
+                elif proposal is None:
                     context.leadership[topic_partition] = known
                     leaderless.append(topic_partition)
                 else:
                     proposals[topic_partition] = proposal
         done, remaining = yield from update_leadership(context, proposals)
+        remaining += to_read
         for topic_partition in done:
             batch.add_leader_and_isr(election.notified(context, topic_partition), topic_partition, is_new=False)
         elected |= done

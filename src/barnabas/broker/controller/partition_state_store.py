@@ -18,7 +18,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.controller.context import ControllerContext
 
-__all__ = ["MAX_ROUNDS", "read_leadership", "read_states", "update_leadership"]
+__all__ = ["MAX_ROUNDS", "known_states", "read_leadership", "read_states", "update_leadership"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +40,27 @@ def read_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartiti
                 states[topic_partition] = decode_partition_state(path, znode.data, znode.version)
             except ZnodeFormatError as error:
                 logger.error("%s", error)
+    return states
+
+
+def known_states(
+    context: ControllerContext, partitions: Iterable[TopicPartition]
+) -> Steps[dict[TopicPartition, LeaderIsrAndControllerEpoch]]:
+    """The states as this controller knows them; those that it does not know are read.
+
+    The first proposal may rest on them: who changed the znode meanwhile changed its version, and the write fails. Then
+    `read_states` comes first.
+    """
+    states = {}
+    unknown = []
+    for topic_partition in partitions:
+        known = context.leadership.get(topic_partition)
+        if known is None:
+            unknown.append(topic_partition)
+        else:
+            states[topic_partition] = known
+    if unknown:
+        states.update((yield from read_states(unknown)))
     return states
 
 

@@ -16,7 +16,7 @@ from barnabas.broker.controller.context import (
     PartitionAndReplica,
     ReplicaState,
 )
-from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, read_states, update_leadership
+from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, known_states, read_states, update_leadership
 from barnabas.broker.controller.request_batch import RequestBatch
 
 __all__ = ["move_replicas"]
@@ -122,10 +122,10 @@ def _leave_isr(
 ) -> Steps[list[TopicPartition]]:
     finished: list[TopicPartition] = []
     remaining = list(partitions)
-    for _ in range(MAX_ROUNDS):
+    for attempt in range(MAX_ROUNDS):
         if not remaining:
             break
-        read = yield from read_states(remaining)
+        read = yield from read_states(remaining) if attempt else known_states(context, remaining)
         proposals: dict[TopicPartition, LeaderAndIsr] = {}
         for topic_partition in remaining:
             known = read.get(topic_partition)
