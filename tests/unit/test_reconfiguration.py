@@ -71,6 +71,11 @@ def test_servers_join_leave_and_change_their_roles_in_one_request() -> None:
     assert (planned.voters, planned.observers, planned.version) == ({3, 4}, {2}, 77)
 
 
+def test_a_server_joins_whose_id_is_above_that_of_any_that_can_run() -> None:
+    """Apache's leader takes the line as well: the server's own start is what refuses such an id."""
+    assert plan(configuration(1, 2, 3), joining_servers="server.999=10.0.0.9:1:2:observer;3").observers == {999}
+
+
 def test_groups_change_as_a_whole_only() -> None:
     """Incremental changes are for majorities."""
     lines = ",".join(f"server.{n}=10.0.0.{n}:1:2;3" for n in (1, 2, 3)) + ",group.1=1:2,group.2=3,weight.3=2"

@@ -10,7 +10,17 @@ so do Apache's server and ours on the same data.
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["LearnerSessionTracker", "Session", "SessionTracker", "first_session_id", "session_password"]
+__all__ = [
+    "MAX_SERVER_ID",
+    "LearnerSessionTracker",
+    "Session",
+    "SessionTracker",
+    "first_session_id",
+    "session_password",
+]
+
+MAX_SERVER_ID = 0xFF
+"""The id of a server that runs is the highest byte of the ids of its sessions."""
 
 _SECRET = 0xB3415C00
 _LCG_MASK = (1 << 48) - 1
@@ -33,8 +43,8 @@ def session_password(session_id: int) -> bytes:
 
 def first_session_id(server_id: int, wall_ms: int) -> int:
     """Where a server begins to count sessions: its id in the highest byte, then the time, so that ids are unique."""
-    if not 0 <= server_id <= 0xFF:
-        raise BarnabasError(f"server id {server_id} is not between 0 and 255")
+    if not 0 <= server_id <= MAX_SERVER_ID:
+        raise BarnabasError(f"server id {server_id} is not between 0 and {MAX_SERVER_ID}")
     value = (server_id << 56) | (wall_ms << 24 & (1 << 64) - 1) >> 8
     return value - (1 << 64) if value >> 63 else value
 

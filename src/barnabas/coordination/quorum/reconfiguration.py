@@ -13,9 +13,7 @@ from barnabas.coordination.quorum.verifiers import MajorityQuorum
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.records import ReconfigRequest
 
-__all__ = ["MAX_SERVER_ID", "plan_reconfiguration"]
-
-MAX_SERVER_ID = 255  # the highest byte of the ids of its sessions
+__all__ = ["plan_reconfiguration"]
 
 
 def plan_reconfiguration(
@@ -35,7 +33,7 @@ def plan_reconfiguration(
             planned = _change(request, current)
     except ConfigError:
         raise KeeperError(ErrorCode.BAD_ARGUMENTS) from None
-    if len(planned.voters) < least_voters or max(planned.servers) > MAX_SERVER_ID:
+    if len(planned.voters) < least_voters:
         raise KeeperError(ErrorCode.BAD_ARGUMENTS)
     return planned.with_version(zxid)
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Definitions, Kind, Setting, Values, at_least, between, one_of
+from barnabas.coordination.core.sessions import MAX_SERVER_ID
 from barnabas.coordination.quorum.configuration import QuorumConfiguration, is_dynamic
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
-from barnabas.coordination.quorum.reconfiguration import MAX_SERVER_ID
 from barnabas.coordination.server.access_settings import (
     AUTHENTICATION_PROVIDERS,
     CLIENT_ACCESS_SETTINGS,
