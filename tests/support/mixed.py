@@ -311,11 +311,12 @@ class Coordination:
 
 def _answers(port: int) -> bool:
     with socket.socket() as probe:
-        probe.settimeout(2)
+        probe.settimeout(5)
         try:
             probe.connect((HOST, port))
-            probe.sendall(b"ruok")
-            return probe.recv(4) == b"imok"
+            # Apache's server answers "ruok" before it takes sessions.
+            probe.sendall(b"srvr")
+            return b"Mode: " in probe.makefile("rb").read()
         except OSError:
             return False
 

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,34 @@ def test_what_a_client_produces_a_group_consumes() -> None:
         cluster.create_topic("orders", partitions=2)
         produce(cluster, "orders", "a", "b")
         assert sorted(consume(cluster, "orders", 2)) == ["a", "b"]
+
+
+def test_every_broker_knows_a_topic_when_its_creation_returns() -> None:
+    """Each is asked alone, at once, and names all partitions with their leaders; so it is with the default number."""
+    with Cluster(brokers=3, settings={"num.partitions": "7"}) as cluster:
+        for number in range(5):
+            for topic, partitions in ((f"given-{number}", 4), (f"default-{number}", -1)):
+                cluster.create_topic(topic, partitions, 3)
+                for server in cluster.bootstrap_servers.split(","):
+                    with AdminConnection(server) as admin:
+                        (found,) = describe_topics(admin, [topic])
+                    assert len(found.partitions) == (partitions if partitions > 0 else 7)
+                    assert all(partition.leader is not None for partition in found.partitions)
+
+
+def test_a_topics_creation_does_not_wait_for_brokers_that_cannot_hear_of_it() -> None:
+    """One that is paused, and one that is cut off from the controller, which is another one."""
+    with Cluster(brokers=3, settings={"zookeeper.session.timeout.ms": "30000"}) as cluster:
+        with AdminConnection(cluster.bootstrap_servers) as admin:
+            controller = admin.describe_cluster().controller_id
+        others = sorted({0, 1, 2} - {controller})
+        began = time.monotonic()
+        cluster.pause(others[0])
+        cluster.create_topic("one-is-paused")
+        cluster.resume(others[0])
+        cluster.partition([controller, others[0]], [others[1]])
+        cluster.create_topic("one-is-cut-off")
+        assert time.monotonic() - began < 29
 
 
 def test_a_cluster_started_on_an_old_data_dir_has_its_records(tmp_path: Path) -> None:

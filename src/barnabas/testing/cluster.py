@@ -11,12 +11,14 @@ import errno
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Self
 
 from barnabas.base.errors import BarnabasError
+from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.server import BrokerServer
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import prepare_groups
@@ -29,6 +31,9 @@ from barnabas.testing.server_thread import ServerThread
 __all__ = ["Cluster"]
 
 _HOST = "127.0.0.1"
+_SPREAD_S = 30.0
+"""How long news may take to reach every broker: longer only where a fault keeps it from one."""
+_POLL_S = 0.002
 _BROKER_DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "5",
@@ -102,7 +107,7 @@ class Cluster:
     # Life
 
     def start(self) -> Self:
-        """Start everything; clients can work when this returns. Raises `BarnabasError`."""
+        """Start everything; clients can work when this returns, and every broker knows all brokers. Raises `BarnabasError`."""
         try:
             plans = _plan_coordination(self.data_dir, self._zk_servers)
             for server_id, texts in plans.items():
@@ -115,6 +120,7 @@ class Cluster:
             for broker_id, future in zip(self._ids, starting, strict=True):
                 future.result()
                 self._note_port(broker_id)
+            _wait_for(lambda: _all_are_known(self._running, len(self._ids)))
         except BaseException:
             self.stop()
             raise
@@ -279,11 +285,20 @@ class Cluster:
         replication_factor: int = 1,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic; it can be written to when this returns. Raises `KafkaError`."""
+        """Create a topic; every broker knows it when this returns, and can be asked about it. Raises `KafkaError`.
+
+        The controller answers earlier, as soon as it knows the topic itself. Brokers that are paused or cut off from the
+        controller are not waited for.
+        """
         with AdminConnection(self.bootstrap_servers) as admin:
             create_topic(
                 admin, name, partitions=partitions, replication_factor=replication_factor, configs=dict(config or {})
             )
+
+        def is_cut(broker_id: int, controller: int) -> bool:
+            return self._is_cut(self._name(broker_id), self._ports[controller])
+
+        _wait_for(lambda: _is_known(self._running, name, partitions, is_cut))
 
     # Starting
 
@@ -365,6 +380,41 @@ class Cluster:
         assert isinstance(server, BrokerServer)
         self._ports[broker_id] = server.port
         self._server_of_port[server.port] = name
+
+
+# What brokers know
+
+
+def _caches(running: Mapping[str, _Server]) -> dict[int, MetadataCache]:
+    """What each broker that is not paused knows of the cluster."""
+    return {
+        server.serves.broker_id: server.serves.components.metadata
+        for server in tuple(running.values())
+        if isinstance(server.serves, BrokerServer) and server.serves.has_components and not server.thread.is_paused
+    }
+
+
+def _all_are_known(running: Mapping[str, _Server], count: int) -> bool:
+    """Whether every broker knows of so many brokers."""
+    return all(len(tuple(cache.alive_brokers())) == count for cache in _caches(running).values())
+
+
+def _is_known(running: Mapping[str, _Server], topic: str, partitions: int, is_cut: Callable[[int, int], bool]) -> bool:
+    """Whether the brokers that hear from the controller know so many partitions (-1: as many as the controller does)."""
+    caches = _caches(running)
+    controllers = [n for n, cache in caches.items() if cache.controller_id == n]
+    if not controllers:
+        return False
+    controller = max(controllers, key=lambda n: caches[n].partition_count(topic))  # one cut off may be out of office
+    wanted = partitions if partitions > 0 else max(1, caches[controller].partition_count(topic))
+    live = [broker.broker_id for broker in tuple(caches[controller].alive_brokers())]
+    return all(caches[n].partition_count(topic) >= wanted for n in live if n in caches and not is_cut(n, controller))
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + _SPREAD_S
+    while not condition() and time.monotonic() < end:
+        time.sleep(_POLL_S)
 
 
 async def _close(server: _Server) -> None:
