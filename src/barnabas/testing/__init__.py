@@ -5,29 +5,56 @@
 ...     cluster.create_topic("orders", partitions=3)
 ...     client_settings = {"bootstrap.servers": cluster.bootstrap_servers}
 
-`ProcessCluster` is the same as processes, for tests and labs that kill or pause a broker.
+`ProcessCluster` is the same as processes, for tests and labs that kill or pause a broker. `simulate` runs a scenario with a
+user's own consumers and producers in virtual time: the same code of the servers, faults, and a seed that decides everything.
 
 In pytest, the fixture ``barnabas_cluster`` gives each test a cluster of its own, and ``barnabas_session_cluster`` one for
 the whole run (one per worker under pytest-xdist); both listen on free ports.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.testing.cluster import Cluster
     from barnabas.testing.processes import ProcessCluster
+    from barnabas.testing.virtual.cluster import SimulatedRunError, VirtualCluster, VirtualRun, simulate
+    from barnabas.testing.virtual.consumer import VirtualConsumer
+    from barnabas.testing.virtual.producer import VirtualProducer
+    from barnabas.testing.virtual.program import ProgramKilledError, VirtualProgram
 
-__all__ = ["Cluster", "ProcessCluster"]
+__all__ = [
+    "Cluster",
+    "ProcessCluster",
+    "ProgramKilledError",
+    "SimulatedRunError",
+    "VirtualCluster",
+    "VirtualConsumer",
+    "VirtualProducer",
+    "VirtualProgram",
+    "VirtualRun",
+    "simulate",
+]
 
+_HOMES = {
+    "Cluster": "cluster",
+    "ProcessCluster": "processes",
+    "ProgramKilledError": "virtual.program",
+    "SimulatedRunError": "virtual.cluster",
+    "VirtualCluster": "virtual.cluster",
+    "VirtualConsumer": "virtual.consumer",
+    "VirtualProducer": "virtual.producer",
+    "VirtualProgram": "virtual.program",
+    "VirtualRun": "virtual.cluster",
+    "simulate": "virtual.cluster",
+}
 
-def __getattr__(name: str) -> Any:
-    # Every pytest run on a machine with this package loads it for the plugin: the broker is imported when one is asked for.
-    if name == "Cluster":
-        from barnabas.testing.cluster import Cluster
+if not TYPE_CHECKING:  # a type checker sees the imports above alone, and finds names that do not exist
 
-        return Cluster
-    if name == "ProcessCluster":
-        from barnabas.testing.processes import ProcessCluster
+    def __getattr__(name):
+        # Every pytest run on a machine with this package loads it for the plugin: the broker is imported when one is asked for.
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-        return ProcessCluster
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{home}"), name)

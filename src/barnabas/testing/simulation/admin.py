@@ -21,7 +21,7 @@ from barnabas.wire.kafka.messages.create_topics import CreatableTopic, Creatable
 from barnabas.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.kafka.messages.elect_leaders import ElectLeadersRequest
 
-__all__ = ["Administrator", "create_simulated_topic"]
+__all__ = ["Administrator", "create_simulated_topic", "topic_creation"]
 
 _CREATE_TIMEOUT_S = 120
 _TIMEOUT_MS = 2000
@@ -29,7 +29,8 @@ _PREFERRED = 0
 CHURN = ("churn-0", "churn-1")
 
 
-def _creation(topic: str, plan: TopicPlan, replication: int) -> CreateTopicsRequest:
+def topic_creation(topic: str, plan: TopicPlan, replication: int) -> CreateTopicsRequest:
+    """The request that creates a topic."""
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in plan.configs.items()]
     wanted = CreatableTopic(
         name=topic, num_partitions=plan.partitions, replication_factor=replication, assignments=[], configs=configs
@@ -49,7 +50,7 @@ async def create_simulated_topic(client: ClusterClient, topic: str, plan: TopicP
             continue
         tries += 1
         try:
-            response = await client.channels.send(client.controller_id, _creation(topic, plan, replication))
+            response = await client.channels.send(client.controller_id, topic_creation(topic, plan, replication))
         except ChannelError:
             await asyncio.sleep(0.1)
             continue
@@ -99,7 +100,7 @@ class Administrator:
     def _create(self) -> tuple[str, object]:
         topic = self._rng.choice(CHURN)
         self._churning.setdefault(topic, 1)
-        return "create", _creation(topic, TopicPlan(self._rng.randint(1, 2)), self._replication)
+        return "create", topic_creation(topic, TopicPlan(self._rng.randint(1, 2)), self._replication)
 
     def _grow(self) -> tuple[str, object]:
         topic = self._rng.choice(CHURN)

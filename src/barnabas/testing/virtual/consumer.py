@@ -1,0 +1,359 @@
+"""`VirtualConsumer`: the methods of `barnabas.client.AsyncConsumer` in virtual time.
+
+A task for each broker fetches what its partitions have; `VirtualConsumer.poll` hands records out one by one, and serves
+what the group decided: callbacks are called inside it. A record counts as processed when the next one is asked for.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.channels import ChannelError
+from barnabas.client.codecs import decoder
+from barnabas.client.consumer import CLOSE_CONSUMER_TIMEOUT_S, OnCommit
+from barnabas.client.errors import (
+    ClientError,
+    ClosedError,
+    ConfigurationError,
+)
+from barnabas.client.rebalances import OnPartitions
+from barnabas.client.records import Record
+from barnabas.testing.virtual.commits import Commits
+from barnabas.testing.virtual.fetching import Position
+from barnabas.testing.virtual.link import ClusterLink
+from barnabas.testing.virtual.membership import Membership
+from barnabas.testing.virtual.polls import Polls
+from barnabas.testing.virtual.properties import consumer_settings
+from barnabas.testing.virtual.reading import PartitionReading, deserialize_waiting
+
+__all__ = ["VirtualConsumer"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_WAKE_S = 0.02
+_LOOK_UP_S = 60.0
+_EARLIEST = -2
+_LATEST = -1
+
+
+class VirtualConsumer(Generic[K, V]):
+    """Reads records of a simulated cluster, alone or in a group; see `barnabas.client.AsyncConsumer`.
+
+    The callbacks of `subscribe` may be coroutine functions, which are awaited: ``before_revoke`` can commit.
+    """
+
+    def __init__(
+        self,
+        link: ClusterLink,
+        properties: Mapping[str, Any],
+        *,
+        deserializer: Any = None,
+        key_deserializer: Any = None,
+        on_commit: OnCommit | None = None,
+        close_timeout_s: float = CLOSE_CONSUMER_TIMEOUT_S,
+    ) -> None:
+        self._link = link
+        self._channels = link.channels()
+        self._settings = consumer_settings(properties)
+        plan = self._settings.plan
+        self._decode = decoder(deserializer or plan.deserializer)
+        self._decode_key = decoder(key_deserializer or plan.key_deserializer, "key.deserializer.class")
+        self._iteration_timeout_s = None if plan.iteration_timeout_ms is None else plan.iteration_timeout_ms / 1000
+        self._close_timeout_s = close_timeout_s
+        self._closed = False
+        self._commits = Commits(self._with_group, on_commit)
+        self._reading = PartitionReading(link, link.channels(), self._settings, self._fetch_committed)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._polls = Polls(self._settings.max_poll_ms)
+        self._membership: Membership | None = None
+        self._before_revoke: Callable[[], Any] | None = None
+        self._on_assign: OnPartitions | None = None
+        self._on_revoke: OnPartitions | None = None
+
+    # What is read
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        *,
+        before_revoke: Callable[[], Any] | None = None,
+        on_assign: OnPartitions | None = None,
+        on_revoke: OnPartitions | None = None,
+    ) -> None:
+        """Share these topics with the group; a name that starts with ``^`` is a regular expression, looked up once."""
+        self._check_open()
+        if not self._settings.group:
+            raise ConfigurationError("group.id is missing: subscribe needs a group, assign does not")
+        if isinstance(topics, str):
+            raise ConfigurationError(f"subscribe takes a list of topics: [{topics!r}]")
+        self.unsubscribe()
+        self._before_revoke, self._on_assign, self._on_revoke = before_revoke, on_assign, on_revoke
+        membership = self._membership = self._make_membership()
+        self._begin(self._be_member(membership, list(topics)))
+        if self._settings.auto_commit:
+            self._begin(self._commits.commit_regularly(self._settings.commit_interval_ms))
+        self._begin(*self._reading.tasks())
+
+    def _make_membership(self) -> Membership:
+        return Membership(
+            self._link,
+            self._settings,
+            on_assigned=lambda committed: self._polls.serve(lambda: self._take(committed)),
+            on_gone=lambda is_lost: self._polls.serve(lambda: self._give_up(is_lost=is_lost)),
+            is_polled=lambda: self._polls.are_regular,
+        )
+
+    async def _be_member(self, membership: Membership, names: list[str]) -> None:
+        try:
+            for name in names:
+                if name.startswith("^"):
+                    found = await self._link.topics(60.0)
+                    membership.topics |= {topic: n for topic, n in found.items() if re.match(name, topic)}
+                else:
+                    membership.topics[name] = await self._link.partitions_of(name, 60.0)
+        except ClientError as error:
+            membership.failure = error
+            return
+        await membership.run()
+
+    def unsubscribe(self) -> None:
+        """Leave the group, or give up what is assigned."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        if self._membership is not None:
+            self._begin(self._leave(self._membership))
+        self._membership = None
+        self._polls.forget_changes()
+        self._forget_positions()
+
+    def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, from these offsets, or where the group committed, or by ``auto.offset.reset``."""
+        self._check_open()
+        self.unsubscribe()
+        given = dict(partitions) if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
+        for place, offset in given.items():
+            self._reading.add(TopicPartition(*place), Position(offset))
+        if self._settings.group:
+            self._membership = self._make_membership()  # which is not run: for offsets only
+            if self._settings.auto_commit:
+                self._begin(self._commits.commit_regularly(self._settings.commit_interval_ms))
+        self._begin(*self._reading.tasks())
+
+    def _forget_positions(self) -> None:
+        self._reading.clear()
+        self._commits.clear()
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that this consumer reads now."""
+        return sorted(self._reading.positions)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these partitions until `resume`; the consumer stays in its group."""
+        for place in partitions:
+            self._reading.position(place).is_paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on with paused partitions."""
+        for place in partitions:
+            self._reading.position(place).is_paused = False
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused."""
+        return sorted(place for place, position in self._reading.positions.items() if position.is_paused)
+
+    def position(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The offset of each partition's next record to be handed out; None before it is known."""
+        return {
+            place: self._reading.positions[place].offset if place in self._reading.positions else None
+            for place in partitions
+        }
+
+    async def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on at ``offset`` in a partition that is assigned; -2 is its first record, -1 its end."""
+        place = TopicPartition(topic, partition)
+        position = self._reading.position(place)
+        if offset < 0:
+            found = await self._link.list_offsets(self._channels, {place: offset}, _LOOK_UP_S)
+            offset = found[place] or 0
+        position.move(offset)
+        self._commits.handed_out.pop(place, None)
+
+    # Records
+
+    async def poll(self, timeout_s: float = 0.0) -> Record[K, V] | None:
+        """The next record, or None when there is none within ``timeout_s``; also serves rebalances."""
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        self._commits.store()  # everything handed out is processed by now
+        end = loop.time() + timeout_s
+        with self._polls:
+            while True:
+                await self._polls.serve_changes()
+                if self._membership is not None and self._membership.failure is not None:
+                    raise self._membership.failure
+                found = self._reading.next()
+                if found is not None:
+                    place, waiting = found
+                    self._reading.positions[place].offset = self._commits.handed_out[place] = waiting.offset + 1
+                    return deserialize_waiting(place, waiting, self._decode_key, self._decode)
+                if loop.time() >= end or self._closed:
+                    return None
+                await asyncio.sleep(min(_WAKE_S, end - loop.time()))
+
+    async def consume(self, max_records: int = 500, timeout_s: float = 1.0) -> list[Record[K, V]]:
+        """Up to ``max_records``: what comes until the first of them has waited ``timeout_s``."""
+        records: list[Record[K, V]] = []
+        while len(records) < max_records:
+            record = await self.poll(0.0 if records else timeout_s)
+            if record is None:
+                break
+            records.append(record)
+        return records
+
+    async def __aiter__(self) -> AsyncIterator[Record[K, V]]:
+        """Records for ever, or until none came for ``consumer.timeout.ms``."""
+        while not self._closed:
+            record = await self.poll(1.0 if self._iteration_timeout_s is None else self._iteration_timeout_s)
+            if record is not None:
+                yield record
+            elif self._iteration_timeout_s is not None:
+                return
+
+    # The group
+
+    async def _take(self, committed: dict[TopicPartition, int | None]) -> None:
+        self._forget_positions()
+        self._commits.committed = {place: offset for place, offset in committed.items() if offset is not None}
+        for place, offset in committed.items():
+            self._reading.add(place, Position(offset, is_new=False))
+        await _call(self._on_assign, sorted(committed))
+
+    async def _give_up(self, *, is_lost: bool) -> None:
+        gone = self.assignment()
+        try:
+            if not is_lost:
+                await _call(self._before_revoke)
+                if self._settings.auto_commit:
+                    self._commits.store()
+                    await self._commits.commit_last()
+            await _call(self._on_revoke, gone)
+        finally:
+            self._forget_positions()
+
+    async def _leave(self, membership: Membership) -> None:
+        with contextlib.suppress(ChannelError, TimeoutError):
+            async with asyncio.timeout(self._close_timeout_s):
+                await membership.leave()
+
+    # Offsets
+
+    async def _fetch_committed(self, place: TopicPartition) -> int | None:
+        return (await self._with_group().committed([place], _LOOK_UP_S))[place]
+
+    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, wait: bool = True) -> None:
+        """Commit everything that was handed out, or these ``offsets``: the next ones to read.
+
+        Raises `CommitError` and others; without ``wait`` its end is reported to ``on_commit``.
+        """
+        self._check_open()
+        if offsets is None:
+            self._commits.store()
+        wanted = self._commits.news() if offsets is None else dict(offsets)
+        if wait:
+            await self._commits.commit(wanted)
+        else:
+            self._begin(self._commits.commit_behind(wanted))
+
+    def _with_group(self) -> Membership:
+        if not self._settings.group:
+            raise ConfigurationError("group.id is missing: offsets are committed for a group")
+        if self._membership is None:
+            self._membership = self._make_membership()
+        return self._membership
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float = 30.0
+    ) -> dict[TopicPartition, int | None]:
+        """The group's committed offsets; None where there is none."""
+        return await self._with_group().committed(list(partitions), timeout_s)
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int], timeout_s: float = 30.0
+    ) -> dict[TopicPartition, int | None]:
+        """For each partition the offset of the first record that is not older than its time; None without one."""
+        return await self._link.list_offsets(self._channels, times_ms, timeout_s)
+
+    async def watermarks(self, topic: str, partition: int, timeout_s: float = 30.0) -> tuple[int, int]:
+        """The first offset of a partition and the one that the next record will get."""
+        place = TopicPartition(topic, partition)
+        first = await self._link.list_offsets(self._channels, {place: _EARLIEST}, timeout_s)
+        end = await self._link.list_offsets(self._channels, {place: _LATEST}, timeout_s)
+        return first[place] or 0, end[place] or 0
+
+    async def lag(self, timeout_s: float = 30.0) -> dict[TopicPartition, int]:
+        """How many records of each assigned partition were not handed out yet."""
+        lags = {}
+        for place in self.assignment():
+            first, end = await self.watermarks(*place, timeout_s)
+            here = self.position([place])[place]
+            lags[place] = max(0, end - (first if here is None else max(first, here)))
+        return lags
+
+    async def topics(self, timeout_s: float = 30.0) -> dict[str, int]:
+        """The cluster's topics, internal ones included, with their numbers of partitions."""
+        return await self._link.topics(timeout_s)
+
+    # Tasks, and the end
+
+    def _begin(self, *works: Any) -> None:
+        self._tasks += [asyncio.get_running_loop().create_task(work) for work in works]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("consumer")
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Commit what was handed out, if commits are automatic, and leave the group. A second call does nothing."""
+        if self._closed:
+            return
+        limit_s = self._close_timeout_s if timeout_s is None else timeout_s
+        for task in self._tasks:
+            task.cancel()
+        self._commits.store()
+        try:
+            if self._settings.auto_commit:
+                await self._commits.commit(self._commits.news(), limit_s)
+            if self._membership is not None:
+                await self._leave(self._membership)
+        finally:
+            self._closed = True
+            self._forget_positions()
+            self._link.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.close()
+            return
+        self._commits.handed_out.clear()  # what was handed out last was not processed
+        with contextlib.suppress(ClientError):  # an error is under way, and must not be hidden
+            await self.close()
+
+
+async def _call(callback: Callable[..., Any] | None, *arguments: Any) -> None:
+    """Call what the user gave; wait for it where it is a coroutine function."""
+    if callback is not None:
+        result = callback(*arguments)
+        if inspect.isawaitable(result):
+            await result

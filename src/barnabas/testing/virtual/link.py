@@ -1,0 +1,198 @@
+"""What one client in virtual time knows of the cluster: its brokers, the leaders of partitions, topics.
+
+Counterpart: ``NetworkClient`` and ``Metadata`` of Kafka's clients.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from barnabas.base.ids import ZERO_UUID, TopicPartition, Uuid
+from barnabas.base.network import Network
+from barnabas.base.randomness import Random
+from barnabas.broker.cluster.channels import ChannelError, Channels
+from barnabas.client.errors import TimedOutError, UnknownTopicError, refusal
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+__all__ = ["ClusterLink"]
+
+T = TypeVar("T")
+
+_REQUEST_TIMEOUT_MS = 5000
+_RETRY_S = 0.1
+_BEING_MADE_S = 2.0  # a new topic reaches all brokers within this time
+_MISSING = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID))
+
+
+class ClusterLink:
+    """Connections to all brokers, and what they say about topics. Methods try again until their time is over."""
+
+    def __init__(
+        self, network: Network, endpoints: Mapping[int, tuple[str, int]], rng: Random, now_ms: Callable[[], int]
+    ) -> None:
+        self.rng = rng
+        self.now_ms = now_ms
+        """The machine's wall clock."""
+        self.brokers = list(endpoints)
+        self.topic_ids: dict[str, Uuid] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        self._network = network
+        self._endpoints = endpoints
+        self._all: list[Channels] = []
+        self._metadata = self.channels()
+
+    def channels(self) -> Channels:
+        """Connections of their own: a broker answers the requests of a connection one after the other."""
+        made = Channels(-1, self._network, request_timeout_ms=_REQUEST_TIMEOUT_MS)
+        made.set_brokers(self._endpoints)
+        self._all.append(made)
+        return made
+
+    def close(self) -> None:
+        """Close all connections."""
+        for channels in self._all:
+            channels.close()
+
+    async def ask_any(self, message: Any) -> Any:
+        """The answer of any broker. Raises `ChannelError`."""
+        return await self._metadata.send(self.rng.choice(self.brokers), message)
+
+    async def retry(self, attempt: Callable[[], Awaitable[T | None]], timeout_s: float, what: str) -> T:
+        """What ``attempt`` returns in the end; None and `ChannelError` mean to try again. Raises `TimedOutError`."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        problem = ""
+        while True:
+            try:
+                found = await attempt()
+            except ChannelError as error:
+                found, problem = None, f": {error}"
+            if found is not None:
+                return found
+            if loop.time() >= end:
+                raise TimedOutError(f"{what}: not within {timeout_s:g} s of virtual time{problem}")
+            await asyncio.sleep(_RETRY_S)
+
+    # Topics
+
+    async def refresh(self, topics: Sequence[str] | None) -> dict[str, ErrorCode]:
+        """Ask for metadata of these topics (None: of all); returns each one's error. Raises `ChannelError`."""
+        wanted = None if topics is None else [MetadataRequestTopic(topic_id=ZERO_UUID, name=topic) for topic in topics]
+        response = await self.ask_any(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        errors = {}
+        for topic in response.topics:
+            errors[topic.name] = ErrorCode.of(topic.error_code)
+            if topic.error_code:
+                continue
+            if self.topic_ids.get(topic.name) != topic.topic_id:
+                self.topic_ids[topic.name] = topic.topic_id
+                for known in [each for each in self._epochs if each.topic == topic.name]:
+                    del self._epochs[known]
+            for partition in topic.partitions:
+                place = TopicPartition(topic.name, partition.partition_index)
+                if partition.leader_epoch >= self._epochs.get(place, -1):  # else it is old news (KIP-320)
+                    self._epochs[place] = partition.leader_epoch
+                    self._leaders[place] = -1 if partition.error_code else partition.leader_id
+        return errors
+
+    async def partitions_of(self, topic: str, timeout_s: float) -> int:
+        """How many partitions a topic has; raises `UnknownTopicError`."""
+        loop = asyncio.get_running_loop()
+        made_by = loop.time() + _BEING_MADE_S
+
+        async def attempt() -> int | None:
+            code = (await self.refresh([topic])).get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if code in _MISSING and loop.time() >= made_by:
+                raise unknown_topic(topic)
+            return self._count(topic) or None
+
+        return await self.retry(attempt, timeout_s, f"cannot learn the partitions of {topic}")
+
+    async def topics(self, timeout_s: float) -> dict[str, int]:
+        """All topics, internal ones included, with their numbers of partitions."""
+
+        async def attempt() -> dict[str, int]:
+            errors = await self.refresh(None)
+            return {topic: self._count(topic) for topic in sorted(errors)}
+
+        return await self.retry(attempt, timeout_s, "cannot list the topics")
+
+    def _count(self, topic: str) -> int:
+        return sum(1 for place in self._epochs if place.topic == topic)
+
+    # Leaders
+
+    def leader(self, place: TopicPartition) -> int:
+        """The broker that leads a partition, as far as is known; -1 for none."""
+        return self._leaders.get(place, -1)
+
+    def leader_epoch(self, place: TopicPartition) -> int:
+        """The leader epoch in which it does."""
+        return self._epochs.get(place, -1)
+
+    def forget_leader(self, place: TopicPartition) -> None:
+        """It was wrong, or does not answer."""
+        self._leaders.pop(place, None)
+
+    async def find_leader(self, place: TopicPartition) -> int | None:
+        """The leader, asked for if need be; None while there is none. Raises `ChannelError`, `UnknownTopicError`."""
+        if self.leader(place) < 0:
+            await self.refresh([place.topic])
+            if place not in self._epochs and self._count(place.topic):
+                raise unknown_topic(str(place))
+        return None if self.leader(place) < 0 else self.leader(place)
+
+    async def list_offsets(
+        self, channels: Channels, times_ms: Mapping[TopicPartition, int], timeout_s: float
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time, of each partition; -2 is for the first, -1 for the end."""
+        return {place: await self._list_offset(channels, place, when, timeout_s) for place, when in times_ms.items()}
+
+    async def _list_offset(
+        self, channels: Channels, place: TopicPartition, time_ms: int, timeout_s: float
+    ) -> int | None:
+        async def attempt() -> tuple[int | None] | None:
+            leader = await self.find_leader(place)
+            if leader is None:
+                return None
+            wanted = ListOffsetsPartition(
+                partition_index=place.partition, current_leader_epoch=self.leader_epoch(place), timestamp=time_ms
+            )
+            topic = ListOffsetsTopic(name=place.topic, partitions=[wanted])
+            try:
+                response = await channels.send(
+                    leader, ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic])
+                )
+            except ChannelError:
+                self.forget_leader(place)
+                raise
+            answer = response.topics[0].partitions[0]
+            if not answer.error_code:
+                return (answer.offset if answer.offset >= 0 else None,)
+            self.forget_leader(place)
+            return self.check(answer.error_code, f"cannot look offsets of {place} up")
+
+        return (await self.retry(attempt, timeout_s, f"cannot look offsets of {place} up"))[0]
+
+    @staticmethod
+    def check(code: int, what: str) -> None:
+        """Raise the error of a code with which it makes no sense to try again."""
+        error = ErrorCode.of(code)
+        if code and not error.retriable:
+            raise refusal(error, f"{what}: {error.message}")
+
+
+def unknown_topic(topic: str) -> UnknownTopicError:
+    """The error for a topic that does not exist."""
+    return UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}: there is no such topic or partition")
+
+
+def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions' numbers under their topics."""
+    found: dict[str, list[int]] = {}
+    for place in places:
+        found.setdefault(place.topic, []).append(place.partition)
+    return found

@@ -1,0 +1,338 @@
+"""`VirtualProducer`: the methods of `barnabas.client.AsyncProducer` in virtual time.
+
+Each partition has one batch under way, so records of a partition keep their order. A batch without an answer is sent
+again: without ``enable.idempotence`` its records may then stand twice, as with any producer.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.channels import ChannelError
+from barnabas.client.codecs import encoder
+from barnabas.client.errors import (
+    BufferFullError,
+    ClientError,
+    ClosedError,
+    DeliveryError,
+    DroppedError,
+    UndeliveredError,
+    refusal,
+)
+from barnabas.client.partitioners import chooser
+from barnabas.client.producer import CLOSE_TIMEOUT_S
+from barnabas.client.records import Delivery, Headers
+from barnabas.testing.virtual.link import ClusterLink
+from barnabas.testing.virtual.properties import producer_settings
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.init_producer_id import InitProducerIdRequest
+from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.kafka.records.framing import murmur2
+from barnabas.wire.kafka.records.records import Record, build_batch
+
+__all__ = ["VirtualProducer"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_METADATA_S = 10.0
+_ROOM_S = 0.02
+
+
+class _Pending:
+    """A record that waits, and the future that gets its place."""
+
+    __slots__ = ("future", "headers", "key", "timestamp_ms", "until_s", "value")
+
+    def __init__(
+        self, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers, until_s: float
+    ) -> None:
+        self.key, self.value, self.timestamp_ms, self.headers, self.until_s = key, value, timestamp_ms, headers, until_s
+        self.future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+
+
+class _Lane:
+    """One partition: its queue, the task that empties it, the next sequence number."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[_Pending] = deque()
+        self.task: asyncio.Task[None] | None = None
+        self.sequence = 0
+
+
+class VirtualProducer(Generic[K, V]):
+    """Sends records to topics of a simulated cluster; see `barnabas.client.AsyncProducer`."""
+
+    def __init__(
+        self,
+        link: ClusterLink,
+        properties: Mapping[str, Any],
+        *,
+        serializer: Any = None,
+        key_serializer: Any = None,
+        partitioner: Any = None,
+        close_timeout_s: float = CLOSE_TIMEOUT_S,
+    ) -> None:
+        self._link = link
+        self._channels = link.channels()
+        self._settings = producer_settings(properties)
+        plan = self._settings.plan
+        self._encode = encoder(serializer or plan.serializer)
+        self._encode_key = encoder(key_serializer or plan.key_serializer, "key.serializer.class")
+        self._counts: dict[str, int] = {}
+        self._chooser = chooser(partitioner or plan.partitioner, self._counts.__getitem__)
+        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._sticky: dict[str, int] = {}
+        self._producer = (-1, -1)
+        self._identifying = asyncio.Lock()
+        self._close_timeout_s = close_timeout_s
+        self._closed = False
+        self.dropped = 0
+        """Records that found no room in the queue within ``queue.enqueue.timeout.ms``."""
+
+    async def send(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> Delivery:
+        """Send a record and wait for the broker; raises `DeliveryError`, `DroppedError` or `BufferFullError`."""
+        future = await self.submit(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
+        return await future
+
+    async def submit(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers | None = None,
+    ) -> "asyncio.Future[Delivery]":
+        """Put a record in the queue, waiting for room if necessary; the future gives its place."""
+        if self._closed:
+            raise ClosedError("producer")
+        encoded, encoded_key = self._encode(value), self._encode_key(key)
+        if topic not in self._counts:
+            self._counts[topic] = await self._link.partitions_of(topic, _METADATA_S)
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._settings.delivery_timeout_ms / 1000
+        when_ms = self._link.now_ms() if timestamp_ms is None else timestamp_ms
+        pending = _Pending(encoded_key, encoded, when_ms, headers or (), until_s)
+        if not await self._wait_for_room():
+            self._give_up(pending)
+            return pending.future
+        if partition is None:
+            partition = self._choose(topic, key, encoded_key)
+        place = TopicPartition(topic, partition)
+        lane = self._lanes.setdefault(place, _Lane())
+        lane.waiting.append(pending)
+        if lane.task is None:
+            lane.task = loop.create_task(self._empty(place, lane))
+        return pending.future
+
+    def _choose(self, topic: str, key: Any, encoded_key: bytes | None) -> int:
+        chosen = -1 if self._chooser is None else self._chooser.choose(topic, key)
+        count = self._counts[topic]
+        if chosen >= 0:
+            return chosen
+        if encoded_key is not None and self._settings.hashes_keys:
+            return int(murmur2(encoded_key, np.array([0]), np.array([len(encoded_key)]))[0] & 0x7FFFFFFF) % count
+        stuck = self._sticky.get(topic)
+        if stuck is None or TopicPartition(topic, stuck) not in self._lanes:
+            stuck = self._sticky[topic] = self._link.rng.randrange(count)
+        return stuck
+
+    async def _wait_for_room(self) -> bool:
+        loop = asyncio.get_running_loop()
+        wait_ms = self._settings.plan.enqueue.wait_ms
+        end = None if wait_ms is None else loop.time() + wait_ms / 1000
+        while len(self) >= self._settings.queue_records:
+            if end is not None and loop.time() >= end:
+                return False
+            await asyncio.sleep(_ROOM_S)
+        return True
+
+    def _give_up(self, pending: _Pending) -> None:
+        enqueue = self._settings.plan.enqueue
+        if not enqueue.drops:
+            raise BufferFullError(
+                f"the producer's queue had no room for {enqueue.wait_ms} ms (max.block.ms)", name="_QUEUE_FULL"
+            )
+        self.dropped += 1
+        error = DroppedError(f"dropped: the queue was full for {enqueue.wait_ms} ms", name="_QUEUE_FULL")
+        pending.future.set_exception(error)
+        pending.future.exception()  # it is counted; a future that is not looked at is no defect
+
+    async def send_many(self, topic: str, values: Iterable[V], *, keys: Iterable[K] | None = None) -> list[Delivery]:
+        """Send a batch and wait for all of it; raises the first failure after the fate of each is known."""
+        pairs = zip(values, keys, strict=True) if keys is not None else ((value, None) for value in values)
+        waiting = [await self.submit(topic, value, key) for value, key in pairs]
+        await asyncio.wait(waiting) if waiting else None
+        return [future.result() for future in waiting]
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until the fate of every record is known; raises `UndeliveredError` after ``timeout_s``."""
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        if not tasks:
+            return
+        _, left = await asyncio.wait(tasks, timeout=timeout_s)
+        if left:
+            raise UndeliveredError(f"{len(self)} records were not acknowledged within {timeout_s:g} s", len(self))
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Flush and let go within the limit; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self.flush(self._close_timeout_s if timeout_s is None else timeout_s)
+        finally:
+            for lane in self._lanes.values():
+                if lane.task is not None:
+                    lane.task.cancel()
+                for pending in lane.waiting:
+                    pending.future.cancel()
+            self._link.close()
+
+    async def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; raises `UnknownTopicError`."""
+        return await self._link.partitions_of(topic, _METADATA_S)
+
+    def __len__(self) -> int:
+        """Records that wait or are on their way."""
+        return sum(len(lane.waiting) for lane in self._lanes.values())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.close()
+            return
+        with contextlib.suppress(ClientError):  # an error is under way, and must not be hidden
+            await self.close(5.0 if issubclass(kind, Exception) else 0.5)
+
+    # One partition
+
+    async def _empty(self, place: TopicPartition, lane: _Lane) -> None:
+        """Send what waits for a partition, batch after batch."""
+        while lane.waiting:
+            if len(lane.waiting) < self._settings.batch_records:
+                await asyncio.sleep(self._settings.linger_ms / 1000)
+            batch = [lane.waiting[n] for n in range(min(len(lane.waiting), self._settings.batch_records))]
+            try:
+                delivered = await self._deliver(place, lane, batch)
+            except ClientError as error:
+                failure = DeliveryError(
+                    f"a record for {place.topic} was not delivered: {error}", code=error.code, name=error.name
+                )
+                failure.__cause__ = error
+                if self._settings.is_idempotent:  # a gap in the sequence numbers would be refused: begin a new sequence
+                    self._producer = (-1, -1)
+                    for each in self._lanes.values():
+                        each.sequence = 0
+                for pending in batch:
+                    if not pending.future.done():
+                        pending.future.set_exception(failure)
+            else:
+                for pending, delivery in zip(batch, delivered, strict=True):
+                    if not pending.future.done():
+                        pending.future.set_result(delivery)
+            for _ in batch:
+                lane.waiting.popleft()
+            self._sticky.pop(place.topic, None)
+        lane.task = None
+
+    async def _deliver(self, place: TopicPartition, lane: _Lane, batch: list[_Pending]) -> list[Delivery]:
+        """Send a batch until its fate is known. Raises `ClientError`."""
+        if self._settings.is_idempotent:
+            await self._identify()
+        data = build_batch(
+            [Record(n, each.timestamp_ms, each.key, each.value, each.headers) for n, each in enumerate(batch)],
+            producer_id=self._producer[0],
+            producer_epoch=self._producer[1],
+            base_sequence=lane.sequence if self._settings.is_idempotent else -1,
+        )
+        lane.sequence += len(batch)
+        loop = asyncio.get_running_loop()
+        tries = 0
+        problem: ClientError | None = None
+        while loop.time() < batch[0].until_s and tries <= self._settings.retries:
+            try:
+                code, offset, append_ms = await self._produce(place, bytes(data))
+            except ChannelError as error:
+                if problem is None:  # what a broker answered says more
+                    problem = DeliveryError(str(error), name="_TRANSPORT", retriable=True)
+            else:
+                if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    return [
+                        Delivery(
+                            place.topic,
+                            place.partition,
+                            offset + n if offset >= 0 else -1,
+                            append_ms if append_ms >= 0 else each.timestamp_ms,
+                        )
+                        for n, each in enumerate(batch)
+                    ]
+                problem = refusal(code, f"{place}: {code.message}")
+                if not code.retriable:
+                    raise problem
+            tries += 1
+            self._link.forget_leader(place)
+            await asyncio.sleep(self._settings.backoff_ms / 1000)
+        reason = f"{tries} tries" if tries > self._settings.retries else "delivery.timeout.ms is over"
+        raise DeliveryError(f"{reason}; {problem}", name="_MSG_TIMED_OUT") from problem
+
+    async def _produce(self, place: TopicPartition, data: bytes) -> tuple[ErrorCode, int, int]:
+        leader = await self._link.find_leader(place)
+        if leader is None:
+            return ErrorCode.LEADER_NOT_AVAILABLE, -1, -1
+        topic = TopicProduceData(
+            name=place.topic,
+            topic_id=self._link.topic_ids[place.topic],
+            partition_data=[PartitionProduceData(index=place.partition, records=data)],
+        )
+        timeout_ms = self._settings.request_timeout_ms
+        acks = self._settings.acks
+        # The brokers do not answer acks 0. A connection in order cannot skip an answer, so the leader is asked for one
+        # that nobody waits for: the record counts as sent before it comes.
+        request = ProduceRequest(transactional_id=None, acks=acks or 1, timeout_ms=timeout_ms, topic_data=[topic])
+        if not acks:
+            sending = asyncio.get_running_loop().create_task(self._channels.send(leader, request))
+            sending.add_done_callback(lambda task: task.cancelled() or task.exception())
+            await asyncio.sleep(0)
+            return ErrorCode.NONE, -1, -1
+        response = await self._channels.send(leader, request, timeout_ms=timeout_ms + 1000)
+        answer = response.responses[0].partition_responses[0]
+        return ErrorCode.of(answer.error_code), answer.base_offset, answer.log_append_time_ms
+
+    async def _identify(self) -> None:
+        async with self._identifying:
+            if self._producer[0] >= 0:
+                return
+
+            async def attempt() -> tuple[int, int] | None:
+                response = await self._link.ask_any(
+                    InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+                )
+                if not response.error_code:
+                    return response.producer_id, response.producer_epoch
+                return self._link.check(response.error_code, "InitProducerId was refused")
+
+            self._producer = await self._link.retry(
+                attempt, self._settings.delivery_timeout_ms / 1000, "no broker gave a producer id"
+            )

@@ -1,0 +1,135 @@
+"""What a consumer in virtual time reads and how far: positions, turns among partitions, where to begin.
+
+Counterpart: ``SubscriptionState`` and ``OffsetFetcher`` of Kafka's consumer.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.channels import ChannelError, Channels
+from barnabas.client.codecs import Decoder
+from barnabas.client.errors import ClientError, DeserializationError, RefusedError, refusal
+from barnabas.client.records import Record
+from barnabas.testing.virtual.fetching import PartitionFetcher, Position, WaitingRecord
+from barnabas.testing.virtual.link import ClusterLink
+from barnabas.testing.virtual.properties import VirtualConsumerSettings
+from barnabas.wire.kafka.errors import ErrorCode
+
+__all__ = ["PartitionReading", "deserialize_waiting"]
+
+_WAKE_S = 0.02
+_LOOK_UP_S = 60.0
+_RESETS = {"earliest": -2, "latest": -1}
+
+FetchCommitted = Callable[[TopicPartition], Awaitable[int | None]]
+"""The group's committed offset of a partition."""
+
+
+class PartitionReading:
+    """The partitions that are assigned, each with its position and the records that wait."""
+
+    def __init__(
+        self,
+        link: ClusterLink,
+        channels: Channels,
+        settings: VirtualConsumerSettings,
+        fetch_committed: FetchCommitted,
+    ) -> None:
+        self._link = link
+        self._channels = channels
+        self._settings = settings
+        self._fetch_committed = fetch_committed
+        self.positions: dict[TopicPartition, Position] = {}
+        self._turns: deque[TopicPartition] = deque()
+        self._fetcher = PartitionFetcher(link, settings, self.positions)
+
+    def tasks(self) -> list[Any]:
+        """What runs while there is something to read."""
+        return [self._find_positions(), *(self._fetcher.run(broker_id) for broker_id in self._link.brokers)]
+
+    def add(self, place: TopicPartition, position: Position) -> None:
+        """Read a partition."""
+        self.positions[place] = position
+        self._turns.append(place)
+
+    def clear(self) -> None:
+        """Read nothing."""
+        self.positions.clear()
+        self._turns.clear()
+
+    def position(self, place: TopicPartition) -> Position:
+        """The position in a partition; raises `ClientError` if it is not assigned."""
+        try:
+            return self.positions[TopicPartition(*place)]
+        except KeyError:
+            raise ClientError(f"{place[0]}-{place[1]} is not assigned to this consumer", name="_STATE") from None
+
+    def next(self) -> tuple[TopicPartition, WaitingRecord] | None:
+        """The next record to hand out; raises what made reading fail."""
+        if self._fetcher.failure is not None:
+            failure, self._fetcher.failure = self._fetcher.failure, None
+            raise failure
+        for _ in range(len(self._turns)):
+            place = self._turns[0]
+            position = self.positions[place]
+            if position.waiting and not position.is_paused:
+                return place, position.waiting.popleft()
+            self._turns.rotate(-1)
+        return None
+
+    async def _find_positions(self) -> None:
+        """Find the leaders, and where to begin in partitions without an offset."""
+        while True:
+            for place, position in list(self.positions.items()):
+                try:
+                    await self._find_position(place, position)
+                except RefusedError as error:
+                    self._fetcher.failure = error
+                except (ClientError, ChannelError):
+                    await asyncio.sleep(_WAKE_S)
+            await asyncio.sleep(_WAKE_S)
+
+    async def _find_position(self, place: TopicPartition, position: Position) -> None:
+        await self._link.find_leader(place)
+        if position.offset is not None:
+            return
+        offset = await self._fetch_committed(place) if position.is_new and self._settings.group else None
+        if offset is None:
+            when = _RESETS.get(self._settings.reset)
+            if when is None:
+                raise refusal(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{place}: there is no committed offset, and auto.offset.reset says to fail",
+                )
+            offset = (await self._link.list_offsets(self._channels, {place: when}, _LOOK_UP_S))[place] or 0
+        if position.offset is None:
+            position.move(offset)
+
+
+def deserialize_waiting(
+    place: TopicPartition, waiting: WaitingRecord, decode_key: Decoder | None, decode: Decoder | None
+) -> Record[Any, Any]:
+    """A record as the program gets it; raises `DeserializationError`."""
+    raw: Record[Any, Any] = Record(
+        place.topic,
+        place.partition,
+        waiting.offset,
+        waiting.key,
+        waiting.value,
+        waiting.timestamp_ms,
+        waiting.timestamp_type,
+        waiting.headers,
+        waiting.leader_epoch,
+    )
+    what = "key"
+    try:
+        key = raw.key if raw.key is None or decode_key is None else decode_key(raw.key)
+        what = "value"
+        value = raw.value if raw.value is None or decode is None else decode(raw.value)
+    except Exception as error:  # the user's code may raise anything
+        raise DeserializationError(f"the {what} of {place} offset {raw.offset} cannot be read: {error}", raw) from error
+    return replace(raw, key=key, value=value)
