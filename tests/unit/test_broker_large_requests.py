@@ -2,15 +2,20 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from barnabas.broker.replication import delayed_fetch
+from barnabas.broker.replication.reads import ReadResult, read_log
+from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
 from barnabas.wire.kafka.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -187,6 +192,50 @@ def test_every_step_of_a_large_request_gives_way(tmp_path: Path, monkeypatch: py
         turns += 1
     assert turns >= 2 * PARTITIONS // 100
     assert is_right(client.answer())
+
+
+@pytest.mark.parametrize("appended", ["before it waits", "while it waits", "never"])
+def test_a_large_fetch_that_waits_reads_again_only_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, appended: str
+) -> None:
+    """Of a session of 600 partitions, one gets a record: between two slices, while the fetch waits, or not at all."""
+    partitions = 600
+    broker = DataPath(tmp_path)
+    for index in range(partitions):
+        broker.lead("t", index)
+    client, producer = broker.connect(), broker.connect()
+    asked = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(partitions)]
+    reads: list[object] = []
+
+    def counted(log: PartitionLog, *args: Any, **named: Any) -> ReadResult:
+        reads.append(log)
+        return read_log(log, *args, **named)
+
+    def produce() -> None:
+        data = [PartitionProduceData(index=0, records=batch(b"x"))]
+        topic = TopicProduceData(name="t", partition_data=data)
+        producer.ask(ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=[topic]), 9)
+
+    monkeypatch.setattr(delayed_fetch, "read_log", counted)
+    in_short_slices(broker, monkeypatch, steps=5)
+    topics = [FetchTopic(topic="t", partitions=asked)]
+    client.post(FetchRequest(max_wait_ms=100, min_bytes=1, session_epoch=0, topics=topics), 11)
+    if appended == "before it waits":
+        while len(reads) < partitions // 2:
+            broker.timers.advance(0)
+        produce()
+    while len(reads) < partitions:
+        broker.timers.advance(0)
+    broker.timers.advance(0)
+    assert not client.sent or appended == "before it waits"
+    if appended == "while it waits":
+        produce()
+    while not client.sent:
+        broker.timers.advance(1)
+    answers = client.answer().responses[0].partitions
+    assert [answer.partition_index for answer in answers if answer.records] == ([] if appended == "never" else [0])
+    assert len(answers) == partitions
+    assert len(reads) == partitions + (0 if appended == "never" else 1)
 
 
 @pytest.mark.parametrize("ending", ["followed", "died"])

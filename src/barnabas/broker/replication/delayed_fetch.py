@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from barnabas.base.clock import Clock
 from barnabas.base.ids import NO_LEADER_EPOCH, TopicPartition, Uuid
 from barnabas.base.slices import Sliced
-from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch
+from barnabas.broker.replication.fetch_sessions import FetchContext, FetchPartitionData, PartitionFetch, PartitionKey
 from barnabas.broker.replication.partition import Partition
 from barnabas.broker.replication.quotas import ReplicationQuota
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log, upper_bound
@@ -113,6 +113,7 @@ class _DelayedFetch:
         "_has_noted_progress",
         "_is_from_follower",
         "_isolation",
+        "_kept",
         "_offsets",
         "_params",
         "_respond",
@@ -133,6 +134,8 @@ class _DelayedFetch:
         self._found: list[FetchPartitionData] = []
         self._offsets: dict[TopicPartition | None, PartitionFetch] = {}
         self._has_noted_progress = False
+        self._kept: dict[PartitionKey, FetchPartitionData] = {}
+        """Of a fetch of very many partitions: those that had nothing, and are watched since before they were read."""
 
     # Reading
 
@@ -149,21 +152,29 @@ class _DelayedFetch:
         asked = self._context.to_look_at()
         for first in range(0, len(asked), _PARTITIONS_A_STEP):
             some = asked[first : first + _PARTITIONS_A_STEP]
+            self._context.watch_some(some)
             room, min_one_batch, has_urgent = self._read_each(some, room, min_one_batch, found)
             is_urgent = is_urgent or has_urgent
             yield None
+        self._kept = {
+            data.wanted.key: data for data in found if data.can_rest and not data.is_urgent and not data.read.size_bytes
+        }
         return self._have_read(found, room, is_urgent)
 
     def has_changed_since(self) -> bool:
-        """Whether there is an answer now because something changed between the slices, which nothing has watched."""
-        return not all(map(self._has_nothing, self._context.to_look_at())) and self.read()
+        """Whether there is an answer now because something changed between the slices."""
+        return not all(map(self._has_nothing, self._context.unwatched())) and self.read()
 
     def _read_each(
         self, asked: Iterable[PartitionFetch], room: int, min_one_batch: bool, found: list[FetchPartitionData]
     ) -> tuple[int, bool, bool]:
         """Read partitions. Returns the bytes left, whether the first batch is still to come, and whether there is an error."""
         is_urgent = False
+        kept = self._kept
         for wanted in asked:
+            if kept and wanted.is_watched and wanted.key in kept:
+                found.append(kept[wanted.key])
+                continue
             try:
                 data = self._read_partition(wanted, min(wanted.max_bytes, room), min_one_batch)
             except KafkaError as error:

@@ -29,7 +29,7 @@ from barnabas.broker.replication.reads import ReadResult
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["NO_SESSION", "FetchContext", "FetchPartitionData", "FetchSessions", "PartitionFetch"]
+__all__ = ["NO_SESSION", "FetchContext", "FetchPartitionData", "FetchSessions", "PartitionFetch", "PartitionKey"]
 
 EVICTION_AGE_MS = 120_000
 NO_SESSION = 0
@@ -210,9 +210,18 @@ class FetchContext:
         return list(self._partitions.values() if session is None else session.changed.values())
 
     def unwatched(self) -> list[PartitionFetch]:
-        """What changed since `watch`, of a session."""
+        """What changed since `watch` or `watch_some`, of a session; all partitions without one."""
         session = self._session
-        return [] if session is None else [found for found in session.changed.values() if not found.is_watched]
+        if session is None:
+            return self.to_look_at()
+        return [found for found in session.changed.values() if not found.is_watched]
+
+    def watch_some(self, partitions: Iterable[PartitionFetch]) -> None:
+        """Note every change of these partitions from now on, of a session."""
+        if self._session is not None:
+            for partition in partitions:
+                if partition.session is self._session:
+                    self._watch(partition)
 
     def watch(self) -> object:
         """Note every change of a partition from now on. Return the key to wait under; None without a session."""

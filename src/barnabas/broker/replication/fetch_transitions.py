@@ -22,6 +22,7 @@ __all__ = ["FetchTransitions"]
 
 logger = logging.getLogger(__name__)
 
+_REPORTED = 10
 _FIRST_BACKOFF_MS = 20  # a follower often learns of the election before the leader
 
 
@@ -40,6 +41,7 @@ class FetchTransitions:
         self.on_change = on_change
         self.states = PartitionFetchStates()
         self.session = FetchSessionHandler()
+        self._fenced: list[TopicPartition] = []
         self.leaving: dict[TopicPartition, None] = {}
         """Fetched partitions that belong to the other fetcher of the same source."""
 
@@ -67,11 +69,7 @@ class FetchTransitions:
     def handle_error(self, fetch_state: PartitionFetchState, code: int, now_ms: int) -> None:
         """Handle an error that the source returned for a partition."""
         if code == ErrorCode.FENCED_LEADER_EPOCH:
-            logger.info(
-                "Partition %s has a later leader epoch at its leader than %d: waiting for LeaderAndIsr",
-                fetch_state.topic_partition,
-                fetch_state.leader_epoch,
-            )
+            self._fenced.append(fetch_state.topic_partition)
             self.move(fetch_state, FetchEvent.FENCED)
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE and fetch_state.state is FetchState.FETCHING:
             fetch_state.leader_start = UNKNOWN
@@ -80,6 +78,17 @@ class FetchTransitions:
             # The leader does not know yet that it leads, or no longer does: LeaderAndIsr is under way.
             logger.debug("Partition %s cannot be fetched: %s", fetch_state.topic_partition, ErrorCode(code).name)
             self.delay(fetch_state, now_ms)
+
+    def report_fenced(self) -> None:
+        """Log in one line which partitions an answer fenced: after an election there may be thousands."""
+        fenced, self._fenced = self._fenced, []
+        if fenced:
+            logger.info(
+                "%d partitions have a later leader epoch at their leader, and wait for LeaderAndIsr: %s%s",
+                len(fenced),
+                ", ".join(map(str, fenced[:_REPORTED])),
+                " ..." if len(fenced) > _REPORTED else "",
+            )
 
     def log_failed(self, fetch_state: PartitionFetchState, error: KafkaError) -> None:
         """Stop copying a partition whose log has failed. After an error of another kind, try again."""

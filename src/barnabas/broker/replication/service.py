@@ -7,7 +7,9 @@ way, for all partitions that are led there. What to ask and what to make of the 
 Partitions that are behind have a loop and a connection of their own: `fetch_sources` decides which loop copies what.
 
 When partitions come to a loop whose fetch waits at the leader, the connection is broken and the next fetch has them all:
-otherwise the first record of a new topic, and every election, would wait for replica.fetch.wait.max.ms.
+otherwise the first record of a new topic, and every election, would wait for replica.fetch.wait.max.ms. A broken connection
+costs the fetch session, so all partitions are named and looked at again. The controller changes the roles of thousands of
+partitions in many requests: after one, fetches wait only briefly for some time, and none is broken.
 
 `AlterPartitionSender` sends what `alter_partition_manager` wants sent, and has the in-sync sets checked from time to time.
 """
@@ -44,6 +46,9 @@ _LEAST_WAIT_MS = 5
 _UNREACHABLE_MS = 1000
 _CATCH_UP_BYTES = 1 << 20
 _INTERRUPT_EVERY_S = 0.05
+_SETTLING_S = 0.5
+"""After a change of roles, more may follow for this long."""
+_SETTLING_WAIT_MS = 25
 _LIST_OFFSETS_VERSION = 7
 _EPOCHS_VERSION = 4
 _FIRST_PAUSE_MS = 20
@@ -176,6 +181,8 @@ class _ReplicaFetcherLoop:
         self._is_fetching = False
         self._was_interrupted = False
         self._last_interrupt_s = 0.0
+        self._settled_s = 0.0
+        self._waits_briefly = False
         self._interrupt_timer: asyncio.TimerHandle | None = None
         self._task = self._loop.create_task(self._run())
 
@@ -189,14 +196,16 @@ class _ReplicaFetcherLoop:
     def interrupt(self) -> None:
         """There is something new to ask for, and it cannot wait for the answer that is under way."""
         self._has_work.set()
-        if not self._is_fetching or self._interrupt_timer is not None:
+        now_s = self._loop.time()
+        self._settled_s = now_s + _SETTLING_S
+        if not self._is_fetching or self._waits_briefly or self._interrupt_timer is not None:
             return
-        wait_s = max(self._last_interrupt_s + _INTERRUPT_EVERY_S - self._loop.time(), 0)
+        wait_s = max(self._last_interrupt_s + _INTERRUPT_EVERY_S - now_s, 0)
         self._interrupt_timer = self._loop.call_later(wait_s, self._break)
 
     def _break(self) -> None:
         self._interrupt_timer = None
-        if self._is_fetching:
+        if self._is_fetching and not self._waits_briefly:
             self._last_interrupt_s = self._loop.time()
             self._was_interrupted = True
             self._channels.drop(self._source)
@@ -273,7 +282,10 @@ class _ReplicaFetcherLoop:
             fetcher.speak(version)
         if not fetcher.wants_fetch:
             return
-        wait_ms = 1 << 30 if due_ms is None else max(due_ms, _LEAST_WAIT_MS)
+        self._waits_briefly = self._loop.time() < self._settled_s
+        wait_ms = _SETTLING_WAIT_MS if self._waits_briefly else 1 << 30
+        if due_ms is not None:
+            wait_ms = min(wait_ms, max(due_ms, _LEAST_WAIT_MS))
         request = fetcher.request(version, dependencies.broker_epoch(), wait_ms)
         self._is_fetching = True
         self._was_interrupted = False
