@@ -127,6 +127,10 @@ def _print_summary(summary: dict[str, Any], output: str) -> None:
             end="",
         )
     print()
+    if summary.get("quarantined_rows"):
+        print(
+            f"  quarantined: {summary['quarantined_rows']:,} rows in {summary['quarantined_batches']:,} micro-batches"
+        )
     for name, count in {**summary.get("bad", {}), **summary.get("expectations", {})}.items():
         print(f"  {name}: {count:,}")
     if summary.get("bad_example"):

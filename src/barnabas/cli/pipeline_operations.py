@@ -161,6 +161,10 @@ def _status(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         print(
             f"  {'this' if running else 'last'} run: {last['rows']:,} rows in {last['seconds']:.0f} s, {last['bad_rows']:,} bad"
         )
+        if last.get("quarantined_rows"):
+            print(
+                f"    quarantined: {last['quarantined_rows']:,} rows in {last['quarantined_batches']:,} micro-batches"
+            )
         for name, count in {**last.get("bad", {}), **last.get("expectations", {})}.items():
             print(f"    {name}: {count:,}")
     for change in checkpoint.changes():

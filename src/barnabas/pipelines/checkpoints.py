@@ -2,6 +2,7 @@
 
 flow.json           the parts of the flow that the checkpoint depends on
 run.json            process, start and figures of the last run
+admitted-NAME.json  what a flow that quarantines may read of a source
 start.json          where the first run began; start-NAME.json for further sources
 main/offsets/N      the end of micro-batch N, a line of JSON for each source after two lines of Spark's own
 main/commits/N      micro-batch N has reached the sinks
@@ -47,7 +48,7 @@ class Checkpoint:
     @property
     def has_begun(self) -> bool:
         """Whether a micro-batch was planned on it."""
-        return any(self._numbers("offsets"))
+        return bool(self._numbers("offsets"))
 
     def position(self) -> list[Offsets]:
         """For each source the next offsets to read, as of the last micro-batch that reached the sinks."""
@@ -59,6 +60,14 @@ class Checkpoint:
             lines = path.read_text().splitlines()[2:]
             return [from_spark(json.loads(line)) if line != "-" else {} for line in lines]
         except (OSError, ValueError) as error:
+            raise PipelineError(f"{path} is damaged: {error}") from error
+
+    def planned_end(self, query: str, batch: int) -> Offsets:
+        """Where a micro-batch of a query with one source ends; Spark writes it before it runs the micro-batch."""
+        path = self.folder / query / "offsets" / str(batch)
+        try:
+            return from_spark(json.loads(path.read_text().splitlines()[2]))
+        except (OSError, ValueError, IndexError) as error:
             raise PipelineError(f"{path} is damaged: {error}") from error
 
     def batches(self) -> int:
@@ -154,7 +163,12 @@ class Checkpoint:
 def describe_flow(flow: Flow) -> dict[str, Any]:
     """What a checkpoint depends on, as plain values."""
     sources = {
-        each.name: {"topics": list(each.topics), "pattern": each.pattern, "servers": each.bootstrap_servers}
+        each.name: {
+            "topics": list(each.topics),
+            "pattern": each.pattern,
+            "servers": each.bootstrap_servers,
+            "quarantines": each.quarantines,
+        }
         for each in flow.sources
     }
     state: dict[str, Any] = {}
@@ -227,6 +241,9 @@ def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
 
 def _source_changes(field: str, old: Mapping[str, Any], new: Mapping[str, Any], source: Any) -> list[Change]:
     changes: list[Change] = []
+    if bool(old.get("quarantines")) != new["quarantines"]:
+        text = f"was {'' if old.get('quarantines') else 'not '}quarantine; records up to now were read in the other way"
+        changes.append(Change(f"{field}.on_max_bad", text, fits=False))
     gone = [name for name in old["topics"] if not source.covers(name)]
     if gone:
         text = f"no longer has {', '.join(gone)}, which the checkpoint has a position in"

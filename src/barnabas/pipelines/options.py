@@ -33,6 +33,7 @@ _NAMES = {
         "failOnDataLoss",
         "includeHeaders",
         "fetchTimeoutMs",
+        "admissionFile",
     )
 }
 _SINK_NAMES = {name.lower(): name for name in ("topic", "includeHeaders", "flushTimeoutMs")}
@@ -82,6 +83,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     include_headers: bool = False
     fetch_timeout_ms: int = 120_000
+    admission_file: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> "SourceOptions":
@@ -115,6 +117,7 @@ class SourceOptions:
             fail_on_data_loss=_boolean(own, "failOnDataLoss", default=True),
             include_headers=_boolean(own, "includeHeaders", default=False),
             fetch_timeout_ms=_positive(own, "fetchTimeoutMs") or 120_000,
+            admission_file=own.get("admissionFile"),
         )
 
 

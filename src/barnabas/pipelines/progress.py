@@ -24,6 +24,7 @@ __all__ = ["GroupCommitter", "Progress", "Totals"]
 _COMMIT_TIMEOUT_MS = 5_000
 _SOURCE = "barnabas."
 _EXPECT = "barnabas.expect."
+_EXPECTATION = "expectation:"
 _NOT_KINDS = ("rows", "bad_rows", "example")
 
 
@@ -35,6 +36,9 @@ class Totals:
     rows: int = 0
     bad_rows: int = 0
     late_rows: int = 0
+    quarantined_rows: int = 0
+    """Rows of micro-batches that were put aside as a whole, good and bad."""
+    quarantined_batches: int = 0
     lag: int | None = None
     """Records that were not read yet; None until Spark has said where the topics end."""
     seconds: float = 0.0
@@ -106,17 +110,34 @@ class Progress:
             totals.seconds = time.monotonic() - self._began
             if latest:
                 totals.lag = sum(max(0, offset - end.get(name, 0)) for name, offset in latest.items())
+            offsets = json.loads(to_json(end))
             if batch <= totals.batch or not report.get("numInputRows"):
+                if batch > totals.batch and offsets and offsets != totals.offsets:  # records that have no rows
+                    self._moved(end)
                 self._show(totals)
                 return
             totals.batch = batch
             totals.batches += 1
             self._count(report.get("observedMetrics", {}))
             totals.late_rows += sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in report["stateOperators"])
-            totals.offsets = json.loads(to_json(end))
-            for each in self._committers:
-                each.commit(end)
+            self._moved(end)
             self._show(totals)
+
+    def _moved(self, end: Offsets) -> None:
+        self.totals.offsets = json.loads(to_json(end))
+        for each in self._committers:
+            each.commit(end)
+
+    def count_source(self, name: str, counts: Mapping[str, Any]) -> None:
+        """Adds figures of `transforms.bad_counts` over rows of a source."""
+        with self._lock:
+            self._count({f"{_SOURCE}{name}": counts})
+
+    def count_quarantined(self, rows: int) -> None:
+        """Adds a micro-batch that was put aside as a whole."""
+        with self._lock:
+            self.totals.quarantined_batches += 1
+            self.totals.quarantined_rows += rows
 
     def _count(self, observed: Mapping[str, Mapping[str, Any]]) -> None:
         totals = self.totals
@@ -128,8 +149,13 @@ class Progress:
                 _add(totals.sources.setdefault(name.removeprefix(_SOURCE), {}), of_source)
                 totals.rows += of_source["rows"]
                 totals.bad_rows += of_source["bad_rows"]
+                expected = [each for each in counts if each.startswith(_EXPECTATION)]
+                _add(totals.expectations, {each.removeprefix(_EXPECTATION): counts[each] for each in expected})
                 kinds = {kind.removeprefix("error:").replace("column:", "column "): counts[kind] for kind in counts}
-                _add(totals.bad, {kind: kinds[kind] for kind in kinds if kind not in _NOT_KINDS and kinds[kind]})
+                _add(
+                    totals.bad,
+                    {kind: kinds[kind] for kind in kinds if kind not in (*_NOT_KINDS, *expected) and kinds[kind]},
+                )
                 totals.bad_example = totals.bad_example or counts.get("example")
 
     def close(self) -> None:

@@ -19,10 +19,12 @@ from typing import Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
+from barnabas.pipelines.admission import admission_file
 from barnabas.pipelines.checkpoints import Checkpoint
 from barnabas.pipelines.errors import PipelineError, reason_of
 from barnabas.pipelines.offsets import from_json, to_json
 from barnabas.pipelines.options import SourceOptions
+from barnabas.pipelines.restarts import MAX_RESTARTS, Restarts, is_late_worker
 from barnabas.pipelines.session import open_session, require_extra
 from barnabas.pipelines.spec import Flow, Source, SpecError
 
@@ -135,6 +137,11 @@ class _Run:
         self._sinks: list[Any] = []
         self._scorer: Any = None
         self._failure: BaseException | None = None
+        self._queries: list[Any] = []
+        """The main query first, once it is started."""
+        self._restarts = Restarts()
+        self._deciding: set[str] = set()
+        """Names of the queries that quarantine."""
         self._warned: set[str] = set()
         self._listener: Any = None
         committers = [
@@ -153,41 +160,58 @@ class _Run:
 
         from barnabas.pipelines.kafka import ClusterError
 
-        queries: list[Any] = []
-        status = "stopped"
+        is_done = False
         try:
             self._notes.note_run({})
-            queries = self._start_checked(once=once)
-            self._notes.note_flow()
-            self._say(
-                f"reading {', '.join(source.pattern or ', '.join(source.topics) for source in self._flow.sources)}"
-            )
-            while not self._stopped.is_set():
-                if not any(query.isActive for query in queries):
-                    status = "done"
-                    break
-                if any(query.exception() for query in queries):
-                    break
-                self._check_limits()
-                self._stopped.wait(_POLL_S)
-            self._stop(queries)
-            failed = next((found for query in queries if (found := query.exception())), None)
-            if failed is not None and not self._stopped.is_set():
-                raise reason_of(failed, self._failure)
+            while not is_done and not self._stopped.is_set():
+                try:
+                    is_done = self._run_queries(once=once)
+                except PySparkException as error:
+                    if not self._restarts.take(self._progress.totals.batch, error, self._failure):
+                        raise reason_of(error, self._failure) from error
+                    self._say(
+                        "a Python worker of Spark did not start within 10 s: is this machine busy? Starting again from the "
+                        f"checkpoint, {self._restarts.count} of {MAX_RESTARTS}"
+                    )
+                finally:
+                    self._put_away()
             self._check_limits()
-        except PySparkException as error:
-            raise reason_of(error, self._failure) from error
         except ClusterError:
             if not self._stopped.is_set():
                 raise
         finally:
-            self._stop(queries)
-            if self._listener is not None:
-                self._spark.streams.removeListener(self._listener)
-            for sink in self._sinks:
-                sink.close()
             self._progress.close()
+        status = "done" if is_done else "stopped"
         return {"flow": self._flow.name, "status": status, **self._progress.totals.as_dict()}
+
+    def _run_queries(self, *, once: bool) -> bool:
+        """Start the flow's queries, and wait until they end (True), one breaks (its error is raised), or a signal comes."""
+        self._failure = None
+        self._start_checked(once=once)
+        self._notes.note_flow()
+        self._say(f"reading {', '.join(source.pattern or ', '.join(source.topics) for source in self._flow.sources)}")
+        is_done = False
+        while not is_done and not self._stopped.is_set() and not any(query.exception() for query in self._queries):
+            is_done = not any(query.isActive for query in self._queries)
+            self._check_limits()
+            if not is_done:
+                self._stopped.wait(_POLL_S)
+        self._stop()
+        failed = next((found for query in self._queries if (found := query.exception())), None)
+        if failed is not None and not self._stopped.is_set():
+            raise failed
+        return is_done
+
+    def _put_away(self) -> None:
+        """Stop the queries and close what they used; safe to call again."""
+        self._stop()
+        self._queries = []
+        if self._listener is not None:
+            self._spark.streams.removeListener(self._listener)
+            self._listener = None
+        for sink in self._sinks:
+            sink.close()
+        self._sinks = []
 
     def _note(self, totals: Any) -> None:
         self._notes.note_run(totals.as_dict())
@@ -198,7 +222,12 @@ class _Run:
         totals = self._progress.totals
         for source in self._flow.sources:
             counts = totals.sources.get(source.name)
-            if not counts or not source.max_bad or not source.max_bad.is_passed(counts["rows"], counts["bad_rows"]):
+            if (
+                not counts
+                or not source.max_bad
+                or source.quarantines
+                or not source.max_bad.is_passed(counts["rows"], counts["bad_rows"])
+            ):
                 continue
             kinds = ", ".join(
                 f"{name}: {count:,}" for name, count in sorted(totals.bad.items(), key=lambda each: -each[1])
@@ -213,17 +242,19 @@ class _Run:
                 self._warned.add(source.name)
                 self._say(f"warning: {text}")
 
-    def _stop(self, queries: list[Any]) -> None:
-        for query in queries:
+    def _stop(self) -> None:
+        for query in self._queries:
             with contextlib.suppress(Exception):  # a query that broke is reported by its own exception
                 query.stop()
-        for query in queries[:1]:
+        for query in self._queries:
+            if query.name != self._flow.name:
+                continue
             # The listener is called for the last batch a moment later, or never if Spark ends first.
             with contextlib.suppress(Exception):
                 for report in query.recentProgress:
                     self._progress.update(_plain(report))
 
-    def _start_checked(self, *, once: bool) -> list[Any]:
+    def _start_checked(self, *, once: bool) -> None:
         """Start the flow's queries; if Spark refuses the flow, raise an error that names each wrong field and its line."""
         from pyspark.errors import PySparkException
 
@@ -231,14 +262,14 @@ class _Run:
 
         try:
             with without_spark_logging():
-                return self._start(once=once)
+                self._start(once=once)
         except PySparkException as error:
-            if problems := find_problems(self._spark, self._flow):
+            if not is_late_worker(error) and (problems := find_problems(self._spark, self._flow)):
                 places = self._flow.places
                 raise SpecError("\n".join(str(places.error(each.field, each.message)) for each in problems)) from error
             raise
 
-    def _start(self, *, once: bool) -> list[Any]:
+    def _start(self, *, once: bool) -> None:
         from barnabas.pipelines.listener import ProgressListener
         from barnabas.pipelines.sinks import open_sinks
         from barnabas.pipelines.views import build_views, output_mode
@@ -254,30 +285,62 @@ class _Run:
         self._listener = ProgressListener(flow.name, self._progress)
         self._spark.streams.addListener(self._listener)
         writer = results.writeStream.queryName(flow.name).outputMode(mode)
-        writer = writer.foreachBatch(self._write).option("checkpointLocation", str(self._checkpoint / "main"))
+        writer = writer.foreachBatch(self._guarded(self._write)).option(
+            "checkpointLocation", str(self._checkpoint / "main")
+        )
         # Rows that wait for the watermark, as sessions do, are given out without new records, too.
         waits = "true" if mode == "append" and flow.waits_for_watermark else "false"
         self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", waits)
-        queries = [self._trigger(writer, once=once).start()]
-        queries += [self._start_bad_rows(source, once=once) for source in flow.sources if source.bad_rows_topic]
-        return queries
+        for source in flow.sources:
+            if source.bad_rows_topic:
+                self._queries.append(self._start_bad_rows(source, once=once))
+        if once or flow.trigger.available_now:
+            self._await_decisions()
+        self._queries.insert(0, self._trigger(writer, once=once).start())
+
+    def _await_decisions(self) -> None:
+        """Wait until quarantines have judged all that is there; the main query reads no further."""
+        deciding = [query for query in self._queries if query.name in self._deciding]
+        while not self._stopped.is_set() and any(query.isActive for query in deciding):
+            self._stopped.wait(_POLL_S)
+        for query in deciding:
+            if (failed := query.exception()) is not None:
+                raise failed
 
     def _start_bad_rows(self, source: Source, *, once: bool) -> Any:
         """A query of its own, for a stream cannot be split before an aggregate; it reads the topics again."""
         from barnabas.pipelines import transforms
+        from barnabas.pipelines.quarantine import Quarantine
         from barnabas.pipelines.views import source_rows
 
         flow = self._flow
         parsed = transforms.parse_records(self._records(source, headers=True), source.format)
         marked, _ = source_rows(flow, source, parsed)
         suffix = "bad-rows" if source is flow.source else f"bad-rows-{source.name}"
-        writer = transforms.bad_messages(marked, flow.name).writeStream.format("barnabas")
+        if source.quarantines:
+            quarantine = Quarantine(flow, source, suffix, self._progress, self._say)
+            writer = marked.writeStream.foreachBatch(self._guarded(quarantine.decide))
+            self._deciding.add(f"{flow.name}-{suffix}")
+        else:
+            writer = transforms.bad_messages(marked, flow.name).writeStream.format("barnabas")
+            for name, text in source.producer_kafka.items():
+                writer = writer.option(f"kafka.{name}", text)
+            writer = writer.option("topic", source.bad_rows_topic)
         writer = writer.queryName(f"{flow.name}-{suffix}").outputMode("append")
-        for name, text in source.producer_kafka.items():
-            writer = writer.option(f"kafka.{name}", text)
-        writer = writer.option("topic", source.bad_rows_topic)
         writer = writer.option("checkpointLocation", str(self._checkpoint / suffix))
         return self._trigger(writer, once=once).start()
+
+    def _guarded(self, act: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
+        """The same for ``foreachBatch``, with what it raises kept: Spark passes on only a text."""
+
+        def guarded(batch: Any, epoch: int) -> None:
+            try:
+                act(batch, epoch)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+        return guarded
 
     def _trigger(self, writer: Any, *, once: bool) -> Any:
         trigger = self._flow.trigger
@@ -292,6 +355,8 @@ class _Run:
         reader = self._spark.readStream.format("barnabas").schema(schema)
         options = source_options(source)
         start = self._starting_offsets(source, options)
+        if source.quarantines and not headers:  # the query that reads headers decides what this one may read
+            options["admissionFile"] = str(admission_file(self._checkpoint, source.name))
         for name, text in {**options, "includeHeaders": str(headers).lower(), "startingOffsets": start}.items():
             reader = reader.option(name, text)
         return reader.load()
@@ -314,23 +379,19 @@ class _Run:
 
     def _write(self, batch: Any, epoch: int) -> None:
         """One micro-batch into every sink; Spark calls it, again if the one before did not reach its end."""
+        query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if not query:
+            raise PipelineError("Spark did not report the query's id")
+        if self._scorer:
+            batch = self._scorer.score(batch, query, epoch)
+        if len(self._sinks) > 1:
+            batch = batch.persist()
         try:
-            query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            if not query:
-                raise PipelineError("Spark did not report the query's id")
-            if self._scorer:
-                batch = self._scorer.score(batch, query, epoch)
+            for sink in self._sinks:
+                sink.write(batch, query, epoch)
+        finally:
             if len(self._sinks) > 1:
-                batch = batch.persist()
-            try:
-                for sink in self._sinks:
-                    sink.write(batch, query, epoch)
-            finally:
-                if len(self._sinks) > 1:
-                    batch.unpersist()
-        except BaseException as error:
-            self._failure = error
-            raise
+                batch.unpersist()
 
 
 def source_options(source: Source) -> dict[str, str]:

@@ -14,6 +14,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from pyspark.sql.types import (
 
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.ids import TopicPartition
+from barnabas.pipelines.admission import Admission, subtract_ranges
 from barnabas.pipelines.errors import DataLossError
 from barnabas.pipelines.kafka import KafkaCluster, open_client
 from barnabas.pipelines.offsets import (
@@ -214,6 +216,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begun and new:
             logger.warning("new partitions, read from their first record: %s", ", ".join(map(str, sorted(new))))
         begun |= beginnings
+        if (admission := self._admission()) is not None:
+            end = admission.limit(begun, end)
         if not self._is_due(begun, end):
             return start
         if isinstance(limit, ReadMaxRows):
@@ -226,8 +230,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = from_spark(start), from_spark(end)
         first |= self._beginnings([name for name in last if name not in first])
-        ranges = split_ranges(plan_ranges(first, last), self._options.min_partitions or 0)
-        return [OffsetRange(each) for each in ranges]
+        ranges = plan_ranges(first, last)
+        if (admission := self._admission()) is not None:
+            ranges = subtract_ranges(ranges, admission.refused)
+        ranges = split_ranges(ranges, self._options.min_partitions or 0)
+        return [OffsetRange(each) for each in ranges] or [OffsetRange(Range("", 0, 0, 0))]
+
+    def _admission(self) -> Admission | None:
+        """What a flow that quarantines lets this query read."""
+        return Admission.load(Path(self._options.admission_file)) if self._options.admission_file else None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)

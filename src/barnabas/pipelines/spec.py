@@ -69,7 +69,10 @@ _MEMORY = re.compile(r"\d+[kmgKMG]")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many rows of a run may be bad, as a share or a number, and what happens then: ``stop`` or ``warn``."""
+    """How many rows of a run may be bad, as a share or a number, and what happens then: ``stop``, ``warn`` or ``quarantine``.
+
+    With ``quarantine`` they are the rows of a micro-batch.
+    """
 
     share: float | None
     rows: int | None
@@ -107,6 +110,11 @@ class Source:
     def covers(self, topic: str) -> bool:
         """Whether the source reads the topic."""
         return bool(re.fullmatch(self.pattern, topic)) if self.pattern else topic in self.topics
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether a micro-batch with too many bad rows is put aside as a whole."""
+        return self.max_bad is not None and self.max_bad.then == "quarantine"
 
     @property
     def producer_kafka(self) -> dict[str, str]:
@@ -372,11 +380,13 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
 
 def _limit(table: SpecTable) -> Limit | None:
     value = table.value("max_bad")
-    then = table.choice("on_max_bad", ("stop", "warn"), "stop")
+    then = table.choice("on_max_bad", ("stop", "warn", "quarantine"), "stop")
     if value is None:
         if table.has("on_max_bad"):
             raise table.fail("on_max_bad", "needs max_bad")
         return None
+    if then == "quarantine" and not table.has("bad_rows_topic"):
+        raise table.fail("bad_rows_topic", 'is missing: on_max_bad = "quarantine" puts whole micro-batches there')
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return Limit(None, value, then)
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?%", value) and float(value[:-1]) <= 100:

@@ -3,7 +3,7 @@
 They take and give batch and streaming frames alike, so tests run them on a few rows. ``records`` are the columns key,
 value, topic, partition, offset of the source; ``parsed`` has the format's columns, the three position columns, and
 ``_barnabas_bad``, which says why a row is bad, and is null for a good one, with ``_barnabas_error``, its class: NO_VALUE,
-MALFORMED, WRONG_TYPE, REQUIRED_NULL or NOT_EXPECTED.
+MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED or QUARANTINED.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark 
 from pyspark.sql.types import StructType
 
 from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
-from barnabas.pipelines.spec import POSITION, Aggregate, Expectation, Format, Transform
+from barnabas.pipelines.spec import POSITION, Aggregate, Expectation, Flow, Format, Source, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS
 
 __all__ = [
@@ -29,9 +29,11 @@ __all__ = [
     "field_types",
     "good_rows",
     "latest_per_key",
+    "mark_quarantined",
     "mark_unexpected",
     "parse_records",
     "position_of",
+    "quarantining",
     "replayed_messages",
     "shape_rows",
 ]
@@ -107,13 +109,42 @@ def _wrong_columns(how: Format) -> Column:
 def mark_unexpected(parsed: DataFrame, expectations: Sequence[Expectation], source: str) -> DataFrame:
     """Rows of a source that do not meet an expectation with ``quarantine`` become bad rows."""
     ours = [each for each in expectations if each.of == source and each.on_fail == "quarantine"]
-    for each in ours:
-        is_unmet = F.col(_BAD).isNull() & ~F.coalesce(F.expr(each.check).cast("boolean"), F.lit(False))
-        reason = F.lit(f"the expectation {each.name} is not met: {each.check}")
-        # The class first: its condition looks at the reason.
-        parsed = parsed.withColumn(_ERROR, F.when(is_unmet, F.lit("NOT_EXPECTED")).otherwise(F.col(_ERROR)))
-        parsed = parsed.withColumn(_BAD, F.when(is_unmet, reason).otherwise(F.col(_BAD)))
-    return parsed
+    if not ours:
+        return parsed
+    reasons = [
+        F.when(
+            ~F.coalesce(F.expr(each.check).cast("boolean"), F.lit(False)), F.lit(f"{_unmet(each.name)}: {each.check}")
+        )
+        for each in ours
+    ]
+    reason = F.concat_ws("; ", *reasons)
+    is_unmet = F.col(_BAD).isNull() & (reason != "")
+    return parsed.withColumns(
+        {
+            _ERROR: F.when(is_unmet, F.lit("NOT_EXPECTED")).otherwise(F.col(_ERROR)),
+            _BAD: F.when(is_unmet, reason).otherwise(F.col(_BAD)),
+        }
+    )
+
+
+def mark_quarantined(parsed: DataFrame, reason: str) -> DataFrame:
+    """The good rows of a micro-batch become bad rows, too, for this reason."""
+    is_good = F.col(_BAD).isNull()
+    return parsed.withColumns(
+        {
+            _ERROR: F.when(is_good, F.lit("QUARANTINED")).otherwise(F.col(_ERROR)),
+            _BAD: F.when(is_good, F.lit(reason)).otherwise(F.col(_BAD)),
+        }
+    )
+
+
+def quarantining(flow: Flow, source: Source) -> list[str]:
+    """The names of expectations that make a row of the source a bad one."""
+    return [each.name for each in flow.expectations if each.of == source.name and each.on_fail == "quarantine"]
+
+
+def _unmet(expectation: str) -> str:
+    return f"the expectation {expectation} is not met"
 
 
 def good_rows(parsed: DataFrame) -> DataFrame:
@@ -121,12 +152,14 @@ def good_rows(parsed: DataFrame) -> DataFrame:
     return parsed.where(F.col(_BAD).isNull()).drop(_BAD, _ERROR, _HEADERS, *_RECORD)
 
 
-def bad_counts(how: Format) -> list[Column]:
-    """Figures over parsed rows for `DataFrame.observe`: all, the bad ones, these by class and by column, an example."""
+def bad_counts(how: Format, expectations: Sequence[str] = ()) -> list[Column]:
+    """Figures over parsed rows for `DataFrame.observe`: all, the bad ones, these by class, column, expectation; an example."""
     counts = [F.count(F.lit(1)).alias("rows"), F.count(F.col(_BAD)).alias("bad_rows")]
     counts += [F.count_if(F.col(_ERROR) == each).alias(f"error:{each}") for each in _ERRORS]
     for name in list(how.columns)[:_COUNTED_COLUMNS]:
         counts.append(F.count_if(F.col(_BAD).contains(f"column {name} is ")).alias(f"column:{name}"))
+    for name in expectations:
+        counts.append(F.count_if(F.col(_BAD).contains(_unmet(name))).alias(f"expectation:{name}"))
     example = F.concat(F.col(_BAD), F.lit(" ("), _position(), F.lit(")"))
     return [*counts, F.min(example).alias("example")]
 

@@ -62,8 +62,9 @@ def source_rows(
 ) -> tuple[DataFrame, DataFrame]:
     """A source's parsed rows with the marks of expectations, and its good rows, shaped."""
     marked = transforms.mark_unexpected(parsed, flow.expectations, source.name)
-    if observed:
-        marked = marked.observe(f"barnabas.{source.name}", *transforms.bad_counts(source.format))
+    if observed and not source.quarantines:  # else the rows are counted where they are judged
+        counts = transforms.bad_counts(source.format, transforms.quarantining(flow, source))
+        marked = marked.observe(f"barnabas.{source.name}", *counts)
     rows = expected_rows(transforms.good_rows(marked), flow, source.name, observed=observed)
     if source is flow.source:
         rows = transforms.shape_rows(rows, flow.transform)

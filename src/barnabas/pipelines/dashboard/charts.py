@@ -125,6 +125,7 @@ def run_metrics_text(flow: str, run: Mapping[str, Any]) -> str:
         ("bad_rows", "Rows that did not fit.", [({}, run.get("bad_rows"))]),
         ("bad_rows_by_kind", "Bad rows by class of error and by column.", _by_name("kind", run.get("bad"))),
         ("late_rows", "Rows that came after their watermark.", [({}, run.get("late_rows"))]),
+        ("quarantined_rows", "Rows of micro-batches that were put aside.", [({}, run.get("quarantined_rows"))]),
         ("lag", "Records that were not read yet.", [({}, run.get("lag"))]),
         ("unmet_rows", "Rows that did not meet an expectation.", _by_name("expectation", run.get("expectations"))),
     ]
