@@ -36,6 +36,7 @@ OTHER_TESTS = {
     "how-to/pipelines.md": "spark/test_spark_pages.py",
     "how-to/pipeline-outputs.md": "spark/test_spark_pages.py",
     "how-to/pipeline-flows.md": "spark/test_spark_pages.py",
+    "how-to/pipeline-cluster.md": "spark/test_spark_cluster.py",
 }
 MOST_NOT_RUN = 5
 """Blocks that carry a reason why no test runs them; more need a good reason themselves."""

@@ -1,8 +1,12 @@
-"""Whole flows through ``barnabas pipeline run``: results, replays, and a driver that is killed."""
+"""Whole flows through ``barnabas pipeline run``: results, replays, drivers and workers that are killed.
+
+BARNABAS_KILLS and BARNABAS_RECORDS make the tests with kills longer (``tests/trials.py pipelines``).
+"""
 
 import contextlib
 import json
 import os
+import random
 import signal
 import sqlite3
 import subprocess
@@ -15,9 +19,16 @@ from typing import Any
 
 import pytest
 
+pq = pytest.importorskip("pyarrow.parquet")
+
+from barnabas.base.ids import TopicPartition  # noqa: E402
+from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
+from barnabas.pipelines.spec import load  # noqa: E402
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]  # five drivers in one test, each with a JVM of its own
 
-_TIMEOUT_S = 300
+_TIMEOUT_S = 600
+_RECORDS = int(os.environ.get("BARNABAS_RECORDS", "60000"))
 _STARTED: "list[subprocess.Popen[str]]" = []
 
 FLOW = """\
@@ -54,6 +65,11 @@ ROWS = """
 type = "sqlite"
 path = "out.db"
 table = "rows_seen"
+"""
+FILES = """
+[[sinks]]
+type = "parquet"
+path = "lake"
 """
 TOPIC = """
 [[sinks]]
@@ -172,35 +188,121 @@ def test_a_flow_that_cannot_work_says_why_with_line_and_field(cluster: Any, tmp_
     assert "Py4J" not in errors
 
 
-@pytest.mark.fault
-def test_after_four_kills_nothing_is_twice_and_nothing_missing(cluster: Any, tmp_path: Path) -> None:
-    """kill -9 of the driver and its JVM in the midst of batches, while records keep coming."""
-    topic = cluster.topic(3)
-    total, sent = 60_000, threading.Event()
+@contextlib.contextmanager
+def records_keep_coming(cluster: Any, topic: str) -> Iterator[None]:
+    """All of them are in the topic at the end of the block."""
+    hurry, step = threading.Event(), max(3000, _RECORDS // 100)
 
     def produce() -> None:
-        for first in range(0, total, 3000):
-            cluster.produce(topic, [(str(n).encode(), line(n)) for n in range(first, first + 3000)])
-            sent.wait(1.0)
+        for first in range(0, _RECORDS, step):
+            numbers = range(first, min(first + step, _RECORDS))
+            cluster.produce(topic, [(str(n).encode(), line(n)) for n in numbers])
+            hurry.wait(1.0)
 
     producing = threading.Thread(target=produce)
     producing.start()
-    path = write_flow(tmp_path, AGGREGATE, bootstrap=cluster.bootstrap, topic=topic, limit=2000)
-    epochs = [-1]
     try:
-        for pause_s in (0.0, 0.4, 0.1, 0.7):
+        yield
+    finally:
+        hurry.set()
+        producing.join()
+
+
+def batch_limit(kills: int) -> int:
+    """Records of a micro-batch, so that there are enough of them for the kills."""
+    return max(1000, _RECORDS // (kills * 5 + 10))
+
+
+@pytest.mark.fault
+def test_after_four_kills_nothing_is_twice_and_nothing_missing(cluster: Any, tmp_path: Path) -> None:
+    """kill -9 of the driver and its JVM in the midst of batches, while records keep coming."""
+    topic, kills = cluster.topic(3), int(os.environ.get("BARNABAS_KILLS", "4"))
+    path = write_flow(tmp_path, AGGREGATE, bootstrap=cluster.bootstrap, topic=topic, limit=batch_limit(kills))
+    epochs = [-1]
+    with records_keep_coming(cluster, topic):
+        for number in range(kills):
             process = start(path)
             wait_for_epoch(tmp_path, epochs[-1] + 2, process)
-            time.sleep(pause_s)  # another moment of a batch each time
+            time.sleep((0.0, 0.4, 0.1, 0.7)[number % 4])  # another moment of a batch each time
             kill_session(process)
             epochs.append(epoch(tmp_path))
-    finally:
-        sent.set()
-        producing.join()
     summary = run(path, "--once")
     assert summary["status"] == "done"
-    assert figures(tmp_path) == expected(total)
+    assert figures(tmp_path) == expected(_RECORDS)
     assert epochs == sorted(set(epochs)), "each run went further than the one before"
+
+
+@pytest.mark.fault
+def test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole(
+    cluster: Any, tmp_path: Path, record_property: Any
+) -> None:
+    """The database and the files have each record once, the topic at least once, the group is where the checkpoint is."""
+    topic, target, kills = cluster.topic(3), cluster.topic(1), int(os.environ.get("BARNABAS_KILLS", "2"))
+    path = write_flow(
+        tmp_path,
+        ROWS,
+        FILES,
+        TOPIC % target,
+        bootstrap=cluster.bootstrap,
+        topic=topic,
+        name=topic,
+        limit=batch_limit(kills),
+    )
+    checkpoint = Checkpoint(load(path))
+    last, restarts = -1, 0
+    with records_keep_coming(cluster, topic):
+        process = start(path)
+        for number in range(kills):
+            wait_for_epoch(tmp_path, last + 2, process)
+            time.sleep(random.uniform(0, 1))  # a moment of a batch
+            if number % 2 == 0:
+                kill_session(process)
+                (position,) = checkpoint.position()
+                process = start(path)
+                wait(lambda: group_is_at(cluster, topic, position), process)  # noqa: B023  # called in this round
+            else:
+                restarts += kill_a_worker(process.pid)
+            last = epoch(tmp_path)
+        wait_for_epoch(tmp_path, last + 1, process)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=_TIMEOUT_S)
+        assert process.returncode == 0, errors
+    assert run(path, "--once")["status"] == "done"
+    (position,) = checkpoint.position()
+    assert cluster.committed(topic, topic, 3) == [position[TopicPartition(topic, each)] for each in range(3)]
+    assert sum(position.values()) == _RECORDS
+
+    count = (_RECORDS, _RECORDS, _RECORDS * (_RECORDS - 1) // 2)
+    assert select(tmp_path, "SELECT count(*), count(DISTINCT id), sum(id) FROM rows_seen") == [count]
+    ids = pq.read_table(tmp_path / "lake", columns=["id"])["id"].to_pylist()
+    assert (len(ids), len(set(ids)), sum(ids)) == count
+    messages = cluster.read(target)
+    found: dict[bytes, bytes] = {}
+    for message in messages:
+        assert found.setdefault(message.key(), message.value()) == message.value(), "a repetition is equal"
+    assert len(found) == _RECORDS
+    record_property("records", _RECORDS)
+    record_property("kills of the driver and its JVM", (kills + 1) // 2)
+    record_property("kills of a Python worker", restarts)
+    record_property("repetitions in the topic", len(messages) - len(found))
+
+
+def group_is_at(cluster: Any, topic: str, position: Any) -> bool:
+    """Whether the group, of the topic's name, has at least this position."""
+    committed = cluster.committed(topic, topic, 3)
+    return all(committed[each.partition] >= offset for each, offset in position.items())
+
+
+def kill_a_worker(session: int) -> int:
+    """SIGKILL to one of Spark's Python workers, if there is one now; how many were killed."""
+    workers = []
+    for each in members(session):
+        with contextlib.suppress(OSError):
+            if b"pyspark.worker" in Path(f"/proc/{each}/cmdline").read_bytes():
+                workers.append(each)
+    if workers:
+        os.kill(random.choice(workers), signal.SIGKILL)
+    return min(1, len(workers))
 
 
 def kill_session(process: "subprocess.Popen[str]") -> None:

@@ -11,7 +11,7 @@ from barnabas.base.ids import TopicPartition
 from barnabas.pipelines.admission import Admission, admission_file, subtract_ranges
 from barnabas.pipelines.checkpoints import Checkpoint
 from barnabas.pipelines.offsets import Range
-from barnabas.pipelines.restarts import MAX_RESTARTS, Restarts
+from barnabas.pipelines.restarts import MAX_RESTARTS, Restarts, lost_worker
 from barnabas.pipelines.spec import Flow, SpecError, parse
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -102,6 +102,14 @@ def test_a_checkpoint_does_not_fit_a_flow_that_quarantines_otherwise(tmp_path: P
     Checkpoint(flow(before)).note_flow()
     assert Checkpoint(flow(before)).changes() == []
     assert [(each.field, each.fits) for each in Checkpoint(flow(after)).changes()] == [("source.on_max_bad", False)]
+
+
+def test_workers_that_died_and_workers_that_are_late_differ() -> None:
+    """By what Spark says of them."""
+    died = RuntimeError("SparkException: Python worker exited unexpectedly (crashed)")
+    assert "did not start within 10 s" in str(lost_worker(None, LATE))
+    assert "died" in str(lost_worker(died))
+    assert lost_worker(RuntimeError("no"), None) is None
 
 
 def test_a_late_worker_is_started_again_a_few_times_in_a_row() -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import BarnabasError
+from barnabas.base.ids import TopicPartition
 from barnabas.cli.pipeline import main
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.progress import Progress, Totals
+from barnabas.pipelines.offsets import Offsets
+from barnabas.pipelines.progress import GroupCommitter, Progress, Totals
 from barnabas.pipelines.run import _locked
 from barnabas.pipelines.session import MissingExtraError, require_extra
 
@@ -28,7 +30,7 @@ def report(batch: int, rows: int, end: int, latest: int, *, bad: int = 0, late: 
 
 
 def test_one_checkpoint_is_for_one_process(tmp_path: Path) -> None:
-    """The second is told so; after the first has ended the checkpoint is free."""
+    """The second is refused; after the first has ended the checkpoint is free."""
     with (
         _locked(tmp_path / "c"),
         pytest.raises(PipelineError, match="another process runs the flow"),
@@ -68,6 +70,24 @@ def test_the_lag_is_unknown_until_spark_has_looked_at_the_topics() -> None:
     assert progress.totals.lag is None
     progress.update(report(1, 10, 20, 25))
     assert progress.totals.lag == 5
+
+
+def test_a_group_gets_the_position_of_the_checkpoint_at_the_start() -> None:
+    """The driver before may have been killed between a micro-batch and its commit; of two sources the one behind counts."""
+    committed: list[Offsets] = []
+
+    class Committer(GroupCommitter):
+        def __init__(self) -> None:
+            """Without a broker."""
+
+        def commit(self, offsets: Offsets) -> None:
+            committed.append(offsets)
+
+    progress = Progress([Committer()], lambda _: None)
+    progress.resume([{}, {}])
+    assert committed == []
+    progress.resume([{TopicPartition("t", 0): 5, TopicPartition("t", 1): 2}, {TopicPartition("t", 0): 3}])
+    assert committed == [{TopicPartition("t", 0): 3, TopicPartition("t", 1): 2}]
 
 
 def test_check_shows_where_results_go(capsys: pytest.CaptureFixture[str]) -> None:

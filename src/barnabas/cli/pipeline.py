@@ -48,6 +48,7 @@ def main(argv: list[str]) -> int:
         )
         add_output_option(each)
     add_words(commands.choices["search"])
+    run.add_argument("--master", metavar="URL", help="run on this Spark cluster, such as spark://host:7077")
     run.add_argument("--once", action="store_true", help="stop when all that is in the topics now has been processed")
     run.add_argument("--quiet", action="store_true", help="show no progress")
     check.add_argument(
@@ -56,7 +57,8 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     if arguments.action == "new":
         return write_flow(arguments)
-    flow = load_flow(arguments.file, arguments.set)
+    master = getattr(arguments, "master", None)
+    flow = load_flow(arguments.file, [*arguments.set, *([f"resources.master={master}"] if master else [])])
     if action := {"test": run_tests, **OUTPUT_ACTIONS, **OPERATION_ACTIONS}.get(arguments.action):
         return action(flow, arguments)
     if arguments.action == "check":

@@ -101,6 +101,12 @@ class Progress:
         self._lock = threading.Lock()
         self._began = time.monotonic()
 
+    def resume(self, positions: Sequence[Offsets]) -> None:
+        """Commits where the checkpoint is: a driver that was killed may not have done so after its last micro-batch."""
+        offsets = _least(positions)
+        for each in self._committers if offsets else ():
+            each.commit(offsets)
+
     def update(self, report: Mapping[str, Any]) -> None:
         """Takes a progress report in Spark's JSON form; one that was taken already changes nothing."""
         with self._lock:
@@ -169,10 +175,14 @@ def _add(sums: dict[str, int], counts: Mapping[str, Any]) -> None:
 
 
 def _merged(sources: Sequence[Mapping[str, Any]], which: str) -> Offsets:
+    return _least([_offsets(source.get(which)) for source in sources])
+
+
+def _least(positions: Sequence[Offsets]) -> Offsets:
     """The offsets of all sources; of a topic that two of them read those of the one that is behind."""
     merged: Offsets = {}
-    for source in sources:
-        for name, offset in _offsets(source.get(which)).items():
+    for each in positions:
+        for name, offset in each.items():
             merged[name] = min(offset, merged.get(name, offset))
     return merged
 

@@ -1,20 +1,25 @@
 """When a broken query is started again from its checkpoint.
 
 PySpark waits 10 s for a Python worker that it has started, and no setting changes this. On a busy machine a worker may take
-longer; the query ends then, although nothing is wrong with it. The checkpoint makes a restart safe: Spark runs the micro-batch
-that did not reach its end again, and sinks take it again without harm.
+longer; the query ends then, although nothing is wrong with it. It ends, too, when a worker is killed: on one machine Spark tries
+no task twice. The checkpoint makes a restart safe: Spark runs the micro-batch that did not reach its end again, and sinks take it
+again without harm.
 """
 
-__all__ = ["MAX_RESTARTS", "Restarts", "is_late_worker"]
+__all__ = ["MAX_RESTARTS", "Restarts", "lost_worker"]
 
 MAX_RESTARTS = 3
 """Restarts without a micro-batch in between."""
-_LATE_WORKER = "Python worker failed to connect back"
+_LOST = {
+    "Python worker failed to connect back": "a Python worker of Spark did not start within 10 s: is this machine busy?",
+    "Python worker exited unexpectedly": "a Python worker of Spark died: was it killed, or is memory short?",
+}
 
 
-def is_late_worker(error: BaseException | None) -> bool:
-    """Whether Spark gave up on a Python worker that did not connect in time."""
-    return error is not None and _LATE_WORKER in str(error)
+def lost_worker(*errors: BaseException | None) -> str | None:
+    """What happened to a Python worker, if Spark says that it lost one."""
+    texts = [str(each) for each in errors if each is not None]
+    return next((what for mark, what in _LOST.items() if any(mark in text for text in texts)), None)
 
 
 class Restarts:
@@ -26,7 +31,7 @@ class Restarts:
 
     def take(self, batch: int, *errors: BaseException | None) -> bool:
         """Whether to start again; ``batch`` is the last micro-batch that reached its end."""
-        if not any(is_late_worker(each) for each in errors):
+        if lost_worker(*errors) is None:
             return False
         if batch > self._batch:
             self.count = 0

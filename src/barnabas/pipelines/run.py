@@ -24,7 +24,7 @@ from barnabas.pipelines.checkpoints import Checkpoint
 from barnabas.pipelines.errors import PipelineError, reason_of
 from barnabas.pipelines.offsets import from_json, to_json
 from barnabas.pipelines.options import SourceOptions
-from barnabas.pipelines.restarts import MAX_RESTARTS, Restarts, is_late_worker
+from barnabas.pipelines.restarts import MAX_RESTARTS, Restarts, lost_worker
 from barnabas.pipelines.session import open_session, require_extra
 from barnabas.pipelines.spec import Flow, Source, SpecError
 
@@ -49,14 +49,16 @@ def run_flow(
     checkpoint = Path(flow.checkpoint)
     _refuse_other_state(flow, say)
     with _locked(checkpoint), _stop_signals() as stopped:
-        say(f"starting Spark for {flow.name}")
         resources = flow.resources
+        say(f"starting Spark for {flow.name}{' on ' + resources.master if resources.master else ''}")
         session = open_session(
             flow.name,
             cores=resources.cores,
             memory=resources.memory,
             shuffle_partitions=resources.shuffle_partitions,
             conf=resources.spark,
+            master=resources.master,
+            py_files=resources.py_files,
         )
         try:
             if stopped.is_set():
@@ -163,6 +165,7 @@ class _Run:
         is_done = False
         try:
             self._notes.note_run({})
+            self._progress.resume(self._notes.position())
             while not is_done and not self._stopped.is_set():
                 try:
                     is_done = self._run_queries(once=once)
@@ -170,8 +173,8 @@ class _Run:
                     if not self._restarts.take(self._progress.totals.batch, error, self._failure):
                         raise reason_of(error, self._failure) from error
                     self._say(
-                        "a Python worker of Spark did not start within 10 s: is this machine busy? Starting again from the "
-                        f"checkpoint, {self._restarts.count} of {MAX_RESTARTS}"
+                        f"{lost_worker(error, self._failure)} Starting again from the checkpoint, "
+                        f"{self._restarts.count} of {MAX_RESTARTS}"
                     )
                 finally:
                     self._put_away()
@@ -264,7 +267,7 @@ class _Run:
             with without_spark_logging():
                 self._start(once=once)
         except PySparkException as error:
-            if not is_late_worker(error) and (problems := find_problems(self._spark, self._flow)):
+            if not lost_worker(error) and (problems := find_problems(self._spark, self._flow)):
                 places = self._flow.places
                 raise SpecError("\n".join(str(places.error(each.field, each.message)) for each in problems)) from error
             raise

@@ -1,23 +1,30 @@
-"""A Spark session for pipelines: quiet, on this machine, in UTC, with the source ``barnabas`` registered."""
+"""A Spark session for pipelines: quiet, in UTC, with the source ``barnabas`` registered, on this machine or on a cluster."""
 
 import contextlib
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.jvm import find_java, prepare_home
+from barnabas.pipelines.shipping import is_local, require_master, zip_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["MissingExtraError", "RunningSpark", "cache_dir", "open_session", "require_extra"]
+__all__ = ["PYSPARK_VERSIONS", "MissingExtraError", "RunningSpark", "cache_dir", "open_session", "require_extra"]
 
+PYSPARK_VERSIONS = ("4.2", "4.3")
+_EXECUTOR_TIMEOUT_S = 60
+_LOOPBACK = re.compile(r"spark://(127\.|localhost:)")
 _LOG4J = """status = error
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -34,12 +41,18 @@ class MissingExtraError(BarnabasError):
 
 
 def require_extra() -> None:
-    """Raises `MissingExtraError` that names the first missing package and the command that installs it."""
+    """Raises `MissingExtraError` that names the first missing or unfit package and the command that installs it."""
+    import importlib.metadata
     import importlib.util
 
     for name in ("pyspark", "pyarrow", "pandas"):
         if importlib.util.find_spec(name) is None:
             raise MissingExtraError(f"pipelines need {name}, which is not installed: pip install 'barnabas[pipelines]'")
+    found = importlib.metadata.version("pyspark")
+    if not found.startswith(tuple(f"{each}." for each in PYSPARK_VERSIONS)):
+        raise MissingExtraError(
+            f"pipelines run on PySpark {' and '.join(PYSPARK_VERSIONS)}; {found} is installed: pip install 'barnabas[pipelines]'"
+        )
 
 
 def cache_dir() -> Path:
@@ -54,12 +67,15 @@ class RunningSpark:
 
     spark: "SparkSession"
     log: Path
+    shipped: Path
+    """What executors fetch from this machine for as long as the session lives."""
 
     def close(self) -> None:
         """Stops Spark and its JVM, and removes the log."""
         self.spark.stop()
         _end_jvm()
         self.log.unlink(missing_ok=True)
+        shutil.rmtree(self.shipped, ignore_errors=True)
 
 
 def open_session(
@@ -70,12 +86,17 @@ def open_session(
     shuffle_partitions: int = 2,
     conf: Mapping[str, str] | None = None,
     log_level: str = "error",
+    master: str | None = None,
+    py_files: Sequence[str] = (),
 ) -> RunningSpark:
-    """A session in a JVM of its own, ``local[cores]``; raises `BarnabasError` when Spark or Java cannot run.
+    """A session in a JVM of its own, ``local[cores]`` or a driver of ``master``; raises `BarnabasError` when it cannot run.
 
-    ``conf`` is laid over the defaults. ``log_level`` is log4j's, for Spark's own messages, which go to a file.
+    ``conf`` is laid over the defaults. ``log_level`` is log4j's, for Spark's own messages, which go to a file. Executors of
+    ``master`` get this package and the modules ``py_files``.
     """
     require_extra()
+    master = master or f"local[{cores}]"
+    require_master(master)
     cache = cache_dir()
     home = prepare_home(find_java(os.environ), cache)
     log4j = cache / f"log4j2-{log_level}.properties"
@@ -83,15 +104,17 @@ def open_session(
     log4j.write_text(_LOG4J.format(level=log_level))
     os.environ["JAVA_HOME"] = str(home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    is_near = is_local(master) or _LOOPBACK.match(master) is not None
+    if is_near:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.pop("SPARK_HOME", None)  # another Spark's scripts would start another Spark's jars
 
     settings = {
-        "spark.master": f"local[{cores}]",
+        "spark.master": master,
         "spark.app.name": name,
         "spark.driver.memory": memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if is_near else {}),
+        **({} if is_local(master) else {"spark.cores.max": str(cores), "spark.executor.memory": memory}),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -101,17 +124,47 @@ def open_session(
         "spark.sql.warehouse.dir": str(cache / "warehouse"),
         **(conf or {}),
     }
-    return _start(settings, home)
+    running = _start(settings, home)
+    try:
+        if not is_local(master):
+            _await_executor(running.spark, master, cores, memory)
+            _ship(running.spark, py_files, running.shipped)
+        # With what is shipped: a source keeps the modules that there are when it is registered.
+        from barnabas.pipelines.lookup import LookupDataSource
+        from barnabas.pipelines.source import BarnabasDataSource
+
+        running.spark.dataSource.register(BarnabasDataSource)
+        running.spark.dataSource.register(LookupDataSource)
+    except BaseException:
+        running.close()
+        raise
+    return running
+
+
+def _await_executor(spark: "SparkSession", master: str, cores: int, memory: str) -> None:
+    """Raise `BarnabasError` if the cluster gives the flow nothing to run on; Spark alone would wait for ever, in silence."""
+    context: Any = spark.sparkContext
+    deadline = time.monotonic() + _EXECUTOR_TIMEOUT_S
+    while len(context._jsc.sc().statusTracker().getExecutorInfos()) < 2:  # the driver is one
+        if time.monotonic() > deadline:
+            raise BarnabasError(
+                f"no worker of {master} took the flow within {_EXECUTOR_TIMEOUT_S} s: has one {memory} of memory and a core of "
+                f"{cores} to spare (resources.memory, resources.cores), and can it reach this machine?"
+            )
+        time.sleep(0.1)
+
+
+def _ship(spark: "SparkSession", py_files: Sequence[str], folder: Path) -> None:
+    for each in (zip_package(folder), *py_files):
+        spark.sparkContext.addPyFile(str(each))
 
 
 def _start(settings: Mapping[str, str], home: Path) -> RunningSpark:
     """Starts the JVM first, for only so its messages can be kept off the terminal."""
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
-
-    from barnabas.pipelines.lookup import LookupDataSource
-    from barnabas.pipelines.source import BarnabasDataSource
 
     descriptor, log_name = tempfile.mkstemp(prefix="barnabas-spark-", suffix=".log")
     log = Path(log_name)
@@ -122,14 +175,14 @@ def _start(settings: Mapping[str, str], home: Path) -> RunningSpark:
         gateway = launch(conf, {"stdout": descriptor, "stderr": descriptor})
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
-    except PySparkRuntimeError as error:
+    except (PySparkRuntimeError, Py4JError) as error:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
-        raise BarnabasError(f"Spark did not start on the Java at {home}; its last words:\n{last}") from error
+        where = "" if is_local(settings["spark.master"]) else f" with {settings['spark.master']}"
+        _end_jvm()
+        raise BarnabasError(f"Spark did not start{where} on the Java at {home}; its last words:\n{last}") from error
     finally:
         os.close(descriptor)
-    spark.dataSource.register(BarnabasDataSource)
-    spark.dataSource.register(LookupDataSource)
-    return RunningSpark(spark, log)
+    return RunningSpark(spark, log, Path(tempfile.mkdtemp(prefix="barnabas-ship-")))
 
 
 def _end_jvm() -> None:

@@ -19,6 +19,7 @@ from barnabas.pipelines.charts_spec import Chart, declare_chart
 from barnabas.pipelines.formats import Format, read_format
 from barnabas.pipelines.models.declared import Model, declare_model
 from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
+from barnabas.pipelines.shipping import MASTER
 from barnabas.pipelines.spec_fields import NAME, Places, SpecError, SpecTable, resolve_path
 from barnabas.pipelines.steps import (
     POSITION,
@@ -167,12 +168,15 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What Spark may use on this machine."""
+    """What Spark may use, of this machine or of a cluster."""
 
     cores: int = 2
     memory: str = "1g"
     shuffle_partitions: int = 2
     spark: dict[str, str] = field(default_factory=dict)
+    master: str | None = None
+    """Where Spark runs; None is this machine with ``cores`` threads."""
+    py_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +319,7 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
         transform=transform,
         aggregate=aggregate,
         trigger=_trigger(root.table("trigger")),
-        resources=_resources(root.table("resources")),
+        resources=_resources(root.table("resources"), folder),
         more_sources=tuple(sources[1:]),
         lookups=lookups,
         steps=steps,
@@ -450,11 +454,21 @@ def _trigger(table: SpecTable | None) -> Trigger:
     return Trigger(interval, available_now)
 
 
-def _resources(table: SpecTable | None) -> Resources:
+def _resources(table: SpecTable | None, folder: Path) -> Resources:
     if table is None:
         return Resources()
     memory = table.text("memory", "1g") or ""
     if not _MEMORY.fullmatch(memory):
         raise table.fail("memory", f'is {memory!r}, but must be like "512m" or "2g"')
     cores = table.number("cores", 2)
-    return Resources(cores, memory, table.number("shuffle_partitions", cores), table.texts_by_name("spark"))
+    master = table.text("master")
+    if master and not MASTER.fullmatch(master):
+        raise table.fail(
+            "master",
+            f'is {master!r}, but must be like "spark://host:7077", "yarn", "k8s://https://host:443" or "local[2]"',
+        )
+    files = tuple(resolve_path(each, folder) for each in table.texts("py_files"))
+    if missing := next((each for each in files if not Path(each).is_file()), None):
+        raise table.fail("py_files", f"names {missing}, which is no file")
+    shuffle_partitions = table.number("shuffle_partitions", cores)
+    return Resources(cores, memory, shuffle_partitions, table.texts_by_name("spark"), master, files)

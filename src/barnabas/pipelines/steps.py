@@ -305,7 +305,13 @@ def read_function(table: SpecTable, name: str) -> Callable[..., Any] | None:
     try:
         found = _module(resolve_path(file, table.folder)).get(function_name)
     except Exception as error:
-        raise table.fail(name, f"cannot load {file}: {type(error).__name__}: {error}") from error
+        text = f"{type(error).__name__}: {error}"
+        if "SESSION_OR_CONTEXT_NOT_EXISTS" in text:
+            text = (
+                "it uses Spark while it is loaded, before there is a session. Do that inside of the step's function; of "
+                '@udf("string") outside of it make @udf(StringType())'
+            )
+        raise table.fail(name, f"cannot load {file}: {text}") from error
     if not callable(found):
         raise table.fail(name, f"{file} has no function {function_name}")
     return cast("Callable[..., Any]", found)

@@ -25,6 +25,8 @@ def train_flow(flow: Flow, say: Callable[[str], None] = lambda _: None) -> Model
         memory=resources.memory,
         shuffle_partitions=resources.shuffle_partitions,
         conf=resources.spark,
+        master=resources.master,
+        py_files=resources.py_files,
     )
     try:
         return train_on(session.spark, flow, say)
