@@ -14,6 +14,8 @@ from barnabas.pipelines.offsets import Offsets
 from barnabas.pipelines.progress import GroupCommitter, Progress, Totals
 from barnabas.pipelines.run import _locked
 from barnabas.pipelines.session import MissingExtraError, require_extra
+from barnabas.pipelines.shipping import require_master
+from support.ports import free_ports
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipelines" / "flights.toml"
 
@@ -111,3 +113,25 @@ def test_a_missing_extra_is_named_with_what_installs_it(monkeypatch: pytest.Monk
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'barnabas\[pipelines\]'"):
         require_extra()
+
+
+@pytest.mark.parametrize("version", ["4.1.4", "4.20.0", "5.0.0"])
+def test_another_pyspark_is_refused_with_the_versions_that_fit(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """Its data sources differ; a flow would fail in the midst of its start."""
+    monkeypatch.setattr("importlib.metadata.version", lambda _: version)
+    with pytest.raises(MissingExtraError, match=rf"run on PySpark 4\.2 and 4\.3; {version} is installed"):
+        require_extra()
+
+
+def test_no_master_at_the_url_is_reported_at_once() -> None:
+    """Spark would try for a minute, then speak of a stopped context."""
+    (port,) = free_ports(1)
+    with pytest.raises(BarnabasError, match=rf"no Spark master answers at spark://127\.0\.0\.1:{port} \(.*refused"):
+        require_master(f"spark://127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("master", ["spark1:7077", "http://spark1:8080", "local[x]"])
+def test_a_master_in_no_form_of_sparks_is_refused(master: str) -> None:
+    """With the forms that there are."""
+    with pytest.raises(BarnabasError, match=r'resources\.master: is .*, but must be like "spark://host:7077"'):
+        main(["check", str(EXAMPLE), "--without-spark", "--set", f"resources.master={master}"])
