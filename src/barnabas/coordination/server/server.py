@@ -35,7 +35,7 @@ from barnabas.coordination.election.peers import ElectionPeers
 from barnabas.coordination.quorum.authentication import QuorumAuthentication
 from barnabas.coordination.quorum.channels import AuthenticatedNetwork
 from barnabas.coordination.quorum.configuration_files import ConfigurationFiles
-from barnabas.coordination.quorum.members import HostAndPort
+from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
 from barnabas.coordination.server.authentication import access_rules, tls_options
 from barnabas.coordination.server.client_transport import ClientTransport
 from barnabas.coordination.server.quorum_security import quorum_authentication, quorum_tls_options
@@ -102,9 +102,12 @@ def _quorum_network(settings: Values, files: Files, configurations: Configuratio
 
 async def _open(network: Network, host: str, port: int, accept: Accept, name: str) -> Listener:
     try:
-        return await network.listen(host, port, accept, max_frame_bytes=_MAX_CONNECT_BYTES)
+        listener = await network.listen(host, port, accept, max_frame_bytes=_MAX_CONNECT_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot listen on {host or '*'}:{port} ({name}): {error.strerror or error}") from error
+    # In the words of Apache's server: test harnesses of several clients wait for this line.
+    logger.info("binding to port %s:%d", host or ANY_ADDRESS, listener.port)
+    return listener
 
 
 class CoordinationServer:
