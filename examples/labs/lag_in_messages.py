@@ -15,10 +15,10 @@ MOST = 100
 def body(lab: Lab) -> None:
     """Let one follower stand still, and count how far behind it may be."""
     lab.step("1. Two replicas in sync")
-    lab.create("orders", "--partitions 1 --replication-factor 2")
+    leader = int(str(lab.znode("/controller")["brokerid"]))  # which writes the in-sync set, so it must not stand still
+    follower = 1 - leader
+    lab.create("orders", f"--replica-assignment {leader}:{follower}")
     lab.describe("orders")
-    leader = lab.leader("orders")
-    follower = next(each for each in (0, 1) if each != leader)
     own = f"--topic orders --bootstrap-server {lab.address(leader)}"
 
     lab.step(
