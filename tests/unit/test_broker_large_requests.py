@@ -8,7 +8,9 @@ import pytest
 
 from barnabas.broker.replication import delayed_fetch
 from barnabas.broker.replication.reads import ReadResult, read_log
+from barnabas.log import append
 from barnabas.log.partition_log import PartitionLog
+from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -24,6 +26,7 @@ from barnabas.wire.kafka.messages.offset_for_leader_epoch import (
 )
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
+from barnabas.wire.kafka.records.batch_header import seal
 from support.broker import DataPath, batch
 
 PARTITIONS = 3000
@@ -128,6 +131,34 @@ def test_what_a_large_produce_request_carries_is_appended_in_slices(
     answers = client.answer().responses[0].partition_responses
     assert [answer.error_code for answer in answers[:2]] == [0, 3]
     assert partition.log.log_end_offset == 1
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_thousands_of_records_in_one_batch_are_checked_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_damaged: bool
+) -> None:
+    """The loop is free meanwhile; then the batch is appended without a second check, or refused."""
+    broker = DataPath(tmp_path)
+    partition = broker.lead("t")
+    values = [b"v" * (10 + number % 7) for number in range(5000)]
+    records = batch(*values)
+    if is_damaged:
+        records[-1] ^= 0x40  # 32 headers that are not there
+        seal(records)
+    beside: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+    monkeypatch.setattr(broker.dispatcher.slices, "_in_thread", lambda work, done: beside.append((work, done)))
+    data = PartitionProduceData(index=0, records=records)
+    topic_data = [TopicProduceData(name="t", partition_data=[data])]
+    client = broker.connect()
+    client.post(ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=topic_data), 9)
+    assert not client.sent
+    ((work, done),) = beside
+    work()
+    monkeypatch.setattr(append, "validate_plain_records", None)  # would be called on the loop
+    done(None)
+    (answer,) = client.answer().responses[0].partition_responses
+    assert answer.error_code == (ErrorCode.INVALID_RECORD if is_damaged else ErrorCode.NONE)
+    assert partition.log.log_end_offset == (0 if is_damaged else 5000)
 
 
 def test_small_requests_are_not_served_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

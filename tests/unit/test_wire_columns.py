@@ -161,7 +161,7 @@ def test_lying_and_overlong_varints_are_refused_where_the_model_refuses_them(for
     assert columns == expected
 
 
-@pytest.mark.parametrize("count", [1, 4, 63, 64, 65, 200, 8191, 8192, 8193, 16_384])
+@pytest.mark.parametrize("count", [1, 4, 63, 64, 65, 200, 8191, 8192, 8193, 16_385, 40_961])
 @pytest.mark.parametrize(("key", "size"), [(None, 0), (None, 100), (b"", 5), (b"key", 9000), (b"k" * 70, 63)])
 def test_records_of_one_size_are_recognised_in_one_step(count: int, key: bytes | None, size: int) -> None:
     """What they contain, and timestamps, may differ."""
@@ -202,10 +202,12 @@ def test_records_of_one_size_are_never_accepted_where_the_model_refuses_them(
         model(bytes(data), count)
 
 
-@pytest.mark.parametrize("recognise", [contents.are_uniform, contents.are_plain])
-def test_a_changed_byte_behind_8192_records_is_not_accepted_where_the_model_refuses_it(recognise) -> None:
-    """Their offset deltas have three bytes."""
-    count = 8200
+@pytest.mark.parametrize(
+    ("recognise", "count"),
+    [(contents.are_uniform, 8200), (contents.are_plain, 8200), (contents.are_uniform, 24_580)],
+)
+def test_a_changed_byte_behind_8192_records_is_not_accepted_where_the_model_refuses_it(recognise, count: int) -> None:
+    """Their offset deltas have three bytes, the last of them another one for each 8,192 records."""
     records = [Record(n, NOW_MS, None, b"v") for n in range(count)]
     data = bytes(build_batch(records)[HEADER_BYTES:])
     assert recognise(data, count)

@@ -29,6 +29,8 @@ def main(argv: list[str]) -> int:
     sys.setswitchinterval(_SWITCH_S)
     check_descriptor_limit(raise_descriptor_limit())
     limit_pauses()
+    import barnabas.broker.server  # noqa: F401  # late, so that errors above cost no import; early, for it would hold the loop
+
     return asyncio.Runner(loop_factory=_new_loop).run(_serve(texts))
 
 

@@ -16,7 +16,12 @@ from barnabas.log.append_checks import (
     validate_batch,
 )
 from barnabas.log.components import LogComponents, roll
-from barnabas.log.conversion import needs_record_validation, validate_and_convert, validate_plain_records
+from barnabas.log.conversion import (
+    ContentsCheck,
+    needs_record_validation,
+    validate_and_convert,
+    validate_plain_records,
+)
 from barnabas.log.producer_state import Origin
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import AbortedTransaction
@@ -84,13 +89,21 @@ class Appender:
     # ---- leaders
 
     def append_as_leader(
-        self, records: Buffer, config: LogConfig, leader_epoch: int, now_ms: int, origin: int
+        self,
+        records: Buffer,
+        config: LogConfig,
+        leader_epoch: int,
+        now_ms: int,
+        origin: int,
+        check: ContentsCheck | None = None,
     ) -> AppendInfo:
         """See `PartitionLog.append_as_leader`."""
         header = unpack_header(records)
         validate_batch(records, header, config, origin, now_ms)
         if needs_record_validation(header, config, origin, now_ms):
             records, header = self._convert(records, header, config, now_ms)
+        elif check is not None:
+            check.raise_if_failed()
         elif origin == Origin.CLIENT and not header[5] & COMPRESSION_MASK:
             validate_plain_records(records, header)
         _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = header

@@ -32,6 +32,7 @@ from barnabas.log.append import Appender, AppendInfo, UnexpectedOffsetError
 from barnabas.log.availability import Availability
 from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
 from barnabas.log.components import raise_start, roll
+from barnabas.log.conversion import ContentsCheck
 from barnabas.log.flush_task import FlushTask
 from barnabas.log.flushing import Flusher
 from barnabas.log.leader_epochs import EpochEndOffset
@@ -174,10 +175,11 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         origin: int = Origin.CLIENT,
+        check: ContentsCheck | None = None,
     ) -> AppendInfo:
         """Append the one batch in ``records`` (writable, changed in place, not kept) at the end of the log.
 
-        `awaits_sync` says whether to sync before responding; the caller does it.
+        ``check`` has checked its records already, where that takes long. `awaits_sync` says whether to sync before responding; the caller does it.
 
         Raises `KafkaError` with Kafka's code for what is wrong with the batch (see `append_checks.validate_batch` and
         `ProducerState.check`), RECORD_LIST_TOO_LARGE for more than a segment may hold, KAFKA_STORAGE_ERROR.
@@ -185,7 +187,7 @@ class PartitionLog:
         if self.availability.reason is not None:
             self.availability.check()
         try:
-            return self._appender.append_as_leader(records, self.config, leader_epoch, now_ms, origin)
+            return self._appender.append_as_leader(records, self.config, leader_epoch, now_ms, origin, check)
         except OSError as error:
             raise self.availability.fail(error, "appending to") from error
 

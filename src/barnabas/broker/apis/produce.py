@@ -23,7 +23,7 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED for transactional batches, which no coordi
 from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition, Uuid
-from barnabas.base.slices import Sliced
+from barnabas.base.slices import Beside, Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.leader_hints import LeaderHints
@@ -31,7 +31,7 @@ from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.delayed_produce import acknowledgement, wait_for_acknowledgements
 from barnabas.broker.replication.produce_rules import validate_request
 from barnabas.broker.requests.request import Request
-from barnabas.log.conversion import RejectedRecordsError
+from barnabas.log.conversion import RejectedRecordsError, long_check
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.produce import (
@@ -86,7 +86,10 @@ def _append(services: Services, request: Request) -> Sliced[None]:
             topic_partition = TopicPartition(name, data.index)
             try:
                 records = validate_request(name, data.records, acks, request.client_id, request.version)
-                info = services.replicas.append(topic_partition, records, acks=acks, now_ms=now_ms)
+                check = long_check(records) if request.is_large else None
+                if check is not None:
+                    yield Beside(check.run)
+                info = services.replicas.append(topic_partition, records, acks=acks, now_ms=now_ms, check=check)
             except KafkaError as error:
                 _refuse(answer, error)
                 failed = True

@@ -15,6 +15,7 @@ from barnabas.broker.replication.alter_partition_manager import AlterPartitionMa
 from barnabas.broker.replication.partition import FetchSessionActivity, Leader, Partition, StateChange, always_alive
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
 from barnabas.broker.requests.purgatory import Purgatory
+from barnabas.log.conversion import ContentsCheck
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.dirs.new_folders import FolderTask
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
@@ -132,8 +133,11 @@ class ReplicaManager:
         acks: int,
         now_ms: int,
         origin: int = Origin.CLIENT,
+        check: ContentsCheck | None = None,
     ) -> AppendInfo:
         """Append batches to a partition that we lead. ``now_ms`` is wall time (for LogAppendTime).
+
+        ``check`` has checked the records already, where that takes long.
 
         Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks -1 and an ISR
         below min.insync.replicas), KAFKA_STORAGE_ERROR, and what the log finds wrong with the batches.
@@ -150,7 +154,7 @@ class ReplicaManager:
                 f"{log.config.min_insync_replicas} for partition {topic_partition}",
             )
         info: AppendInfo = log.append_as_leader(
-            records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin
+            records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin, check=check
         )
         if log.awaits_sync(info.last_offset):
             self._sync(log)
