@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from barnabas.pipelines.kafka import ClusterError, KafkaCluster
+from barnabas.pipelines.options import SourceOptions
 
 pytestmark = pytest.mark.spark
 
@@ -164,3 +168,23 @@ def test_deleted_records_are_an_error_unless_the_options_allow_them(spark: Any, 
         reader(spark.read, cluster, topic, **gone).load().collect()
     left = reader(spark.read, cluster, topic, failOnDataLoss="false", **gone).load().collect()
     assert values(left) == [str(n).encode() for n in range(4, 10)]
+
+
+def test_the_topic_that_was_meant_is_suggested(cluster: Any) -> None:
+    """The nearest name that there is."""
+    topic = cluster.topic(1)
+    options = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": f"{topic}x"}
+    with pytest.raises(ClusterError, match=rf"topic {topic}x does not exist on .*; did you mean {topic}\?"):
+        KafkaCluster(SourceOptions.parse(options, streaming=True)).partitions()
+
+
+def test_an_address_without_a_broker_is_reported_with_what_to_look_at() -> None:
+    """In place of librdkafka's words."""
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    cluster = KafkaCluster(SourceOptions.parse(options, streaming=True), timeout_ms=0)
+
+    def ask() -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    with pytest.raises(ClusterError, match=r"no broker answers at 127\.0\.0\.1:1 \(.*is the address right"):
+        cluster._until_done("list the topics", ask)

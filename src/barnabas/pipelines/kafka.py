@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka import admin as client_admin
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.pipelines.offsets import EARLIEST, LATEST, Offsets
 from barnabas.pipelines.options import SourceOptions, Start, client_config
@@ -38,6 +39,7 @@ _HOPELESS = {
     KafkaError.INVALID_REQUEST,
     KafkaError.UNSUPPORTED_VERSION,
 }
+_SILENT = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
 _CONSUMER_ONLY = ("isolation.level", "group.id", "fetch.", "max.poll", "queued.", "session.", "check.crcs")
 
 
@@ -88,7 +90,8 @@ class KafkaCluster:
             wanted = list(self._options.topics)
             missing = [name for name in wanted if name not in topics]
             if missing:
-                raise _MissingTopicError(f"topic {', '.join(missing)} does not exist on {self.address}")
+                hint = did_you_mean(missing[0], [name for name in topics if not name.startswith("__")])
+                raise _MissingTopicError(f"topic {', '.join(missing)} does not exist on {self.address}{hint}")
         return sorted(TopicPartition(name, each) for name in wanted for each in topics[name].partitions)
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
@@ -179,10 +182,14 @@ class KafkaCluster:
                 time.sleep(_PAUSE_S)
             except KafkaException as error:
                 cause = error.args[0]
+                problem = f"cannot {what} on {self.address}: {cause.str()}"
+                if cause.code() in _SILENT:
+                    problem = f"no broker answers at {self.address} ({cause.str()}): is the address right, and is the cluster up?"
                 is_late = time.monotonic() > begun + self.timeout_ms / 1000
                 if cause.code() in _HOPELESS or is_late or self._give_up():
-                    raise ClusterError(f"cannot {what} on {self.address}: {cause.str()}") from error
+                    raise ClusterError(problem) from error
                 if not is_reported:
-                    logger.warning("cannot %s on %s: %s; trying again", what, self.address, cause.str())
+                    stop = "" if problem.endswith("?") else "."
+                    logger.warning("%s%s Trying again for %d s", problem, stop, self.timeout_ms // 1000)
                     is_reported = True
                 time.sleep(_PAUSE_S)

@@ -1,7 +1,8 @@
-"""Tables that streams are joined with: files and databases, as a Spark data source that notices new rows.
+"""Tables that streams are joined with: files, databases and topics, as a Spark data source that notices new rows.
 
 Spark plans a join's table side once in each micro-batch, so a reader that looks again gives the flow what is in the table
-now. A worker keeps what it has read: of a file until its size or time changes, of a database for ``refresh``.
+now. A worker keeps what it has read: of a file until its size or time changes, of a database for ``refresh``, of a topic always:
+it reads only what came since. A topic's table is the last value of each key, and a record without a value deletes its key.
 Values of files and databases come as texts and are cast by Spark to the columns' types; Parquet has types of its own.
 """
 
@@ -18,22 +19,35 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.spec import Lookup
+from barnabas.pipelines.kafka import KafkaCluster
+from barnabas.pipelines.offsets import Offsets, plan_ranges
+from barnabas.pipelines.options import SourceOptions
+from barnabas.pipelines.source import SCHEMA, read_range
+from barnabas.pipelines.spec import POSITION, Lookup
+from barnabas.pipelines.transforms import good_rows, parse_records
 
 __all__ = ["LookupDataSource", "open_lookup"]
 
 _MEMORY: dict[str, tuple[object, pa.Table]] = {}
 """What this worker has read: by options, with the stamp of what it was."""
+_TOPICS: dict[str, tuple[Offsets, dict[bytes, dict[str, Any]]]] = {}
+"""For each topic that this worker has read: how far, and the record of each key."""
 _ROWS = 10_000
+_RECORDS = StructType(
+    [field for field in SCHEMA.fields if field.name in ("key", "value", "topic", "partition", "offset")]
+)
 _UNITS_S = {"millisecond": 0.001, "second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
 
 def open_lookup(spark: SparkSession, lookup: Lookup) -> DataFrame:
     """The table as a frame; raises `PipelineError` when it is not there."""
+    if lookup.type == "topic":
+        return _topic_table(spark, lookup)
     if lookup.type != "postgresql" and not Path(lookup.place).exists():
         raise PipelineError(f"the table {lookup.name} cannot be read: there is no {lookup.place}")
     options = {
@@ -54,6 +68,17 @@ def open_lookup(spark: SparkSession, lookup: Lookup) -> DataFrame:
     return rows.select(*columns)
 
 
+def _topic_table(spark: SparkSession, lookup: Lookup) -> DataFrame:
+    """The values that fit the format, as columns."""
+    assert lookup.format is not None
+    assert lookup.topic is not None
+    settings = {"isolation.level": "read_committed", **lookup.kafka, "bootstrap.servers": lookup.place}
+    source = {"subscribe": lookup.topic, **{f"kafka.{name}": text for name, text in settings.items()}}
+    options = {"kind": "topic", "place": lookup.place, "name": lookup.name, "source": json.dumps(source)}
+    records = spark.read.format(LookupDataSource.name()).options(**options).load()
+    return good_rows(parse_records(records, lookup.format)).drop(*POSITION)
+
+
 def _seconds(duration: str | None) -> float:
     words = (duration or "").split()
     return sum(float(words[at]) * _UNITS_S[words[at + 1].rstrip("s")] for at in range(0, len(words), 2))
@@ -67,6 +92,8 @@ class LookupDataSource(DataSource):
         return "barnabas_lookup"
 
     def schema(self) -> StructType:
+        if self.options["kind"] == "topic":
+            return _RECORDS
         if self.options["kind"] == "parquet":
             import pyarrow.dataset
 
@@ -93,11 +120,14 @@ class LookupReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  # Spark's signature
         key = json.dumps(self._options, sort_keys=True)
         try:
+            if self._options["kind"] == "topic":
+                yield from _topic_rows(key, json.loads(self._options["source"])).to_batches(max_chunksize=_ROWS)
+                return
             stamp = _stamp(self._options)
             kept = _MEMORY.get(key)
             if kept is None or kept[0] != stamp:
                 kept = _MEMORY[key] = (stamp, _read_table(self._options))
-        except (OSError, sqlite3.Error, pa.ArrowException, ValueError) as error:
+        except (OSError, BarnabasError, sqlite3.Error, pa.ArrowException, ValueError) as error:
             raise PipelineError(_problem(self._options, error)) from error
         yield from kept[1].to_batches(max_chunksize=_ROWS)
 
@@ -134,6 +164,28 @@ def _read_table(options: Mapping[str, str]) -> pa.Table:
             raise ValueError(f"the query gives {len(rows[0])} columns, but {len(names)} are declared")
     columns: list[Sequence[str | None]] = list(zip(*rows, strict=True)) if rows else [() for _ in names]
     return pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)})
+
+
+def _topic_rows(key: str, source: dict[str, str]) -> pa.Table:
+    """The last record of each key that has a value, as of now."""
+    options = SourceOptions.parse(source, streaming=False)
+    cluster = KafkaCluster(options)
+    names = cluster.partitions()
+    ends, begins = cluster.resolve(names, options.end), cluster.at_marks(dict.fromkeys(names, -2))
+    position, kept = _TOPICS.get(key, ({}, {}))
+    if any(position.get(name, 0) > end for name, end in ends.items()):  # the topic was deleted and made again
+        position, kept = {}, {}
+    starts = {name: max(position.get(name, 0), begin) for name, begin in begins.items()}
+    rows = dict(kept)
+    for wanted in plan_ranges(starts, ends):
+        for batch in read_range(options, _RECORDS, wanted):
+            for record in batch.to_pylist():
+                if record["value"] is None:
+                    rows.pop(record["key"], None)
+                elif record["key"] is not None:
+                    rows[record["key"]] = record
+    _TOPICS[key] = (ends, rows)
+    return pa.Table.from_pylist(list(rows.values()), to_arrow_schema(_RECORDS, timezone="UTC"))
 
 
 def _csv_rows(place: str, names: Sequence[str], options: Mapping[str, str]) -> Iterator[list[str | None]]:

@@ -87,7 +87,7 @@ def run_on(spark: Any, flow: Flow, *, say: Callable[[str], None] = lambda _: Non
     """Runs the flow on a session that is there already, until all that is in its topics now is done: for tests."""
     checkpoint = Path(flow.checkpoint)
     with _locked(checkpoint):
-        return _Run(flow, spark, checkpoint, lambda _: None, say, threading.Event()).run(once=True)
+        return _Run(flow, spark, checkpoint, lambda _: None, say, threading.Event(), settles=True).run(once=True)
 
 
 @contextlib.contextmanager
@@ -128,7 +128,10 @@ class _Run:
         show: Callable[[Any], None],
         say: Callable[[str], None],
         stopped: threading.Event,
+        *,
+        settles: bool = False,
     ) -> None:
+        """``settles`` lets the watermark take effect before the end of a run: Spark drops late rows two micro-batches later."""
         from barnabas.pipelines.progress import GroupCommitter, Progress
 
         self._flow = flow
@@ -141,6 +144,7 @@ class _Run:
         self._failure: BaseException | None = None
         self._queries: list[Any] = []
         """The main query first, once it is started."""
+        self._settles = settles
         self._restarts = Restarts()
         self._deciding: set[str] = set()
         """Names of the queries that quarantine."""
@@ -292,7 +296,7 @@ class _Run:
             "checkpointLocation", str(self._checkpoint / "main")
         )
         # Rows that wait for the watermark, as sessions do, are given out without new records, too.
-        waits = "true" if mode == "append" and flow.waits_for_watermark else "false"
+        waits = "true" if (mode == "append" or self._settles) and flow.waits_for_watermark else "false"
         self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", waits)
         for source in flow.sources:
             if source.bad_rows_topic:

@@ -53,7 +53,7 @@ from barnabas.pipelines.options import SinkOptions, SourceOptions, client_config
 from barnabas.pipelines.range_reader import OldRecordFormatError, RangeReader, can_read
 from barnabas.pipelines.sink import BatchTopicWriter, StreamTopicWriter
 
-__all__ = ["SCHEMA", "BarnabasDataSource"]
+__all__ = ["SCHEMA", "BarnabasDataSource", "read_range"]
 
 _Message = Any
 """confluent_kafka's; its stubs make offsets and times optional, which those of fetched records are not."""
@@ -164,7 +164,7 @@ class TopicReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
-        return _read(self._options, self._schema, partition.range)
+        return read_range(self._options, self._schema, partition.range)
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -242,7 +242,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
-        return _read(self._options, self._schema, partition.range)
+        return read_range(self._options, self._schema, partition.range)
 
     def _ends(self) -> Offsets:
         names = self._asked.partitions()
@@ -304,7 +304,7 @@ def _this_worker() -> _Worker:
     return _worker
 
 
-def _read(options: SourceOptions, schema: StructType, wanted: Range) -> Iterator[pa.RecordBatch]:
+def read_range(options: SourceOptions, schema: StructType, wanted: Range) -> Iterator[pa.RecordBatch]:
     """The records of a range as Arrow batches.
 
     Our own reader takes whole batches apart in columns. librdkafka, with an object for each record, reads where more than

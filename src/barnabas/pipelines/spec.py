@@ -300,7 +300,7 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
     views = [each.name for each in sources]
     watermarks = [each.watermark for each in sources if each.watermark]
     transform = read_transform(root.table("transform"))
-    lookups = read_lookups(root, views, folder)
+    lookups = read_lookups(root, views, folder, sources[0].bootstrap_servers, sources[0].kafka)
     steps = read_steps(root.tables("steps"), views, watermarks)
     aggregate = read_aggregate(root.table("aggregate"), watermarks)
     names = [each.name for each in sources]

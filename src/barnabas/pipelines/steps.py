@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from barnabas.base.hints import did_you_mean
+from barnabas.pipelines.formats import Format, read_format
 from barnabas.pipelines.spec_fields import NAME, SpecError, SpecTable, check_name, resolve_path
 
 __all__ = [
@@ -108,6 +109,10 @@ class Lookup:
     null: str = ""
     delimiter: str = ","
     refresh: str | None = None
+    topic: str | None = None
+    format: Format | None = None
+    """Of a topic's values; its columns are the table's."""
+    kafka: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +236,18 @@ def check_view(table: SpecTable, field_name: str, name: str, known: Sequence[str
         raise table.fail(field_name, f"{name} has a meaning of its own; take another name")
 
 
-def read_lookups(root: SpecTable, known: list[str], folder: Path) -> tuple[Lookup, ...]:
-    """The tables ``[tables.NAME]``; adds their names to ``known``."""
+def read_lookups(
+    root: SpecTable, known: list[str], folder: Path, servers: str, kafka: Mapping[str, str]
+) -> tuple[Lookup, ...]:
+    """The tables ``[tables.NAME]``; adds their names to ``known``. ``servers`` and ``kafka`` are those of the first source."""
     found: list[Lookup] = []
     for name, table in root.tables_by_name("tables").items():
         check_view(table, "", name, known)
         known.append(name)
-        kind = table.choice("type", (*_LOOKUP_FILES, *_LOOKUP_DATABASES))
+        kind = table.choice("type", (*_LOOKUP_FILES, *_LOOKUP_DATABASES, "topic"))
+        if kind == "topic":
+            found.append(_topic_lookup(table, name, servers, kafka))
+            continue
         columns = table.texts_by_name("columns")
         if not columns and kind != "parquet":
             raise table.fail("columns", 'is missing: name = "type" for each column')
@@ -261,6 +271,19 @@ def read_lookups(root: SpecTable, known: list[str], folder: Path) -> tuple[Looku
         refresh = table.duration("refresh") or ("1 minute" if kind in _LOOKUP_DATABASES else None)
         found.append(Lookup(name, kind, place, query, columns, null, delimiter, refresh))
     return tuple(found)
+
+
+def _topic_lookup(table: SpecTable, name: str, servers: str, kafka: Mapping[str, str]) -> Lookup:
+    """A topic as a table: the last value of each key."""
+    topic = table.needed("topic", "the topic with the table's rows")
+    format_table = table.table("format")
+    if format_table is None:
+        raise table.fail("format", "is missing: how values become columns, as in [source.format]")
+    how = read_format(format_table)
+    own = table.text("bootstrap_servers")
+    # Another cluster's security settings are not this one's.
+    settings = table.texts_by_name("kafka") if own else {**kafka, **table.texts_by_name("kafka")}
+    return Lookup(name, "topic", own or servers, columns=dict(how.columns), topic=topic, format=how, kafka=settings)
 
 
 def _table_name(table: SpecTable) -> str:

@@ -6,6 +6,7 @@
     name = "revenue is summed by country"
     expect = [{ country = "DE", revenue = 12 }]
     bad = 1                                   # so many rows are bad; not checked without it
+    late = 0                                  # so many rows came after their watermark; not checked without it
     [[tests.given]]                           # each is one run; the next goes on from there
     source = [{ country = "de", price = 5 }, { country = "de", price = 7 }, "no JSON"]
 """
@@ -24,7 +25,7 @@ from barnabas.pipelines.spec import Flow, SpecError
 
 __all__ = ["CaseResult", "FlowCase", "cases_file", "load_cases", "run_cases"]
 
-_FIELDS = ("name", "given", "expect", "bad")
+_FIELDS = ("name", "given", "expect", "bad", "late")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class FlowCase:
     """For each run the rows of each source and table."""
     expected: list[dict[str, Any]]
     bad: int | None
+    late: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +92,14 @@ def _case(place: str, number: int, test: dict[str, Any], known: Sequence[str]) -
     expected: Any = test.get("expect")
     if not _is_list_of(expected, dict):
         raise SpecError(f"{place}.expect: is a list of rows; an empty one if nothing comes out")
-    bad = test.get("bad")
-    if bad is not None and (not isinstance(bad, int) or isinstance(bad, bool) or bad < 0):
-        raise SpecError(f"{place}.bad: is a number of rows, not {bad!r}")
+    for field in ("bad", "late"):
+        count = test.get(field)
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
+            raise SpecError(f"{place}.{field}: is a number of rows, not {count!r}")
     name = test.get("name", f"tests[{number}]")
     if not isinstance(name, str):
         raise SpecError(f"{place}.name: is a text")
-    return FlowCase(name, tuple(given), [_in_utc(row) for row in expected], bad)
+    return FlowCase(name, tuple(given), [_in_utc(row) for row in expected], test.get("bad"), test.get("late"))
 
 
 def _is_list_of(value: Any, kind: type) -> bool:
@@ -123,7 +126,7 @@ def _run(flow: Flow, case: FlowCase, spark: Any, bootstrap_servers: str, folder:
     from barnabas.testing.flows import FlowUnderTest  # needs the extra `pipelines`
 
     under_test = FlowUnderTest(flow, spark, bootstrap_servers, folder)
-    bad_rows = 0
+    bad_rows = late_rows = 0
     result: Any = None
     try:
         for rows_by_name in case.given:
@@ -131,7 +134,8 @@ def _run(flow: Flow, case: FlowCase, spark: Any, bootstrap_servers: str, folder:
             others = {name: rows for name, rows in rows_by_name.items() if name != flow.source.name}
             result = under_test.given(main, **others).run()
             bad_rows += result.summary["bad_rows"]
-        _compare(case, result, bad_rows)
+            late_rows += result.summary["late_rows"]
+        _compare(case, result, bad_rows, late_rows)
     except AssertionError as error:
         return CaseResult(case.name, str(error))
     except (BarnabasError, TypeError) as error:
@@ -139,7 +143,7 @@ def _run(flow: Flow, case: FlowCase, spark: Any, bootstrap_servers: str, folder:
     return CaseResult(case.name, "")
 
 
-def _compare(case: FlowCase, result: Any, bad_rows: int) -> None:
+def _compare(case: FlowCase, result: Any, bad_rows: int, late_rows: int) -> None:
     reasons = "".join(f"\n  bad: {each}" for each in result.bad)
     if not case.expected and result.rows:
         shown = "".join(f"\n  + {row}" for row in result.rows)
@@ -147,3 +151,5 @@ def _compare(case: FlowCase, result: Any, bad_rows: int) -> None:
     result.assert_rows(case.expected)
     if case.bad is not None and case.bad != bad_rows:
         raise AssertionError(f"{case.bad} bad rows were expected, and there are {bad_rows}{reasons}")
+    if case.late is not None and case.late != late_rows:
+        raise AssertionError(f"{case.late} late rows were expected, and there are {late_rows}")

@@ -1,0 +1,111 @@
+"""What flows remember: state with time-outs, watermarks of earlier runs, tables that are topics."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark")
+
+from barnabas.pipelines import spec  # noqa: E402
+from barnabas.pipelines.flows import load_flow  # noqa: E402
+from barnabas.testing.flow_cases import load_cases, run_cases  # noqa: E402
+from barnabas.testing.flows import FlowUnderTest  # noqa: E402
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "pipelines"
+BY_HOUR = """\
+name = "by-hour"
+checkpoint = "state"
+source = { bootstrap_servers = "localhost:9092", topics = ["t"], format = { type = "json", columns = { at = "timestamp", n = "int" } } }
+aggregate = { time = "at", window = "1 hour", watermark = "10 minutes", compute = { n = "sum(n)" } }
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "t"
+"""
+LATE = """
+[[tests]]
+name = "a row after the watermark changes nothing"
+late = 1
+expect = [{ window_start = 2026-01-01T08:00:00Z, n = 1 }, { window_start = 2026-01-01T12:00:00Z, n = 5 }]
+[[tests.given]]
+source = [{ at = 2026-01-01T08:10:00Z, n = 1 }, { at = 2026-01-01T12:30:00Z, n = 2 }]
+[[tests.given]]
+source = [{ at = 2026-01-01T08:20:00Z, n = 100 }, { at = 2026-01-01T12:25:00Z, n = 3 }]
+[[tests]]
+name = "wrong"
+late = 3
+expect = [{ n = 1 }]
+[[tests.given]]
+source = [{ at = 2026-01-01T08:10:00Z, n = 1 }]
+"""
+JOINED = """\
+name = "joined"
+checkpoint = "state"
+source = {{ bootstrap_servers = "{bootstrap}", topics = ["t"], format = {{ type = "json", columns = {{ id = "int", customer = "int" }} }} }}
+[tables.customers]
+type = "topic"
+topic = "{table}"
+format = {{ type = "json", columns = {{ customer = "int", country = "string" }} }}
+[[steps]]
+name = "joined"
+sql = "select s.id, c.country from source s left join customers c on c.customer = s.customer"
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "t"
+key = ["id"]
+"""
+
+
+def test_late_rows_are_counted_by_the_tests_of_a_flow(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """The second run goes on from the watermark of the first, in virtual event time."""
+    flow = spec.parse(BY_HOUR, file=str(tmp_path / "flow.toml"))
+    (tmp_path / "cases.toml").write_text(LATE)
+    found = run_cases(flow, load_cases(tmp_path / "cases.toml", flow), spark, cluster.bootstrap, tmp_path)
+    assert [each.problem for each in found] == ["", "3 late rows were expected, and there are 0"]
+
+
+def test_the_example_of_sensors_that_are_quiet_remembers_them_between_runs(
+    spark: Any, cluster: Any, tmp_path: Path
+) -> None:
+    """A time-out comes when the event time of other sensors has passed it."""
+    flow = FlowUnderTest(load_flow(EXAMPLES / "quiet_sensors.py"), spark, cluster.bootstrap, tmp_path)
+
+    def row(sensor: str, time: str) -> dict[str, Any]:
+        return {"sensor": sensor, "at": f"2026-01-01T10:{time}Z", "celsius": 20.5}
+
+    flow.given([row("hall", "00:00"), row("hall", "03:00"), row("cellar", "05:00")]).run().assert_rows([])
+    result = flow.given([row("cellar", "14:30")]).run()
+    result.assert_rows([{"sensor": "hall", "last_at": "2026-01-01 10:03:00"}])
+
+
+def test_a_table_is_the_last_values_of_a_topic(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """Later rows of the flow see later values; a record without a value deletes its key."""
+    table = cluster.topic(2, {"cleanup.policy": "compact"})
+
+    def put(customer: int, country: str | None) -> None:
+        value = None if country is None else b'{"customer": %d, "country": "%s"}' % (customer, country.encode())
+        cluster.produce(table, [(str(customer).encode(), value)])
+
+    put(1, "DE")
+    put(2, "FR")
+    put(2, "IT")
+    cluster.produce(table, [(b"3", b"no JSON"), (None, b'{"customer": 4, "country": "NO"}')])
+    text = JOINED.format(bootstrap=cluster.bootstrap, table=table)
+    flow = FlowUnderTest(spec.parse(text, file=str(tmp_path / "f.toml")), spark, cluster.bootstrap, tmp_path)
+    flow.given([{"id": each, "customer": each} for each in (1, 2, 3, 4)])
+    first = [
+        {"id": 1, "country": "DE"},
+        {"id": 2, "country": "IT"},
+        {"id": 3, "country": None},
+        {"id": 4, "country": None},
+    ]
+    flow.run().assert_rows(first)
+    put(1, None)
+    put(3, "ES")
+    flow.given([{"id": each + 10, "customer": each} for each in (1, 2, 3)])
+    flow.run().assert_rows(
+        [*first, {"id": 11, "country": None}, {"id": 12, "country": "IT"}, {"id": 13, "country": "ES"}]
+    )
