@@ -73,6 +73,18 @@ def test_a_worse_vote_is_answered_and_not_taken_over() -> None:
     assert election.vote == Vote(0, 5, 2)
 
 
+def test_a_server_that_only_the_next_configuration_names_counts_itself() -> None:
+    """1 and 3 are the ensemble, 1 and 2 are to follow, and 1 does not know it yet: without 2 nothing can be completed."""
+    lines = {number: f"zoo{number}:2888:3888" for number in (1, 2, 3)}
+    current = ensemble({f"server.{number}": lines[number] for number in (1, 3)})
+    following = ensemble({f"server.{number}": lines[number] for number in (1, 2)} | {"version": "1"})
+    election = FastLeaderElection(2, current, following=following)
+    election.look(9, 1, 0)
+    assert elected(election.receive(3, vote_of(3, 9, 1), 0)) == []
+    assert elected(election.receive(3, vote_of(3, 9, 1, state="LEADING"), 0)) == []
+    assert elected(election.receive(1, vote_of(3, 9, 1, state="FOLLOWING"), 0)) == [3]
+
+
 def test_a_quorum_waits_a_moment_for_a_better_vote() -> None:
     """The better vote begins the count again."""
     election = looking(my_id=2)

@@ -257,7 +257,8 @@ class FastLeaderElection:
     def _propose(self, vote: Vote) -> None:
         self.vote = vote
         self._finalize_at_ms = None
-        if self._has_vote:
+        if self.my_id in self.voters:
+            # Also a server that only the next configuration names counts itself: its quorum may need this server.
             self._ballots[self.my_id] = Ballot(vote, self.round, PeerState.LOOKING)
 
     def _is_better(self, vote: Vote, than: Vote) -> bool:
