@@ -46,7 +46,7 @@ EDGES_OF_FOLDER = {"broker/cluster": 2, "broker/controller": 2, "coordination/cl
 
 # Deciding code that still has a hand on the world. The list shrinks only: an entry that is no longer needed fails.
 IMPURE_SO_FAR: dict[str, set[str]] = {}
-# The assembly starts nothing, and gives the edges what they work with. Handlers and messages are found by the names of their
+# The assemblies start nothing, and give the edges what these work with. Handlers and messages are found by the names of their
 # modules; the coders of messages are written as source and compiled. A claim decides between an edge's thread and the event
 # loop. The path of a request reads an injected clock, because one event (an append, a frame) continues many requests there.
 # A member of an ensemble gives its roles the time of its injected clock, which they pass to what decides.
@@ -56,6 +56,7 @@ PASSES_ON = {
     "broker/assembly.py": {"CoordinationClient", "Clock", "Coroutine", "InThread", "in_thread", "spawn"},
     "broker/replication/delayed_fetch.py": {"Clock"},
     "broker/requests/dispatch.py": {"Clock"},
+    "coordination/server/assembly.py": {"Clock"},
     "log/dirs/dir_set.py": {"Claim"},
     "log/leader_epochs.py": {"Claim"},
     "wire/jute/codec.py": {"compile()", "exec()"},

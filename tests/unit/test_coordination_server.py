@@ -75,7 +75,7 @@ def test_a_server_takes_a_free_port_and_keeps_its_data_over_a_restart(tmp_path: 
     def look(port: int) -> None:
         client = RawClient(port)
         assert client.call(OpCode.EXISTS, ExistsRequest("/a", False))[1] == 0
-        assert b"Node count: 5" in four_letter_word(port, b"srvr")
+        assert b"Node count: 6" in four_letter_word(port, b"srvr")
         client.close()
 
     serve(settings_for(tmp_path), create)

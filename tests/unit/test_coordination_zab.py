@@ -12,8 +12,9 @@ from barnabas.coordination.storage.log_history import LoggedHistory
 from barnabas.coordination.storage.transaction_log import TransactionLog, logs_from
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog, plan_sync
-from barnabas.coordination.zab.leader import Leader, LeaderPhase, LearnerHandler, Timing
+from barnabas.coordination.zab.leader import Leader, LeaderPhase, Timing
 from barnabas.coordination.zab.learner import Learner, LearnerPhase
+from barnabas.coordination.zab.learner_handler import LearnerHandler
 from barnabas.wire.jute.codec import encode
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import PacketReader, PacketType, QuorumPacket, encode_packet

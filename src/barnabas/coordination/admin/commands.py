@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from barnabas.base.settings import Kind, Values
+from barnabas.coordination.core.request_metrics import Distribution
+from barnabas.coordination.server.metric_names import COUNTER_NAMES
 from barnabas.coordination.server.view import VERSION_TEXT, ServerView
 
 __all__ = ["ADMIN_COMMANDS", "AdminResponse", "answer_command", "metrics_page"]
@@ -108,8 +110,8 @@ def _hash(view: ServerView, _: Mapping[str, str]) -> Fields:
     return {"digests": [{"zxid": zxid, "digest": digest, "digest_version": 2} for zxid, digest in log]}
 
 
-def _is_read_only(_view: ServerView, _: Mapping[str, str]) -> Fields:
-    return {"read_only": False}
+def _is_read_only(view: ServerView, _: Mapping[str, str]) -> Fields:
+    return {"read_only": view.state.mode == "read-only"}
 
 
 def _last_snapshot(view: ServerView, _: Mapping[str, str]) -> Fields:
@@ -149,7 +151,7 @@ def _server_stats(view: ServerView, _: Mapping[str, str]) -> Fields:
             "provider_null": False,
         },
         "client_response": sizes,
-        "node_count": len(view.processor.database.tree.nodes),
+        "node_count": view.node_count,
     }
 
 
@@ -200,6 +202,7 @@ ADMIN_COMMANDS: dict[str, tuple[_Command, str]] = {
 }
 """Commands with the other names that they have. Those of the ensemble, and snapshot and restore, are not offered."""
 
+_QUANTILES = (0.5, 0.9, 0.99)
 _WITHOUT_SERVICE = (
     "environment",
     "get_trace_mask",
@@ -246,10 +249,20 @@ def metrics_page(view: ServerView) -> AdminResponse:
         lines.extend((f"# HELP {name} {name}", f"# TYPE {name} {kind}"))
         lines.extend(f"{name}{suffix} {float(value)}" for suffix, value in samples.items())
 
-    for name, value in {**view.gauges(), **view.state.process()}.items():
+    member = {name: value for name, value in view.state.member.items() if isinstance(value, int)}
+    for name, value in {**view.gauges(), **member, **view.state.process()}.items():
         add(name, "counter" if name.endswith("_total") else "gauge", {"": value})
-    for name, value in view.counters().items():
+    for name, value in {**dict.fromkeys(COUNTER_NAMES, 0), **view.counters()}.items():
         add(name, "counter", {"": value})
     for name, summary in view.summaries().items():
-        add(name, "summary", {"_count": summary.count, "_sum": summary.total})
+        samples: dict[str, float] = {"_count": summary.count, "_sum": summary.total}
+        if isinstance(summary, Distribution):
+            samples.update({f'{{quantile="{part}"}}': summary.percentile(part) for part in _QUANTILES})
+        add(name, "summary", samples)
+    for name, by_namespace in view.processor.metrics.by_namespace().items():
+        samples = {}
+        for namespace, each in by_namespace.items():
+            key = json.dumps(namespace, ensure_ascii=False)
+            samples.update({f"_count{{key={key}}}": each.count, f"_sum{{key={key}}}": each.total})
+        add(name, "summary", samples)
     return AdminResponse(200, "text/plain; version=0.0.4; charset=utf-8", "\n".join([*lines, ""]).encode())

@@ -176,11 +176,14 @@ class ServerConnection:
         """Add what the client has proven."""
         self.ids += [each for each in identities if each not in self.ids]
 
-    def notify(self, event: Event) -> None:
-        """Send an event of one of the client's watches, if the client may read the node."""
-        if is_allowed(event.acl, Perms.READ, self.ids):
-            self.statistics.sent += 1
-            self.transport.send(_event_frame(event.type, event.path))
+    def notify(self, event: Event) -> int:
+        """Send an event of one of the client's watches, if the client may read the node; its bytes without the length."""
+        if not is_allowed(event.acl, Perms.READ, self.ids):
+            return 0
+        frame = _event_frame(event.type, event.path)
+        self.statistics.sent += 1
+        self.transport.send(frame)
+        return len(frame) - 4
 
 
 @dataclass(slots=True, eq=False)

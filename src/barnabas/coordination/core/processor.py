@@ -27,7 +27,8 @@ when the leader has committed them (`apply`). So the same transactions reach the
 import logging
 from collections import deque
 
-from barnabas.coordination.core.access import SUPER, authenticate
+from barnabas.coordination.core.access import authenticate
+from barnabas.coordination.core.connecting import SessionConnector
 from barnabas.coordination.core.connections import (
     ForwardedWrite,
     Forwarder,
@@ -42,19 +43,18 @@ from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_parts
 from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, EXPIRED, MOVED, UNREADABLE
+from barnabas.coordination.core.request_metrics import Distribution, RequestMetrics
 from barnabas.coordination.core.sasl_steps import step_sasl
-from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker, session_password
+from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker
 from barnabas.coordination.core.sliced_reads import SlicedRead, SlicedReads
-from barnabas.coordination.core.statistics import Statistics, Summary
+from barnabas.coordination.core.statistics import Statistics
 from barnabas.coordination.core.tree import Event, Staged
 from barnabas.coordination.core.watches import Watches
 from barnabas.coordination.core.znode import DIGEST_VERSION
 from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from, encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import (
-    decode_connect_request,
     decode_multi_request,
-    encode_connect_response,
     encode_multi_response,
     encode_reply,
 )
@@ -62,7 +62,6 @@ from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import ForwardedRequest
 from barnabas.wire.jute.records import (
     AuthPacket,
-    ConnectResponse,
     DeleteRequest,
     GetSASLRequest,
     Id,
@@ -97,21 +96,6 @@ def _decode_write(operation: WriteOperation, data: bytes, offset: int, limits: L
     return decode(operation.request_type, data, offset) if operation.request_type is not None else None
 
 
-def _take_over(client: ServerConnection, session: Session) -> None:
-    before = session.owner
-    if isinstance(before, ServerConnection):
-        before.transport.close()
-    session.owner = client
-    client.session = session
-
-
-def _connect_response(
-    client: ServerConnection, timeout_ms: int, session_id: int, password: bytes, *, is_read_only: bool = False
-) -> bytearray:
-    response = ConnectResponse(0, timeout_ms, session_id, password)
-    return encode_connect_response(response, None if client.old_protocol else is_read_only)
-
-
 class Processor:
     """A server's state and its request path; with a ``forwarder`` that of a learner."""
 
@@ -123,6 +107,7 @@ class Processor:
         now_ms: int,
         forwarder: Forwarder | None = None,
         reconfig: WriteOperation | None = None,
+        metrics: RequestMetrics | None = None,
     ) -> None:
         """``reconfig`` takes the place of the operation that refuses to change the ensemble."""
         self.database = database
@@ -133,7 +118,9 @@ class Processor:
         self.limits = limits
         self.watches: Watches[ServerConnection] = Watches()
         self.statistics = Statistics()
-        self.update_latency = Summary()
+        self.metrics = metrics or RequestMetrics()
+        self.quorum_latency: Distribution | None = None
+        """Where a leader measures the time from decisions to quorums."""
         self.unlogged: list[bytearray] = []
         """Transactions for the log, in order, that the edge has not taken yet."""
         self._staged = Staged(database.tree)
@@ -149,7 +136,9 @@ class Processor:
             self._writes = {**self._writes, OpCode.RECONFIG: reconfig}
         self._syncs: deque[ServerConnection] = deque()
         self._sliced = SlicedReads(self._answer_sliced)
-        self._revalidating: dict[int, list[tuple[ServerConnection, int]]] = {}
+        self._sessions = SessionConnector(
+            database, tracker, limits, self._local, forwarder, self.statistics, self._create_session
+        )
         for session_id, timeout_ms in database.session_timeouts_ms.items():
             tracker.track(session_id, timeout_ms, now_ms)
 
@@ -157,6 +146,11 @@ class Processor:
     def outstanding(self) -> int:
         """Writes that are not committed yet."""
         return len(self._proposals)
+
+    @property
+    def staged_changes(self) -> int:
+        """Nodes that are changed by writes that are not committed yet."""
+        return sum(len(proposal.changes) for proposal in self._proposals)
 
     @property
     def outstanding_requests(self) -> int:
@@ -174,9 +168,11 @@ class Processor:
         """Handle one frame. A frame that cannot be decoded closes the connection."""
         client.statistics.received += 1
         self.statistics.received += 1
+        self.metrics.received_bytes += 4 + len(data)
         try:
             if client.session is None:
-                self._connect(client, data, now_ms, wall_ms)
+                self.metrics.connect_requests += 1
+                self._sessions.connect(client, data, now_ms, wall_ms)
             else:
                 self._request(client, client.session, data, now_ms, wall_ms)
         except MalformedRecordError as error:
@@ -283,80 +279,19 @@ class Processor:
 
     # Sessions
 
-    def _connect(self, client: ServerConnection, data: bytes, now_ms: int, wall_ms: int) -> None:
-        request, read_only = decode_connect_request(data)
-        client.old_protocol = read_only is None
-        if self.limits.access.skip_acl:
-            client.add_ids([SUPER])
-        if request.last_zxid_seen > self.database.last_zxid:
-            logger.info(
-                "Refusing %s: it has seen zxid 0x%x, and the last one here is 0x%x; it must try another server",
-                client.address,
-                request.last_zxid_seen,
-                self.database.last_zxid,
-            )
-            client.transport.close()
-            return
-        limits = self.limits
-        if request.session_id:
-            self.statistics.reconnections += 1
-        timeout_ms = min(max(request.timeout_ms, limits.min_session_timeout_ms), limits.max_session_timeout_ms)
-        client.transport.hold()
-        forwarder = self._forwarder
-        is_owner = request.password == session_password(request.session_id)
-        if forwarder is not None and forwarder.is_read_only:
-            if not read_only or (request.session_id and not is_owner):
-                logger.info(
-                    "Refusing %s: this server is read-only, and the client does not accept that", client.address
-                )
-                client.transport.close()
-                return
-            session = self.tracker.track(request.session_id or self.tracker.new_id(), timeout_ms, now_ms)
-            _take_over(client, session)
-            self._established(client, session)
-            return
-        if request.session_id == 0 and self._local is not None:
-            session = self._local.track_local(self._local.new_id(), timeout_ms, now_ms)
-            _take_over(client, session)
-            self._established(client, session)
-            return
-        if request.session_id == 0:
-            session = self.tracker.track(self.tracker.new_id(), timeout_ms, now_ms)
-            _take_over(client, session)
-            if forwarder is not None:
-                body = bytes(encode(CreateSessionTxn(timeout_ms)))
-                self._forward(forwarder, client, session.id, 0, OpCode.CREATE_SESSION, body, now_ms)
-                return
-            create, txn = WRITES[OpCode.CREATE_SESSION], CreateSessionTxn(timeout_ms)
+    def _create_session(self, client: ServerConnection, session: Session, now_ms: int, wall_ms: int) -> None:
+        """Have a session created for everyone; `_answer` completes its client's connection."""
+        txn = CreateSessionTxn(session.timeout_ms)
+        if self._forwarder is not None:
+            body = bytes(encode(txn))
+            self._forward(self._forwarder, client, session.id, 0, OpCode.CREATE_SESSION, body, now_ms)
+        else:
+            create = WRITES[OpCode.CREATE_SESSION]
             self._propose(session.id, client, 0, OpCode.CREATE_SESSION, create, txn, now_ms, wall_ms)
-            return
-        is_local = self._local is not None and self._local.is_local(request.session_id)
-        if forwarder is not None and is_owner and not is_local:
-            self._revalidating.setdefault(request.session_id, []).append((client, timeout_ms))
-            forwarder.revalidate(request.session_id, timeout_ms)
-            return
-        found = self.tracker.live(request.session_id)
-        if found is None or not is_owner:
-            self._refuse_session(client, request.session_id)
-            return
-        found.timeout_ms = timeout_ms
-        self.tracker.touch(found, now_ms)
-        _take_over(client, found)
-        self._established(client, found)
 
-    def _refuse_session(self, client: ServerConnection, session_id: int) -> None:
-        logger.info("Session 0x%x of %s has expired or is unknown", session_id & (1 << 64) - 1, client.address)
-        client.transport.send(_connect_response(client, 0, 0, bytes(16)))
-        client.transport.close()
-
-    def _established(self, client: ServerConnection, session: Session) -> None:
-        client.statistics.sent += 1
-        is_read_only = self._forwarder is not None and self._forwarder.is_read_only
-        password = session_password(session.id)
-        client.transport.send(
-            _connect_response(client, session.timeout_ms, session.id, password, is_read_only=is_read_only)
-        )
-        client.transport.release()
+    def revalidated(self, session_id: int, is_alive: bool, now_ms: int) -> None:
+        """The leader's answer for a client that wants to go on with its session here."""
+        self._sessions.revalidated(session_id, is_alive, now_ms)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Expire the sessions whose time is over. To be called at least once a tick."""
@@ -418,6 +353,7 @@ class Processor:
         except KeeperError as error:
             txn_type, txn, outcome = OpCode.ERROR, ErrorTxn(error.code), Outcome(OpCode.ERROR, err=error.code)
         header = TxnHeader(session_id, xid, zxid, wall_ms, txn_type)
+        self.metrics.changes += len(changes)
         self.unlogged.append(encode_transaction(header, txn, TxnDigest(DIGEST_VERSION, staged.digest)))
         proposal = Proposal(header, client, opcode, txn, outcome, changes, events, now_ms)
         self._proposals.append(proposal)
@@ -427,7 +363,7 @@ class Processor:
 
     def commit(self, count: int, now_ms: int) -> None:
         """The next ``count`` transactions are on stable storage: apply them and answer them."""
-        database = self.database
+        database, metrics, quorum_latency = self.database, self.metrics, self.quorum_latency
         for _ in range(count):
             proposal = self._proposals.popleft()
             header = proposal.header
@@ -439,26 +375,39 @@ class Processor:
             if txn_type in (OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION):
                 database.track_session(txn_type, header.client_id, proposal.txn)
             if proposal.events:
-                self.watches.fire(proposal.events)
+                self._fire(proposal.events)
+            metrics.propagation_latency.add(now_ms - proposal.since_ms)
+            if quorum_latency is not None:
+                quorum_latency.add(now_ms - proposal.since_ms)
+            metrics.written(proposal.outcome)
             client = proposal.client
             if client is not None and not client.is_closed:
                 client.waiting.popleft()
                 self._answer(client, proposal.opcode, header, proposal.outcome, proposal.since_ms, now_ms)
                 self._read_on(client, now_ms)
             if txn_type == OpCode.CLOSE_SESSION:
-                if self._auditor is not None and isinstance(proposal.txn, CloseSessionTxn):
-                    self._auditor.session_closed(header.client_id, proposal.txn.paths_to_delete)
+                if isinstance(proposal.txn, CloseSessionTxn):
+                    metrics.deleted(proposal.txn.paths_to_delete)
+                    if self._auditor is not None:
+                        self._auditor.session_closed(header.client_id, proposal.txn.paths_to_delete)
                 self._end_session(header.client_id)
+
+    def _fire(self, events: list[Event]) -> None:
+        """Send events to the watchers."""
+        sent, size_bytes = self.watches.fire(events)
+        self.statistics.sent += sent
+        self.metrics.event_bytes += size_bytes
 
     def _answer(
         self, client: ServerConnection, opcode: int, header: TxnHeader, outcome: Outcome, since_ms: int, now_ms: int
     ) -> None:
         xid, zxid = header.cxid, header.zxid
+        self.metrics.update_latency.add(now_ms - since_ms)
         if outcome.type == OpCode.ERROR:
             frame = encode_reply(xid, zxid, outcome.err)
         elif opcode == OpCode.CREATE_SESSION:
             assert client.session is not None
-            self._established(client, client.session)
+            self._sessions.established(client, client.session)
             return
         elif outcome.type == OpCode.MULTI:
             parts = WRITES[OpCode.MULTI].reply(outcome)
@@ -467,7 +416,6 @@ class Processor:
             frame = encode_reply(xid, zxid, 0, WRITES[opcode].reply(outcome))
         if self._auditor is not None:
             self._auditor.answered(client, xid, outcome)
-        self.update_latency.add(now_ms - since_ms)
         self._reply(client, frame, now_ms, since_ms)
 
     def _end_session(self, session_id: int) -> None:
@@ -552,7 +500,8 @@ class Processor:
         if header.type == OpCode.CREATE_SESSION:
             self.tracker.track(header.client_id, self.database.session_timeouts_ms[header.client_id], now_ms)
         if events:
-            self.watches.fire(events)
+            self._fire(events)
+        self.metrics.written(outcome)
         session = self.tracker.sessions.get(header.client_id)
         client = session.owner if session is not None else None
         if isinstance(client, ServerConnection) and client.waiting:
@@ -567,6 +516,8 @@ class Processor:
                 self._answer(client, request.opcode, header, outcome, request.since_ms, now_ms)
                 self._read_on(client, now_ms)
         if header.type == OpCode.CLOSE_SESSION:
+            if isinstance(txn, CloseSessionTxn):
+                self.metrics.deleted(txn.paths_to_delete)
             self._end_session(header.client_id)
 
     def synced(self, now_ms: int) -> None:
@@ -580,24 +531,6 @@ class Processor:
         frame = encode_reply(request.xid, self.database.last_zxid, 0, SyncResponse(request.path))
         self._reply(client, frame, now_ms, request.since_ms)
         self._read_on(client, now_ms)
-
-    def revalidated(self, session_id: int, is_alive: bool, now_ms: int) -> None:
-        """The leader's answer for a client that wants to go on with its session here."""
-        waiting = self._revalidating.get(session_id)
-        if not waiting:
-            return
-        client, timeout_ms = waiting.pop(0)
-        if not waiting:
-            del self._revalidating[session_id]
-        if client.is_closed:
-            return
-        if not is_alive:
-            self._refuse_session(client, session_id)
-            return
-        session = self.tracker.track(session_id, timeout_ms, now_ms)
-        self.tracker.touch(session, now_ms)
-        _take_over(client, session)
-        self._established(client, session)
 
     # Reads
 
@@ -629,7 +562,12 @@ class Processor:
         self, client: ServerConnection, xid: int, operation: ReadOperation, data: bytes, now_ms: int, since_ms: int
     ) -> None:
         zxid = self.database.last_zxid
-        reading = Reading(self.database.tree, self.watches, client, self.limits.max_reply_bytes)
+        metrics = self.metrics
+        if now_ms == since_ms:
+            metrics.immediate_reads += 1
+        else:
+            metrics.read_latency.add(now_ms - since_ms)
+        reading = Reading(self.database.tree, self.watches, client, self.limits.max_reply_bytes, metrics)
         try:
             if operation.opcode is OpCode.MULTI_READ:
                 parts = operation.read(reading, decode_multi_request(data, 8, self.limits.max_multi_operations))
@@ -664,6 +602,7 @@ class Processor:
         own.last_reply_ms = now_ms
         all_clients.answered(latency_ms)
         size_bytes = all_clients.last_reply_bytes = len(frame)
+        self.metrics.reply_bytes += size_bytes - 4
         if not all_clients.min_reply_bytes <= size_bytes <= all_clients.max_reply_bytes:
             all_clients.replied(size_bytes)
         client.transport.send(frame)

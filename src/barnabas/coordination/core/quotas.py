@@ -36,6 +36,11 @@ def _numbers(node: DataNode | None) -> dict[str, int]:
         return {}
 
 
+def _namespace(path: str) -> str:
+    """The first part of a path."""
+    return path.split("/", 2)[1]
+
+
 def _set_usage(nodes: dict[str, DataNode], limited: str, count: int, data_bytes: int) -> None:
     path = f"{QUOTA_PATH}{limited}/{_STATS}"
     node = nodes.get(path)
@@ -48,11 +53,12 @@ def _set_usage(nodes: dict[str, DataNode], limited: str, count: int, data_bytes:
 class Quotas:
     """The paths with limits; false while there are none."""
 
-    __slots__ = ("_exceeded", "_limited")
+    __slots__ = ("_exceeded", "_limited", "_refused")
 
     def __init__(self) -> None:
         self._limited: set[str] = set()
         self._exceeded: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._limited)
@@ -94,7 +100,24 @@ class Quotas:
             if self._exceeded[limited].bit_count() == 1:  # the log must not grow with every write
                 logger.warning("Quota exceeded: %s [current %s=%d, %s limit %d]", limited, name, wanted, kind, limit)
             if hard > -1:
+                self._refused[_namespace(limited)] += 1
                 raise KeeperError(ErrorCode.QUOTA_EXCEEDED, limited)
+
+    def figures(self, nodes: dict[str, DataNode]) -> dict[str, int]:
+        """Limits and usage by namespace, and how many writes were refused, by the names of ``mntr``."""
+        found: Counter[str] = Counter()
+        for limited in sorted(self._limited):
+            namespace = _namespace(limited)
+            limits = _numbers(nodes.get(f"{QUOTA_PATH}{limited}/{_LIMITS}"))
+            used = _numbers(nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}"))
+            for name, hard_name in (("count", "countHardLimit"), ("bytes", "byteHardLimit")):
+                hard = limits.get(hard_name, -1)
+                limit = hard if hard > -1 else limits.get(name, -1)
+                found[f"{namespace}_quota_{name}_limit_per_namespace"] += limit
+                found[f"{namespace}_quota_{name}_usage_per_namespace"] += used.get(name, -1)
+        for namespace, refused in self._refused.items():
+            found[f"{namespace}_quota_exceeded_error_per_namespace"] = refused
+        return found
 
     def created(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], parent: str, name: str) -> None:
         """Note a node that was created below ``/zookeeper/quota``."""

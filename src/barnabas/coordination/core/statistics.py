@@ -1,21 +1,11 @@
 """Packets, latencies and other figures of a server or a connection: ZooKeeper's ServerStats and AvgMinMaxCounter."""
 
 import struct
-from collections import Counter
 
-__all__ = ["ServerMetrics", "Statistics", "Summary"]
+__all__ = ["Statistics", "Summary"]
 
 _IDS = struct.Struct(">iq")
 DEFAULT_TRACE_MASK = 306
-_COUNTERS = (
-    "commit_count",
-    "connection_drop_count",
-    "connection_rejected",
-    "connection_request_count",
-    "sessionless_connections_expired",
-    "sync_processor_request_queued",
-)
-_SUMMARIES = ("fsynctime", "snapshottime", "dbinittime", "startup_txns_loaded", "sync_processor_batch_size")
 
 
 class Summary:
@@ -51,16 +41,6 @@ class Summary:
             f"cnt_{name}": self.count,
             f"sum_{name}": self.total,
         }
-
-
-class ServerMetrics:
-    """What the edge of a server counts and measures, by the names of ZooKeeper's ServerMetrics."""
-
-    def __init__(self) -> None:
-        self.counters: Counter[str] = Counter(dict.fromkeys(_COUNTERS, 0))
-        self.summaries = {name: Summary() for name in _SUMMARIES}
-        self.last_snapshot = (-1, 0)
-        """zxid, and when it was taken, in seconds"""
 
 
 class Statistics:
@@ -110,12 +90,13 @@ class Statistics:
         """Count a reply."""
         self.sent += 1
         self.latency_count += 1
-        self.total_latency_ms += latency_ms
         self.last_latency_ms = latency_ms
-        if latency_ms > self.max_latency_ms:
-            self.max_latency_ms = latency_ms
-        if latency_ms < self.min_latency_ms or self.min_latency_ms < 0:
-            self.min_latency_ms = latency_ms
+        if latency_ms or self.min_latency_ms:  # most are zero, and not the first one
+            self.total_latency_ms += latency_ms
+            if latency_ms > self.max_latency_ms:
+                self.max_latency_ms = latency_ms
+            if latency_ms < self.min_latency_ms or self.min_latency_ms < 0:
+                self.min_latency_ms = latency_ms
 
     def replied(self, size_bytes: int) -> None:
         """Count the size of a reply that is the smallest or the largest so far."""

@@ -23,7 +23,9 @@ __all__ = ["WatchMode", "Watcher", "Watches"]
 class Watcher(Protocol):
     """The receiver of events: a connection."""
 
-    def notify(self, event: Event) -> None: ...
+    def notify(self, event: Event) -> int:
+        """Send an event, unless the receiver may not see it; the bytes sent."""
+        ...
 
 
 W = TypeVar("W", bound=Watcher)
@@ -151,11 +153,12 @@ class Watches(Generic[W]):
             kind != WatcherType.DATA and self._children.has(path, watcher)
         )
 
-    def fire(self, events: Iterable[Event]) -> None:
-        """Notify the watchers of a transaction's events, in order."""
+    def fire(self, events: Iterable[Event]) -> tuple[int, int]:
+        """Notify the watchers of a transaction's events, in order; how many events were sent, and their bytes."""
         data, children = self._data, self._children
+        sent = sent_bytes = 0
         if not data.by_path and not children.by_path:
-            return
+            return 0, 0
         for event in events:
             receivers: dict[W, None] = {}
             if event.type != EventType.NODE_CHILDREN_CHANGED:
@@ -165,7 +168,10 @@ class Watches(Generic[W]):
             if receivers:
                 self.fired.setdefault(event.type, Summary()).add(len(receivers))
                 for watcher in receivers:
-                    watcher.notify(event)
+                    if size_bytes := watcher.notify(event):
+                        sent += 1
+                        sent_bytes += size_bytes
+        return sent, sent_bytes
 
     def counts(self) -> tuple[int, int, int]:
         """The numbers of watchers, watched paths and watches."""

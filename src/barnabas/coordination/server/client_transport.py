@@ -54,6 +54,7 @@ class ClientTransport:
         "_outgoing",
         "_server",
         "client",
+        "is_closing",
     )
 
     def __init__(
@@ -73,6 +74,8 @@ class ClientTransport:
         self._outgoing: list[bytearray] = []
         self._gathered_bytes = 0
         self._holds = 0
+        self.is_closing = False
+        """Whether this server ends the connection."""
         address, port = connection.peer
         self.client = ServerConnection(self, address, port, now_ms())
 
@@ -85,13 +88,19 @@ class ClientTransport:
             self._max_frame_bytes = 0
 
     def bad_length(self, prefix: bytes) -> None:
-        text = answer(prefix, self._server.view()) if self.client.session is None else None
+        text = None
+        if self.client.session is None:
+            view = self._server.view()
+            view.count_word(prefix)
+            text = answer(prefix, view)
         if text is None:
             logger.info(
                 "Closing the connection of %s: %r is not the length of a request", self.client.address, prefix[:4]
             )
+            self.is_closing = True
             self._connection.close()
         else:
+            self.is_closing = True
             self._connection.send([text])
             self._connection.close(after_sending=True)
 
@@ -139,16 +148,19 @@ class ClientTransport:
         self._later(0, lambda: work(self._now_ms()))
 
     def close(self) -> None:
+        self.is_closing = True
         self.flush()
         self._connection.close(after_sending=True)
         self._later(_CLOSE_PATIENCE_S, self.abort)
 
     def abandon(self) -> None:
         """Close without the replies that are not sent yet: the processor is gone."""
+        self.is_closing = True
         self._outgoing = []
         self._gathered_bytes = 0
         self._connection.close()
 
     def abort(self) -> None:
         if not self.client.is_closed:
+            self.is_closing = True
             self._connection.close()

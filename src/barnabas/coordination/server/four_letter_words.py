@@ -55,7 +55,7 @@ def _summary(view: ServerView) -> str:
         f"Outstanding: {processor.outstanding_requests}\n"
         f"Zxid: 0x{processor.database.last_zxid:x}\n"
         f"Mode: {view.state.mode}\n"
-        f"Node count: {len(processor.database.tree.nodes)}\n"
+        f"Node count: {view.node_count}\n"
     )
 
 

@@ -1,7 +1,7 @@
 """The names that ``mntr`` shows in Apache ZooKeeper 3.8 and 3.9, so that monitors find every one of them.
 
-What a server here does not have (a pool of workers, caches of responses, queues between processors) is zero. So is what it
-does not measure for the sake of speed: bytes received and sent, and the steps of a request between its parts.
+What a server here does not have is zero: a pool of workers, throttled requests, caches of responses, and queues between
+processors with the times in them.
 
 In ZooKeeper: the fields of `ServerMetrics`, and `ZooKeeperServer.dumpMonitorValues`.
 """
@@ -42,10 +42,14 @@ COUNTER_NAMES = (
     "response_packet_cache_misses",
     "response_packet_get_children_cache_hits",
     "response_packet_get_children_cache_misses",
+    "restore_error_count",
+    "restore_rate_limited_count",
     "revalidate_count",
     "sessionless_connections_expired",
     "skip_learner_request_to_next_processor_count",
     "snap_count",
+    "snapshot_error_count",
+    "snapshot_rate_limited_count",
     "stale_replies",
     "stale_requests",
     "stale_requests_dropped",
@@ -87,6 +91,7 @@ SUMMARY_NAMES = (
     "reads_after_write_in_session_queue",
     "reads_issued_from_session_queue",
     "requests_in_session_queue",
+    "restore_time",
     "session_queues_drained",
     "snapshottime",
     "socket_closing_time",
@@ -129,7 +134,7 @@ PERCENTILE_NAMES = (
     "write_commitproc_time_ms",
     "write_final_proc_time_ms",
 )
-"""As summaries, with percentiles, which are not measured here."""
+"""As summaries, with percentiles."""
 
 
 def named_zeros() -> dict[str, object]:

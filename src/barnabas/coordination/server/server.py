@@ -10,7 +10,6 @@ In ZooKeeper: ZooKeeperServer, NIOServerCnxnFactory and SyncRequestProcessor.
 import asyncio
 import contextlib
 import logging
-import posixpath
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -23,30 +22,23 @@ from barnabas.base.network import Accept, Connection, FrameHandler, Listener, Ne
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
 from barnabas.coordination.core.access import AccessRules
-from barnabas.coordination.core.audit import AuditLog
 from barnabas.coordination.core.connections import Limits, ServerConnection
-from barnabas.coordination.core.local_sessions import LocalSessions
 from barnabas.coordination.core.operations.reconfig import ALONE
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
-from barnabas.coordination.core.statistics import ServerMetrics
-from barnabas.coordination.election.fast_leader_election import FastLeaderElection
 from barnabas.coordination.election.peers import ElectionPeers
-from barnabas.coordination.quorum.authentication import QuorumAuthentication
 from barnabas.coordination.quorum.channels import AuthenticatedNetwork
-from barnabas.coordination.quorum.configuration_files import ConfigurationFiles
+from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort
-from barnabas.coordination.server.authentication import access_rules, tls_options
+from barnabas.coordination.server.assembly import MemberAssembly, client_limits, read_text
+from barnabas.coordination.server.authentication import tls_options
 from barnabas.coordination.server.client_transport import ClientTransport
-from barnabas.coordination.server.quorum_security import quorum_authentication, quorum_tls_options
-from barnabas.coordination.server.settings import client_endpoint, ensemble_of, parse_my_id, session_timeouts_ms
+from barnabas.coordination.server.server_metrics import ServerMetrics
+from barnabas.coordination.server.settings import client_endpoint, ensemble_of
 from barnabas.coordination.server.snapshot_schedule import SnapshotSchedule
 from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.zab.channels import Elector
-from barnabas.coordination.zab.configurations import Configurations
-from barnabas.coordination.zab.leader import Timing
-from barnabas.coordination.zab.member import EnsembleMember
 from barnabas.coordination.zab.member_log import MemberLog
 from barnabas.coordination.zab.service import QuorumPeer
 from barnabas.wire.jute.records import Id
@@ -54,9 +46,7 @@ from barnabas.wire.jute.records import Id
 __all__ = ["CoordinationServer"]
 
 logger = logging.getLogger(__name__)
-audit_logger = logging.getLogger("barnabas.audit")
 _SERVER_ID = 0  # a server alone has no myid
-_MIN_PACKET_BYTES = 16 << 20  # a ping may carry a million sessions
 _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKeeper's standalone server too
 _CONTAINER_CHECK_MS = 60_000
 _CONTAINERS_A_CHECK = 10_000
@@ -77,27 +67,6 @@ def _identify(connection: Connection, client: ServerConnection, rules: AccessRul
     logger.info("Authenticated Id %r for scheme x509", name)
     client.add_ids(rules.with_super(Id("x509", name)))
     return True
-
-
-def _read_text(files: Files, path: str) -> str:
-    return files.read(path).decode()
-
-
-def _configuration_files(files: Files, config_path: str | None) -> ConfigurationFiles:
-    """The files that a reconfiguration writes."""
-    if config_path is None:
-        raise ConfigError("reconfigEnabled is set, and there is no zoo.cfg that a reconfiguration could change")
-    return ConfigurationFiles(files, config_path)
-
-
-def _quorum_network(settings: Values, files: Files, configurations: Configurations) -> Network | None:
-    """How members connect to each other, if not as clients do without TLS."""
-    options = quorum_tls_options(settings, partial(_read_text, files))
-    if options is None:
-        return None
-    from barnabas.net.unified import quorum_network
-
-    return quorum_network(options, configurations.hosts)
 
 
 async def _open(network: Network, host: str, port: int, accept: Accept, name: str) -> Listener:
@@ -207,15 +176,18 @@ class CoordinationServer:
             self._shut_executor()
             raise ConfigError(f"the data directory {settings['dataDir']} cannot be used: {error}") from error
         try:
-            peer = self._quorum_peer = self._make_quorum_peer() if self._ensemble is not None else None
+            ensemble, limits = self._ensemble, client_limits(settings, self._files, self._rng)
+            peer = self._quorum_peer = self._make_quorum_peer(ensemble, limits) if ensemble is not None else None
             load = self._storage.load if peer is None else peer.member.load
             database, replayed = await self._loop.run_in_executor(self._executor, load)
             if not self._storage.any_snapshot():
+                began_ms = clock.monotonic_ms()
                 await self._loop.run_in_executor(self._executor, self._storage.save_snapshot, database)
+                self._metrics.measured("snapshottime", clock.monotonic_ms() - began_ms)
             now_ms, wall_ms = clock.monotonic_ms(), clock.wall_ms()
             tracker = SessionTracker(settings["tickTime"], first_session_id(_SESSION_SERVER_ID, wall_ms), now_ms)
             alone = ALONE if settings["reconfigEnabled"] else None
-            self._processor = Processor(database, tracker, self._limits(), now_ms, reconfig=alone)
+            self._processor = Processor(database, tracker, limits, now_ms, reconfig=alone)
             self._log_source = self._processor if peer is None else peer.member.log
             self._is_serving = peer is None
             await self._listen()
@@ -232,8 +204,7 @@ class CoordinationServer:
         self._is_started = True
         self._last_sweep_ms = now_ms
         self._last_purge_ms = now_ms - settings["autopurge.purgeInterval"] * 3_600_000  # the first one is due
-        self._metrics.summaries["dbinittime"].add(now_ms - self._started_ms)
-        self._metrics.summaries["startup_txns_loaded"].add(replayed)
+        self._metrics.started(now_ms - self._started_ms, replayed)
         self._schedule.logged(replayed, 0)
         self._tick()
         if peer is not None:
@@ -247,94 +218,21 @@ class CoordinationServer:
             len(database.session_timeouts_ms),
         )
 
-    def _limits(self) -> Limits:
-        settings = self._settings
-        low, high = session_timeouts_ms(settings)
-        return Limits(
-            min_session_timeout_ms=low,
-            max_session_timeout_ms=high,
-            global_outstanding=settings["globalOutstandingLimit"],
-            max_reply_bytes=4 * settings["jute.maxbuffer"],
-            max_multi_operations=settings["maxMultiOperations"] or None,
-            ttl_nodes=settings["extendedTypesEnabled"],
-            enforce_quota=settings["enforceQuota"],
-            local_sessions=LocalSessions(settings["tickTime"], settings["localSessionsUpgradingEnabled"])
-            if settings["localSessionsEnabled"] and self._ensemble is not None
-            else None,
-            access=access_rules(settings, partial(_read_text, self._files), self._rng.randbytes),
-            auditor=AuditLog(audit_logger.info, settings["maxMultiOperations"] or None)
-            if settings["audit.enable"]
-            else None,
-        )
-
-    def _make_quorum_peer(self) -> QuorumPeer:
-        settings = self._settings
-        assert self._ensemble is not None
-        path = posixpath.join(settings["dataDir"], "myid")
-        try:
-            my_id = parse_my_id(self._files.read(path).decode("utf-8", "replace"))
-        except FileNotFoundError:
-            raise ConfigError(
-                f"{path} is missing: write this server's number, as in its server.N line, to it"
-            ) from None
-        if my_id not in self._ensemble.servers:
-            raise ConfigError(f"{path} has the id {my_id}, and there is no line server.{my_id}")
-        self._server_id = my_id
-        configurations = Configurations(
-            my_id,
-            self._ensemble,
-            _configuration_files(self._files, self._config_path) if settings["reconfigEnabled"] else None,
-        )
-        configurations.load()
-        member = EnsembleMember(
-            my_id,
-            configurations,
-            Timing(settings["tickTime"], settings["initLimit"], settings["syncLimit"]),
-            self._limits(),
-            self._storage,
-            self,
-            now_ms=self._clock.monotonic_ms,
-            wall_ms=self._clock.wall_ms,
-            max_packet_bytes=max(4 * settings["jute.maxbuffer"], _MIN_PACKET_BYTES),
-        )
-        member.least_voters = 2 if settings["standaloneEnabled"] else 1
-        member.commit_log_count = settings["commitLogCount"]
-        member.snapshot_size_factor = settings["snapshotSizeFactor"]
-        member.forces_snapshots = settings["forceSnapshotSync"]
-        network = _quorum_network(settings, self._files, configurations) or self._network
-        authentication = quorum_authentication(settings, partial(_read_text, self._files), self._rng.randbytes)
+    def _make_quorum_peer(self, ensemble: QuorumConfiguration, limits: Limits) -> QuorumPeer:
+        """This server as a member of its ensemble."""
+        settings, files = self._settings, self._files
+        assembly = MemberAssembly(settings, ensemble, self._config_path, files, self._clock, self._rng)
+        self._server_id = assembly.my_id
+        member = assembly.member(limits, self._storage, self)
+        network = assembly.quorum_network() or self._network
+        authentication = assembly.authentication()
         quorum_network = network if authentication is None else AuthenticatedNetwork(network, authentication)
         peer = QuorumPeer(member, network=quorum_network, executor=self._executor)
         peer.listen_on_all = settings["quorumListenOnAllIPs"]
         peer.reads_without_quorum = settings["readonlymode.enabled"]
         if self._elector is None:
-            self._election_peers = self._make_election_peers(peer, network, authentication)
+            self._election_peers = assembly.election_peers(member, network, authentication, peer.adopt)
         return peer
-
-    def _make_election_peers(
-        self, peer: QuorumPeer, network: Network, authentication: QuorumAuthentication | None
-    ) -> ElectionPeers:
-        """This server's part in elections."""
-        settings, member = self._settings, peer.member
-        election = FastLeaderElection(
-            member.my_id,
-            member.configuration,
-            following=member.configurations.following,
-            can_reconfigure=member.configurations.can_reconfigure,
-            min_interval_ms=settings["fastleader.minNotificationInterval"],
-            max_interval_ms=settings["fastleader.maxNotificationInterval"],
-        )
-        return ElectionPeers(
-            election,
-            network=network,
-            clock=self._clock,
-            on_configuration=peer.adopt,
-            listens_on_all=settings["quorumListenOnAllIPs"],
-            connect_timeout_ms=settings["cnxTimeout"] * 1000,
-            bind_tries=settings["electionPortBindRetry"],
-            can_reconfigure=member.configurations.can_reconfigure,
-            authentication=authentication,
-        )
 
     async def _start_quorum_peer(self, peer: QuorumPeer) -> None:
         """Open the election port, and begin to elect."""
@@ -411,7 +309,7 @@ class CoordinationServer:
         if secure_port is not None:
             from barnabas.net.tls import TlsNetwork, server_context
 
-            network = TlsNetwork(server=server_context(*tls_options(settings, partial(_read_text, self._files))))
+            network = TlsNetwork(server=server_context(*tls_options(settings, partial(read_text, self._files))))
             accept = partial(self._accept, is_secure=True)
             address = settings["secureClientPortAddress"]
             self._secure_listener = await _open(network, address, secure_port, accept, "secureClientPort")
@@ -479,7 +377,6 @@ class CoordinationServer:
         limit, limit_all = self._settings["maxClientCnxns"], self._settings["maxCnxns"]
         self._peers[peer] = None
         self._by_address[address] += 1
-        self._metrics.counters["connection_request_count"] += 1
         if limit and self._by_address[address] > limit:
             self._metrics.counters["connection_rejected"] += 1
             logger.warning("Too many connections from %s - max is %d (maxClientCnxns)", address, limit)
@@ -491,7 +388,8 @@ class CoordinationServer:
     def closed(self, peer: ClientTransport) -> None:
         if peer in self._peers:
             del self._peers[peer]
-            self._metrics.counters["connection_drop_count"] += 1
+            if not peer.is_closing:
+                self._metrics.counters["connection_drop_count"] += 1
             address = peer.client.address
             self._by_address[address] -= 1
             if not self._by_address[address]:
@@ -503,6 +401,7 @@ class CoordinationServer:
         if self._is_closing:
             return
         if not self._is_serving:
+            self._metrics.counters["cnxn_closed_without_zk_server_running"] += 1
             client.transport.close()
             return
         processor, clock = self._processor, self._clock
@@ -519,7 +418,8 @@ class CoordinationServer:
         """The present state, for the four-letter words and the admin server."""
         from barnabas.net import machine
 
-        now_ms = self._clock.monotonic_ms()
+        now_ms, metrics, peer = self._clock.monotonic_ms(), self._metrics, self._quorum_peer
+        counts = peer.member.counts if peer is not None else None
         state = ServerState(
             mode=self._mode,
             server_id=self._server_id,
@@ -529,11 +429,11 @@ class CoordinationServer:
             uptime_ms=now_ms - self._started_ms,
             now_ms=now_ms,
             wall_ms=self._clock.wall_ms(),
-            last_snapshot=self._metrics.last_snapshot,
-            summaries=self._metrics.summaries,
-            counters=self._metrics.counters,
-            member=self._quorum_peer.figures() if self._quorum_peer is not None else {},
-            membership=self._quorum_peer.member.configuration.text() if self._quorum_peer is not None else "",
+            last_snapshot=metrics.last_snapshot,
+            summaries={**metrics.summaries(), **(counts.summaries() if counts is not None else {})},
+            counters={**metrics.counters, **(counts.counters() if counts is not None else {})},
+            member=peer.figures() if peer is not None else {},
+            membership=peer.member.configuration.text() if peer is not None else "",
             show_date=machine.show_date,
             environment=machine.environment,
             process=machine.process_figures,
@@ -577,10 +477,7 @@ class CoordinationServer:
 
     def _synced(self, count: int, began_ms: int, done: "asyncio.Future[None]") -> None:
         self._is_logging = False
-        self._metrics.summaries["fsynctime"].add(self._clock.monotonic_ms() - began_ms)
-        self._metrics.counters["commit_count"] += count
-        self._metrics.counters["sync_processor_request_queued"] += count
-        self._metrics.summaries["sync_processor_batch_size"].add(count)
+        self._metrics.flushed(count, self._clock.monotonic_ms() - began_ms)
         error = done.exception()
         if error is not None:
             self._fail(error)
@@ -601,6 +498,7 @@ class CoordinationServer:
     def _fail(self, error: BaseException) -> None:
         """The disk failed: the content of the log is unknown, so the server stops."""
         logger.critical("Stopping, because the transaction log cannot be written: %s", error)
+        self._metrics.counters["unrecoverable_error_count"] += 1
         self._is_closing = True
         self._logged.set()
         for peer in list(self._peers):
@@ -626,7 +524,7 @@ class CoordinationServer:
             while (part := writer.next_part()) is not None:
                 await self._loop.run_in_executor(self._executor, writer.write, part)
             await self._loop.run_in_executor(self._executor, writer.finish)
-            self._metrics.summaries["snapshottime"].add(self._clock.monotonic_ms() - began_ms)
+            self._metrics.measured("snapshottime", self._clock.monotonic_ms() - began_ms)
             self._metrics.last_snapshot = (zxid, self._clock.wall_ms() // 1000)
         except OSError as error:
             logger.error("The snapshot %s cannot be written, so log files are kept for longer: %s", writer.path, error)

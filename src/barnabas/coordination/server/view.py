@@ -10,6 +10,7 @@ from barnabas import __version__
 from barnabas.base.settings import Values
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.processor import Processor
+from barnabas.coordination.core.request_metrics import Distribution
 from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.server.metric_names import named_zeros
 from barnabas.coordination.server.settings import session_timeouts_ms
@@ -70,7 +71,7 @@ class ServerState:
     wall_ms: int = 0
     last_snapshot: tuple[int, int] = (-1, 0)
     """zxid, and when it was taken, in seconds"""
-    summaries: Mapping[str, Summary] = field(default_factory=dict)
+    summaries: Mapping[str, Summary | Distribution] = field(default_factory=dict)
     """times that the edge has measured, by the names of ServerMetrics"""
     counters: Mapping[str, int] = field(default_factory=dict)
     """what the edge has counted, likewise"""
@@ -97,9 +98,20 @@ class ServerView:
         self.settings = settings
         self.state = state
 
+    @property
+    def node_count(self) -> int:
+        """The number of nodes as ZooKeeper counts them: the root twice, for its tree has it under two names."""
+        return len(self.processor.database.tree.nodes) + 1
+
     def established(self) -> list[ServerConnection]:
         """The connections that have a session."""
         return [each for each in self.connections if each.session is not None]
+
+    def count_word(self, word: bytes) -> None:
+        """A four-letter word counts as a packet, and so does its answer."""
+        self.processor.statistics.received += 1
+        self.processor.statistics.sent += 1
+        self.processor.metrics.received_bytes += len(word)
 
     # Figures
 
@@ -146,7 +158,7 @@ class ServerView:
             "packets_sent": statistics.sent,
             "num_alive_connections": len(self.connections),
             "outstanding_requests": processor.outstanding_requests,
-            "znode_count": len(tree.nodes),
+            "znode_count": self.node_count,
             "watch_count": len(processor.watches),
             "ephemerals_count": sum(map(len, tree.ephemerals.values())),
             "approximate_data_size": tree.data_bytes,
@@ -167,17 +179,24 @@ class ServerView:
 
     def counters(self) -> dict[str, float]:
         """What has been counted since the start, by the names of ServerMetrics."""
+        processor = self.processor
         return {
-            "digest_mismatches_count": self.processor.database.digest_mismatches,
-            "stale_sessions_expired": self.processor.statistics.expired_sessions,
-            "connection_revalidate_count": self.processor.statistics.reconnections,
+            "digest_mismatches_count": processor.database.digest_mismatches,
+            "stale_sessions_expired": processor.statistics.expired_sessions,
+            "connection_revalidate_count": processor.statistics.reconnections,
+            **processor.metrics.counters(processor.staged_changes),
             **self.state.counters,
         }
 
-    def summaries(self) -> dict[str, Summary]:
+    def summaries(self) -> dict[str, Summary | Distribution]:
         """Times and sizes since the start, by the names of ServerMetrics."""
         fired = {_FIRED[kind]: summary for kind, summary in self.processor.watches.fired.items()}
-        return {**self.state.summaries, **fired, "updatelatency": self.processor.update_latency}
+        return {**self.state.summaries, **fired, **self.processor.metrics.distributions()}
+
+    def quotas(self) -> dict[str, int]:
+        """Limits and usage of each namespace that has a quota, and how often a hard limit refused a write."""
+        tree = self.processor.database.tree
+        return tree.quotas.figures(tree.nodes)
 
     def monitor(self) -> dict[str, object]:
         """All that `mntr` shows, without its prefix."""
@@ -185,25 +204,15 @@ class ServerView:
         found.update(self.gauges())
         found.update(named_zeros())
         found.update(self.state.member)
-        found.update(self._read_latency())
+        found.update(self.quotas())
         found.update(self.counters())
         for name, summary in self.summaries().items():
             found.update(summary.values(name))
+        for name, by_namespace in self.processor.metrics.by_namespace().items():
+            for namespace, bytes_summary in by_namespace.items():
+                found.update(bytes_summary.values(f"{namespace}_{name}"))
         found.update(self.state.process())
         return found
-
-    def _read_latency(self) -> dict[str, object]:
-        """What the latencies of all requests, less those of writes, say of reads; the extremes are those of all."""
-        statistics, writes = self.processor.statistics, self.processor.update_latency
-        count = max(statistics.latency_count - writes.count, 0)
-        total = max(statistics.total_latency_ms - writes.total, 0)
-        return {
-            "avg_readlatency": round(total / count, 4) if count else 0.0,
-            "min_readlatency": max(statistics.min_latency_ms, 0),
-            "max_readlatency": statistics.max_latency_ms,
-            "cnt_readlatency": count,
-            "sum_readlatency": total,
-        }
 
     # Lists
 

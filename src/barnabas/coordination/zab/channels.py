@@ -16,7 +16,8 @@ from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.storage.log_history import LoggedHistory
 from barnabas.coordination.storage.snapshot import encode_snapshot_for_learner
 from barnabas.coordination.zab.catch_up import HistorySender, RunsInThread
-from barnabas.coordination.zab.leader import Leader, LearnerHandler
+from barnabas.coordination.zab.leader import Leader
+from barnabas.coordination.zab.learner_handler import LearnerHandler
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.quorum import SNAPSHOT_SIGNATURE, PacketReader
 

@@ -5,9 +5,10 @@ In ZooKeeper: `LeaderZooKeeperServer.dumpMonitorValues` and the gauges of `Quoru
 
 from collections import Counter
 
+from barnabas.coordination.core.request_metrics import Distribution
 from barnabas.coordination.core.statistics import Summary
-from barnabas.coordination.zab.leader import Leader, LeaderPhase
-from barnabas.wire.jute.quorum import PacketType, first_zxid_of
+from barnabas.coordination.zab.leader import Leader
+from barnabas.wire.jute.quorum import PacketType
 
 __all__ = ["MemberFigures", "leader_figures"]
 
@@ -21,8 +22,20 @@ class MemberFigures:
         self.revalidations = 0
         self.syncs: Counter[PacketType] = Counter()
         """How often a leader has sent SNAP, DIFF or TRUNC."""
+        self.proposals = 0
+        self.commits = 0
+        """Transactions that this server has committed as a leader."""
         self.proposals_received = 0
         self.commits_received = 0
+        self.proposal_ms = Distribution()
+        """From the leader's decision to the proposal at a learner; likewise to its acknowledgement and its commit. By two
+        clocks."""
+        self.acknowledgement_ms = Distribution()
+        self.commit_ms = Distribution()
+        self.quorum_ms = Distribution()
+        """From the decision to the quorum, as a leader."""
+        self.learner_ms: dict[int, Distribution] = {}
+        """From the decision to the acknowledgement of each learner, for one transaction in a thousand."""
         self.unavailable_ms = Summary()
         self.leader_unavailable_ms = Summary()
         self.follower_sync_ms = Summary()
@@ -44,28 +57,44 @@ class MemberFigures:
         if mode == "leader":
             self.leader_unavailable_ms.add(now_ms - self._looking_since_ms)
 
-    def values(self) -> dict[str, object]:
-        """Under the names of `mntr`."""
+    def counters(self) -> dict[str, int]:
+        """By the names of `mntr`."""
         snapshots = self.syncs[PacketType.SNAP]
         return {
             "looking_count": self.elections,
             "revalidate_count": self.revalidations,
             "snap_count": snapshots,
             "diff_count": self.syncs.total() - snapshots,
+            "proposal_count": self.proposals,
+            "commit_count": self.commits,
+            "request_commit_queued": self.commits + self.commits_received,
             "learner_proposal_received_count": self.proposals_received,
             "learner_commit_received_count": self.commits_received,
-            **self.election_ms.values("election_time"),
-            **self.unavailable_ms.values("unavailable_time"),
-            **self.leader_unavailable_ms.values("leader_unavailable_time"),
-            **self.follower_sync_ms.values("follower_sync_time"),
-            **self.observer_sync_ms.values("observer_sync_time"),
         }
+
+    def summaries(self) -> dict[str, Summary | Distribution]:
+        """Likewise."""
+        return {
+            "election_time": self.election_ms,
+            "unavailable_time": self.unavailable_ms,
+            "leader_unavailable_time": self.leader_unavailable_ms,
+            "follower_sync_time": self.follower_sync_ms,
+            "observer_sync_time": self.observer_sync_ms,
+            "proposal_latency": self.proposal_ms,
+            "proposal_ack_creation_latency": self.acknowledgement_ms,
+            "commit_propagation_latency": self.commit_ms,
+            "quorum_ack_latency": self.quorum_ms,
+            **{f"{server_id}_ack_latency": found for server_id, found in self.learner_ms.items()},
+        }
+
+    def acknowledged(self, server_id: int, latency_ms: int) -> None:
+        """A learner, or this leader itself, has acknowledged a transaction after this time."""
+        self.learner_ms.setdefault(server_id, Distribution()).add(latency_ms)
 
 
 def leader_figures(leader: Leader, uptime_ms: int) -> dict[str, object]:
     """What a leader shows of its learners."""
     voters, sizes = leader.quorums.current.voters, leader.proposal_bytes
-    leads = leader.phase is LeaderPhase.BROADCAST
     synced = [handler for handler in leader.handlers if handler.is_synced]
     followers = [handler for handler in synced if handler.is_participant]
     return {
@@ -79,5 +108,4 @@ def leader_figures(leader: Leader, uptime_ms: int) -> dict[str, object]:
         "last_proposal_size": leader.last_proposal_bytes,
         "min_proposal_size": sizes.least if sizes.count else -1,
         "max_proposal_size": sizes.greatest if sizes.count else -1,
-        "proposal_count": leader.last_proposed_zxid - first_zxid_of(leader.epoch) if leads else 0,
     }

@@ -39,9 +39,15 @@ from typing import Protocol
 from barnabas.coordination.core.statistics import Summary
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.storage.log_history import LoggedHistory
-from barnabas.coordination.zab.catch_up import encode_committed
 from barnabas.coordination.zab.epochs import Epochs
 from barnabas.coordination.zab.history import CommittedLog, SyncPlan, plan_sync
+from barnabas.coordination.zab.learner_handler import (
+    HandlerState,
+    LearnerHandler,
+    LearnerLink,
+    catch_up_packets,
+    inform,
+)
 from barnabas.coordination.zab.quorums import Quorums
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.quorum import (
@@ -55,13 +61,16 @@ from barnabas.wire.jute.quorum import (
     first_zxid_of,
 )
 
-__all__ = ["Leader", "LeaderEnvironment", "LeaderPhase", "LearnerHandler", "LearnerLink", "Timing"]
+__all__ = ["Leader", "LeaderEnvironment", "LeaderPhase", "Timing"]
 
 logger = logging.getLogger(__name__)
 _MAX_COUNTER = 0xFFFFFFFF
 _MAX_EPOCHS_AHEAD = 1 << 20
 """No leadership fails so often; a server that claims more would use up the epochs."""
-_VERSION = PROTOCOL_VERSION.to_bytes(4, "big")
+_Proposed = tuple[int, bytes | bytearray]
+"""A zxid and its transaction."""
+_MEASURE_EVERY = 1000
+"""The default of ZooKeeper's ackLoggingFrequency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +90,6 @@ class Timing:
         return self.tick_ms * self.sync_limit
 
 
-class LearnerLink(Protocol):
-    """The connection of a learner."""
-
-    def send(self, data: bytes) -> None: ...
-
-    def send_snapshot(self) -> None:
-        """Send the committed state as it is now, and the signature; what is sent later follows it."""
-        ...
-
-    def send_history(self, history: LoggedHistory, before_zxid: int) -> None:
-        """Send the committed transactions of the log below ``before_zxid``; what is sent later follows them."""
-        ...
-
-    def close(self, reason: str) -> None: ...
-
-
 class LeaderEnvironment(Protocol):
     """What happens around the leader."""
 
@@ -114,6 +107,10 @@ class LeaderEnvironment(Protocol):
 
     def received(self, handler: "LearnerHandler", packet: QuorumPacket) -> None:
         """A learner's REQUEST, REVALIDATE or PING."""
+        ...
+
+    def acknowledged(self, server_id: int, payload: bytes | bytearray) -> None:
+        """A server has a proposal on stable storage; called for one in a thousand."""
         ...
 
     def resign(self, reason: str) -> None:
@@ -138,57 +135,10 @@ class LeaderPhase(Enum):
     ENDED = "ended"
 
 
-class _HandlerState(Enum):
-    CONNECTED = 1
-    INFORMED = 2
-    """it has LEADERINFO"""
-    ACCEPTED = 3
-    """it has acknowledged the epoch"""
-    SOUGHT = 4
-    """its place in the log is sought"""
-    SYNCHRONIZING = 5
-    """it has NEWLEADER"""
-    SYNCED = 6
-    """it has acknowledged NEWLEADER"""
-
-
-@dataclass(slots=True, eq=False)
-class LearnerHandler:
-    """One learner, as its leader sees it."""
-
-    link: LearnerLink
-    deadline_ms: int
-    """when it must have been heard"""
-    server_id: int = -1
-    is_participant: bool = False
-    state: _HandlerState = _HandlerState.CONNECTED
-    last_zxid: int = 0
-    """of its log, when it connected"""
-    accepted_epoch: int = 0
-    acked_zxid: int = -1
-    is_up_to_date: bool = False
-
-    @property
-    def is_introduced(self) -> bool:
-        """Whether it has said who it is."""
-        return self.server_id != -1
-
-    @property
-    def is_synced(self) -> bool:
-        """Whether it has acknowledged NEWLEADER."""
-        return self.state is _HandlerState.SYNCED
-
-
-def _inform(handler: LearnerHandler, epoch: int) -> None:
-    handler.state = _HandlerState.INFORMED
-    handler.link.send(encode_packet(PacketType.LEADERINFO, first_zxid_of(epoch), _VERSION))
-
-
-def _catch_up(plan: SyncPlan, proposals: Iterable[tuple[int, bytes | bytearray]]) -> Iterable[bytes]:
-    for zxid, payload in plan.transactions:
-        yield encode_committed(zxid, payload)
-    for zxid, payload in proposals:
-        yield encode_packet(PacketType.PROPOSAL, zxid, payload)
+def _payload_of(proposals: deque[_Proposed], zxid: int) -> bytes | bytearray | None:
+    """A transaction that waits for its quorum."""
+    index = zxid - proposals[0][0] if proposals else -1
+    return proposals[index][1] if 0 <= index < len(proposals) else None
 
 
 class Leader:
@@ -230,7 +180,7 @@ class Leader:
         self._accepted_epochs: dict[int, int] = {my_id: epochs.accepted}
         self._epoch_acks: set[int] = {my_id}
         self._synced: set[int] = {my_id}
-        self._proposals: deque[tuple[int, bytes | bytearray]] = deque()
+        self._proposals: deque[_Proposed] = deque()
         self.proposal_bytes = Summary()
         """Of its values only the least and the greatest mean something."""
         self.last_proposal_bytes = -1
@@ -287,13 +237,13 @@ class Leader:
     def _packet(self, handler: LearnerHandler, packet: QuorumPacket, now_ms: int) -> None:
         kind = packet.type
         state = handler.state
-        if state is _HandlerState.CONNECTED:
+        if state is HandlerState.CONNECTED:
             self._introduced(handler, packet, now_ms)
-        elif state is _HandlerState.INFORMED:
+        elif state is HandlerState.INFORMED:
             self._acked_epoch(handler, packet)
         elif kind == PacketType.ACK:
             self._acked(handler, packet.zxid)
-        elif state is _HandlerState.SYNCED and kind in (PacketType.REQUEST, PacketType.PING, PacketType.REVALIDATE):
+        elif state is HandlerState.SYNCED and kind in (PacketType.REQUEST, PacketType.PING, PacketType.REVALIDATE):
             self._environment.received(handler, packet)
         else:
             self._drop(handler, f"it sent a packet of type {kind} in the state {state.name}")
@@ -356,7 +306,7 @@ class Leader:
 
     def _discover(self, handler: LearnerHandler) -> None:
         if self.epoch >= 0:
-            _inform(handler, self.epoch)
+            inform(handler, self.epoch)
             return
         if handler.is_participant:
             self._accepted_epochs[handler.server_id] = handler.accepted_epoch
@@ -377,7 +327,7 @@ class Leader:
             self._environment.see(self.quorums.following)
         for handler in list(self.handlers):
             if handler.server_id != -1:
-                _inform(handler, self.epoch)
+                inform(handler, self.epoch)
         self._accept()
 
     def _acked_epoch(self, handler: LearnerHandler, packet: QuorumPacket) -> None:
@@ -386,7 +336,7 @@ class Leader:
             return
         current_epoch = int.from_bytes(packet.data or b"", "big", signed=True)
         handler.last_zxid = packet.zxid
-        handler.state = _HandlerState.ACCEPTED
+        handler.state = HandlerState.ACCEPTED
         if self.phase is LeaderPhase.DISCOVERY:
             mine = self._epochs.current, self._last_zxid
             is_voter = handler.is_participant and handler.server_id in self.quorums.voters
@@ -411,7 +361,7 @@ class Leader:
         self._own_acked_zxid = first_zxid_of(self.epoch)
         self.phase = LeaderPhase.SYNCHRONIZATION
         for handler in list(self.handlers):
-            if handler.state is _HandlerState.ACCEPTED:
+            if handler.state is HandlerState.ACCEPTED:
                 self._synchronize(handler)
         self._establish()
 
@@ -423,14 +373,14 @@ class Leader:
             return
         plan = plan_sync(handler.last_zxid, self._log, self._committed_zxid)
         if plan.type is PacketType.SNAP and 0 < handler.last_zxid < (self._log.first_zxid or self._committed_zxid):
-            handler.state = _HandlerState.SOUGHT
+            handler.state = HandlerState.SOUGHT
             if self._environment.seek_history(handler, handler.last_zxid):
                 return
         self._send_plan(handler, plan, None)
 
     def history_sought(self, handler: LearnerHandler, history: LoggedHistory | None) -> None:
         """Continue with a learner that is behind the recent transactions; None: the log does not have what it lacks."""
-        if handler not in self.handlers or handler.state is not _HandlerState.SOUGHT or self.phase is LeaderPhase.ENDED:
+        if handler not in self.handlers or handler.state is not HandlerState.SOUGHT or self.phase is LeaderPhase.ENDED:
             if history is not None:
                 history.close()
             return
@@ -458,20 +408,20 @@ class Leader:
         if history is not None:
             link.send_history(history, self._log.first_zxid or self._committed_zxid + 1)
         proposals = self._proposals if handler.is_participant else ()
-        link.send(b"".join(_catch_up(plan, proposals)))
-        handler.state = _HandlerState.SYNCHRONIZING
+        link.send(b"".join(catch_up_packets(plan, proposals)))
+        handler.state = HandlerState.SYNCHRONIZING
         configuration = self.quorums.latest.text().encode()
         link.send(encode_packet(PacketType.NEWLEADER, first_zxid_of(self.epoch), configuration))
 
     # Acknowledgements
 
     def _acked(self, handler: LearnerHandler, zxid: int) -> None:
-        if handler.state is _HandlerState.SYNCHRONIZING:
+        if handler.state is HandlerState.SYNCHRONIZING:
             if zxid != first_zxid_of(self.epoch):
                 self._drop(handler, f"it acknowledged 0x{zxid:x} instead of NEWLEADER")
                 return
             self._replace(handler, of_synced=True)
-            handler.state = _HandlerState.SYNCED
+            handler.state = HandlerState.SYNCED
             handler.acked_zxid = zxid
             if handler.is_participant:
                 self._synced.add(handler.server_id)
@@ -482,6 +432,8 @@ class Leader:
         elif handler.is_synced:
             if epoch_of(zxid) == self.epoch and zxid > handler.acked_zxid:
                 handler.acked_zxid = zxid
+                if not zxid % _MEASURE_EVERY and (payload := _payload_of(self._proposals, zxid)) is not None:
+                    self._environment.acknowledged(handler.server_id, payload)
         else:
             self._drop(handler, f"it acknowledged 0x{zxid:x} in the state {handler.state.name}")
 
@@ -530,7 +482,7 @@ class Leader:
             self.proposal_bytes.add(max(sizes))
         data = b"".join(packets)
         for handler in self.handlers:
-            if handler.is_participant and handler.state in (_HandlerState.SYNCHRONIZING, _HandlerState.SYNCED):
+            if handler.is_participant and handler.state in (HandlerState.SYNCHRONIZING, HandlerState.SYNCED):
                 handler.link.send(data)
         if zxid & _MAX_COUNTER >= _MAX_COUNTER - 1_000_000:
             self._end("the counter in the zxid is nearly used up: a new epoch begins")
@@ -577,7 +529,7 @@ class Leader:
             self._committed_zxid = committed
         commit_bytes, inform_bytes = b"".join(commits), b"".join(informs)
         for handler in self.handlers:
-            if handler.state in (_HandlerState.SYNCHRONIZING, _HandlerState.SYNCED):
+            if handler.state in (HandlerState.SYNCHRONIZING, HandlerState.SYNCED):
                 handler.link.send(commit_bytes if handler.is_participant else inform_bytes)
         self._environment.commit(len(commits))
         while self.waiting_syncs and self.waiting_syncs[0][0] <= self._committed_zxid:

@@ -20,7 +20,8 @@ from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.quorum.reconfiguration import plan_reconfiguration
 from barnabas.coordination.zab.catch_up import RunsInThread, seek_history
 from barnabas.coordination.zab.figures import leader_figures
-from barnabas.coordination.zab.leader import Leader, LearnerHandler
+from barnabas.coordination.zab.leader import Leader
+from barnabas.coordination.zab.learner_handler import LearnerHandler
 from barnabas.coordination.zab.member import EnsembleMember
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import OpCode
@@ -34,6 +35,7 @@ from barnabas.wire.jute.quorum import (
     encode_signal,
 )
 from barnabas.wire.jute.records import ReconfigRequest
+from barnabas.wire.jute.transactions import time_of
 
 __all__ = ["LeaderServer"]
 
@@ -110,12 +112,17 @@ class LeaderServer:
         now_ms = member.now_ms()
         tracker = SessionTracker(member.timing.tick_ms, member.first_session_id(), now_ms)
         reconfig = leader_operation(self._plan, self._proposed) if member.configurations.can_reconfigure else None
-        self.processor = Processor(member.database, tracker, member.limits, now_ms, reconfig=reconfig)
+        self.processor = Processor(
+            member.database, tracker, member.limits, now_ms, reconfig=reconfig, metrics=member.metrics
+        )
+        self.processor.quorum_latency = member.counts.quorum_ms
         member.serve(self.processor, "leader")
 
     def commit(self, count: int) -> None:
-        assert self.processor is not None
-        self.processor.commit(count, self._member.now_ms())
+        processor, counts = self.processor, self._member.counts
+        assert processor is not None
+        counts.commits += count
+        processor.commit(count, self._member.now_ms())
 
     def seek_history(self, handler: LearnerHandler, zxid: int) -> bool:
         factor, found = self._member.snapshot_size_factor, partial(self.leader.history_sought, handler)
@@ -145,6 +152,10 @@ class LeaderServer:
             else:
                 processor.propose_forwarded(handler, request, packet.authinfo or [], now_ms, member.wall_ms())
                 member.service.wake_log()
+
+    def acknowledged(self, server_id: int, payload: bytes | bytearray) -> None:
+        latency_ms = self._member.wall_ms() - time_of(payload)
+        self._member.counts.acknowledged(server_id, latency_ms)
 
     def see(self, configuration: QuorumConfiguration) -> None:
         self._member.configurations.see(configuration)
@@ -194,6 +205,7 @@ class LeaderServer:
             except OSError as error:
                 self.disk_failed(error)
                 return
+        self._member.counts.proposals += len(payloads)
         self.leader.propose(first_zxid, payloads)
 
     def fast_forward(self) -> None:

@@ -9,6 +9,7 @@ In ZooKeeper: FollowerZooKeeperServer and ObserverZooKeeperServer.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
 
 from barnabas.base.errors import CorruptDataError
@@ -33,7 +34,7 @@ from barnabas.wire.jute.quorum import (
     encode_touched_sessions,
 )
 from barnabas.wire.jute.records import Id
-from barnabas.wire.jute.transactions import decode_transaction
+from barnabas.wire.jute.transactions import decode_transaction, time_of
 
 __all__ = ["LearnerServer"]
 
@@ -58,6 +59,9 @@ class LearnerServer:
         self.processor: Processor | None = None
         self.has_ended = False
         self.heard_ms = self._since_ms = member.now_ms()
+        self._heard_wall_ms = member.wall_ms()
+        self._unsynced: deque[tuple[int, int]] = deque()
+        """Proposals that are not on stable storage: zxid, and when they were decided."""
         self._reader = PacketReader(member.max_packet_bytes)
         self._scanner: SnapshotScanner | None = None
         self._snapshot_zxid = 0
@@ -75,8 +79,14 @@ class LearnerServer:
 
     def start(self) -> None:
         """The connection to the leader stands: begin with the discovery."""
-        self._member.log.on_logged = self.learner.logged
+        self._member.log.on_logged = self._logged
         self.learner.start()
+
+    def _logged(self, zxid: int) -> None:
+        wall_ms, unsynced = self._member.wall_ms(), self._unsynced
+        while unsynced and unsynced[0][0] <= zxid:
+            self._member.counts.acknowledgement_ms.add(wall_ms - unsynced.popleft()[1])
+        self.learner.logged(zxid)
 
     def close(self) -> None:
         """The role ends."""
@@ -104,6 +114,7 @@ class LearnerServer:
 
     def frame(self, data: memoryview) -> None:
         self.heard_ms = self._member.now_ms()
+        self._heard_wall_ms = self._member.wall_ms()
         try:
             if self._scanner is not None:
                 self._scan(data)
@@ -172,16 +183,24 @@ class LearnerServer:
             self._disk_failed(error)
 
     def log(self, zxid: int, payload: bytes) -> None:
-        self._member.counts.proposals_received += 1
+        counts = self._member.counts
+        counts.proposals_received += 1
+        if self.processor is not None:
+            decided_ms = time_of(payload)
+            counts.proposal_ms.add(self._heard_wall_ms - decided_ms)
+            self._unsynced.append((zxid, decided_ms))
         self._member.log.add(zxid, payload)
         self._member.service.wake_log()
 
     def apply(self, zxid: int, payload: bytes) -> None:
         member = self._member
-        member.counts.commits_received += 1
         header, txn, digest = decode_transaction(payload)
+        member.counts.commits_received += 1
         before = member.database.digest_mismatches
         if self.processor is not None:
+            latency_ms = self._heard_wall_ms - header.time_ms
+            member.counts.commit_ms.add(latency_ms)
+            member.metrics.propagation_latency.add(latency_ms)
             self.processor.apply(header, txn, digest, member.now_ms())
         else:
             member.database.apply(header, txn, digest)
@@ -196,7 +215,9 @@ class LearnerServer:
         # A snapshot of the leader may have been ahead of its zxid; what comes from now on is not in it.
         database.exact_from_zxid = database.last_zxid + 1
         self._tracker = LearnerSessionTracker(member.first_session_id())
-        self.processor = Processor(member.database, self._tracker, member.limits, member.now_ms(), self)
+        self.processor = Processor(
+            member.database, self._tracker, member.limits, member.now_ms(), self, metrics=member.metrics
+        )
         counts = member.counts
         sync_ms = counts.observer_sync_ms if self.is_observer else counts.follower_sync_ms
         sync_ms.add(member.now_ms() - self._since_ms)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
+from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.sessions import first_session_id
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.storage.snapshot import read_snapshot_of_leader
@@ -63,6 +64,7 @@ class EnsembleMember:
         self.forces_snapshots = False
         """Whether each learner gets a snapshot when it synchronizes."""
         self.counts = MemberFigures()
+        self.metrics = RequestMetrics()
         self.log = MemberLog()
         self.history = CommittedLog()
         self.on_serving: Callable[[], None] = lambda: None

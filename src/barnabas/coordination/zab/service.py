@@ -82,7 +82,7 @@ class QuorumPeer:
         """What monitors ask of a member, by the names of `mntr`."""
         role = self._role.figures() if self._role is not None else {"peer_state": "looking"}
         member = self.member
-        return {**member.counts.values(), "quorum_size": len(member.configuration.voters), **role}
+        return {"quorum_size": len(member.configuration.voters), **role}
 
     def start(self, elector: Elector) -> None:
         """Begin to elect; the state is loaded."""
@@ -174,7 +174,8 @@ class QuorumPeer:
     def _serve_read_only(self) -> None:
         member = self.member
         tracker = LearnerSessionTracker(member.first_session_id())
-        processor = Processor(member.database, tracker, member.limits, member.now_ms(), ReadOnlyForwarder())
+        forwarder, metrics = ReadOnlyForwarder(), member.metrics
+        processor = Processor(member.database, tracker, member.limits, member.now_ms(), forwarder, metrics=metrics)
         member.service.serve(processor, "read-only")
 
     # Roles

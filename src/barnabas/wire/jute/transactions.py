@@ -1,5 +1,6 @@
 """The records of the transaction log and the snapshots, field by field as in ZooKeeper's files (``zookeeper.jute``)."""
 
+import struct
 from dataclasses import dataclass
 
 from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode, decode_from, encode_into
@@ -27,7 +28,11 @@ __all__ = [
     "TxnHeader",
     "decode_transaction",
     "encode_transaction",
+    "time_of",
 ]
+
+_TIME = struct.Struct(">q")
+_TIME_OFFSET = 20
 
 
 @dataclass(slots=True)
@@ -211,6 +216,12 @@ def encode_transaction(header: TxnHeader, txn: Transaction, digest: TxnDigest | 
     if digest is not None:
         encode_into(payload, digest)
     return payload
+
+
+def time_of(payload: bytes | bytearray) -> int:
+    """When a transaction was decided, in ms since the epoch: the field of its `TxnHeader`, without the others."""
+    found: tuple[int] = _TIME.unpack_from(payload, _TIME_OFFSET)
+    return found[0]
 
 
 def decode_transaction(payload: bytes) -> tuple[TxnHeader, Transaction | None, TxnDigest | None]:

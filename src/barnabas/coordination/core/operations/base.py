@@ -25,6 +25,7 @@ __all__ = [
     "Apply",
     "Client",
     "Outcome",
+    "ReadCounter",
     "ReadOperation",
     "Reading",
     "Staging",
@@ -79,6 +80,12 @@ class Client(Watcher, Protocol):
     def ids(self) -> list[Id]: ...
 
 
+class ReadCounter(Protocol):
+    """Counts reads by namespace."""
+
+    def read(self, path: str, data_bytes: int) -> None: ...
+
+
 class Reading(NamedTuple):
     """The input of a read."""
 
@@ -86,6 +93,7 @@ class Reading(NamedTuple):
     watches: Watches[Any]
     client: Client
     max_reply_bytes: int
+    counter: ReadCounter
 
 
 Apply = Callable[[View, Stamp, Any, list[Event]], Outcome]

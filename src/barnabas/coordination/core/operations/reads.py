@@ -48,6 +48,7 @@ def _exists(reading: Reading, request: ExistsRequest) -> ExistsResponse:
         reading.watches.add_data(path, reading.client)
     if node is None:
         raise KeeperError(ErrorCode.NO_NODE, path)
+    reading.counter.read(path, 0)
     return ExistsResponse(node.stat())
 
 
@@ -55,7 +56,9 @@ def _get_data(reading: Reading, request: GetDataRequest) -> GetDataResponse:
     node = _readable(reading, request.path)
     if request.watch:
         reading.watches.add_data(request.path, reading.client)
-    return GetDataResponse(node.data, node.stat())
+    data = node.data
+    reading.counter.read(request.path, len(data) if data is not None else 0)
+    return GetDataResponse(data, node.stat())
 
 
 def _get_acl(reading: Reading, request: GetACLRequest) -> GetACLResponse:
@@ -69,14 +72,18 @@ def _get_children(reading: Reading, request: GetChildrenRequest) -> GetChildrenR
     _readable(reading, request.path)
     if request.watch:
         reading.watches.add_children(request.path, reading.client)
-    return GetChildrenResponse(reading.tree.names_below(request.path))
+    names = reading.tree.names_below(request.path)
+    reading.counter.read(request.path, sum(map(len, names)))
+    return GetChildrenResponse(names)
 
 
 def _get_children2(reading: Reading, request: GetChildren2Request) -> GetChildren2Response:
     node = _readable(reading, request.path)
     if request.watch:
         reading.watches.add_children(request.path, reading.client)
-    return GetChildren2Response(reading.tree.names_below(request.path), node.stat())
+    names = reading.tree.names_below(request.path)
+    reading.counter.read(request.path, sum(map(len, names)))
+    return GetChildren2Response(names, node.stat())
 
 
 def _get_all_children_number(reading: Reading, request: GetAllChildrenNumberRequest) -> GetAllChildrenNumberResponse:

@@ -1,0 +1,196 @@
+"""What a server measures of its requests through all its roles, by the names of ``mntr``.
+
+Times are whole milliseconds, so a list that counts each of them is exact, and costs less than a sample: percentiles are
+computed when someone asks. What is counted by namespace (the first part of a path) is bounded by the number of namespaces,
+because clients choose them.
+
+In ZooKeeper: the part of ServerMetrics that FinalRequestProcessor and DataTree fill, AvgMinMaxPercentileCounter and
+AvgMinMaxCounterSet.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from barnabas.coordination.core.operations.base import Outcome
+from barnabas.coordination.core.statistics import Summary
+from barnabas.wire.jute.opcodes import OpCode
+
+__all__ = ["Distribution", "RequestMetrics"]
+
+_EXACT_MS = 1024
+_MAX_NAMESPACES = 1000
+_STAT_BYTES = 68
+"""What ZooKeeper adds for the stat to the bytes of each read."""
+_PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+_WITH_DATA = frozenset(
+    (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_TTL, OpCode.CREATE_CONTAINER, OpCode.SET_DATA, OpCode.RECONFIG)
+)
+_DELETES = frozenset((OpCode.DELETE, OpCode.DELETE_CONTAINER))
+
+
+class Distribution:
+    """Times in ms with their percentiles: exact below a second, and within a thousandth above."""
+
+    __slots__ = ("_counts", "_long", "_long_total")
+
+    def __init__(self) -> None:
+        self._counts = [0] * _EXACT_MS
+        self._long: Counter[int] = Counter()
+        self._long_total = 0
+
+    def add(self, value_ms: int) -> None:
+        """Count a measurement; one below zero, which clocks of two machines can give, is none."""
+        if 0 <= value_ms < _EXACT_MS:
+            self._counts[value_ms] += 1
+        elif value_ms > 0:
+            shift = value_ms.bit_length() - _EXACT_MS.bit_length() + 1
+            self._long[value_ms >> shift << shift] += 1
+            self._long_total += value_ms
+
+    def add_zeros(self, count: int) -> None:
+        """Count measurements that were less than a millisecond."""
+        self._counts[0] += count
+
+    @property
+    def total(self) -> int:
+        """The sum of all."""
+        return sum(value * count for value, count in enumerate(self._counts)) + self._long_total
+
+    def _sorted(self) -> list[tuple[int, int]]:
+        """Each value that was measured, with its number."""
+        short = [(value, count) for value, count in enumerate(self._counts) if count]
+        return short + sorted(self._long.items())
+
+    @property
+    def count(self) -> int:
+        """The number of measurements."""
+        return sum(self._counts) + self._long.total()
+
+    def percentile(self, part: float) -> int:
+        """The least value that this part of the measurements does not exceed; 0 without any."""
+        left = part * self.count
+        found = 0
+        for value, count in self._sorted():
+            found = value
+            left -= count
+            if left <= 0:
+                break
+        return found
+
+    def values(self, name: str) -> dict[str, float]:
+        """The figures, by the names of ``mntr``."""
+        measured, count, total = self._sorted() or [(0, 0)], self.count, self.total
+        return {
+            f"avg_{name}": round(total / count, 4) if count else 0.0,
+            f"min_{name}": measured[0][0],
+            f"max_{name}": measured[-1][0],
+            f"cnt_{name}": count,
+            f"sum_{name}": total,
+            **{f"{percentile}_{name}": self.percentile(part) for percentile, part in _PERCENTILES.items()},
+        }
+
+
+def _add(traffic: dict[str, Summary], path: str, size_bytes: int) -> None:
+    """Count an access to a path; one to the root belongs to no namespace."""
+    end = path.find("/", 1)
+    namespace = path[1:end] if end > 0 else path[1:]
+    summary = traffic.get(namespace)
+    if summary is None:
+        if not namespace or len(traffic) >= _MAX_NAMESPACES:
+            return
+        summary = traffic[namespace] = Summary()
+    summary.add(size_bytes)
+
+
+class RequestMetrics:
+    """See the module. A server has one, which the processors of its roles share."""
+
+    __slots__ = (
+        "changes",
+        "connect_requests",
+        "event_bytes",
+        "immediate_reads",
+        "propagation_latency",
+        "read_latency",
+        "reads",
+        "received_bytes",
+        "reply_bytes",
+        "update_latency",
+        "writes",
+    )
+
+    def __init__(self) -> None:
+        self.read_latency = Distribution()
+        self.update_latency = Distribution()
+        self.propagation_latency = Distribution()
+        """From the decision of a transaction to its place in this server's tree."""
+        self.immediate_reads = 0
+        """Reads that waited for nothing, which are not in `read_latency` yet."""
+        self.reads: dict[str, Summary] = {}
+        self.writes: dict[str, Summary] = {}
+        self.received_bytes = 0
+        self.reply_bytes = 0
+        self.event_bytes = 0
+        self.changes = 0
+        """Nodes that decided transactions change: ZooKeeper's change records."""
+        self.connect_requests = 0
+
+    def read(self, path: str, data_bytes: int) -> None:
+        """Count a read of a node that exists, which returns so many bytes beside its stat.
+
+        As `_add` and `Summary.add`, written out: every read comes here.
+        """
+        end = path.find("/", 1)
+        summary = self.reads.get(path[1:end] if end > 0 else path[1:])
+        size_bytes = len(path) + data_bytes + _STAT_BYTES
+        if summary is None:
+            _add(self.reads, path, size_bytes)
+            return
+        summary.count += 1
+        summary.total += size_bytes
+        if size_bytes > summary.greatest:
+            summary.greatest = size_bytes
+        elif size_bytes < summary.least:
+            summary.least = size_bytes
+
+    def written(self, outcome: Outcome) -> None:
+        """Count what a transaction has written: its paths, and data where there is any."""
+        kind = outcome.type
+        if kind in _WITH_DATA:
+            data, path = outcome.node and outcome.node.data, outcome.path
+            _add(self.writes, path, len(path) + len(data) if data else len(path))
+        elif kind in _DELETES:
+            _add(self.writes, outcome.path, len(outcome.path))
+        elif kind == OpCode.MULTI and not outcome.err:
+            for part in outcome.parts:
+                self.written(part)
+
+    def deleted(self, paths: Iterable[str]) -> None:
+        """Count the ephemeral nodes of a closed session."""
+        for path in paths:
+            _add(self.writes, path, len(path))
+
+    def counters(self, staged_changes: int) -> dict[str, int]:
+        """What is counted, by the names of ServerMetrics; so many changes are decided and not committed."""
+        return {
+            "bytes_received_count": self.received_bytes,
+            "response_bytes": self.reply_bytes,
+            "watch_bytes": self.event_bytes,
+            "connection_request_count": self.connect_requests,
+            "outstanding_changes_queued": self.changes,
+            "outstanding_changes_removed": self.changes - staged_changes,
+        }
+
+    def distributions(self) -> dict[str, Distribution]:
+        """What is measured, likewise."""
+        self.read_latency.add_zeros(self.immediate_reads)
+        self.immediate_reads = 0
+        return {
+            "readlatency": self.read_latency,
+            "updatelatency": self.update_latency,
+            "propagation_latency": self.propagation_latency,
+        }
+
+    def by_namespace(self) -> dict[str, dict[str, Summary]]:
+        """Bytes read and written, by the names of ServerMetrics and by namespace."""
+        return {"read_per_namespace": self.reads, "write_per_namespace": self.writes}

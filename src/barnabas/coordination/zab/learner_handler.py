@@ -1,0 +1,91 @@
+"""One learner as its leader sees it: its connection, how far it has come, and the packets that bring it there.
+
+In ZooKeeper: the state of a LearnerHandler.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from barnabas.coordination.storage.log_history import LoggedHistory
+from barnabas.coordination.zab.catch_up import encode_committed
+from barnabas.coordination.zab.history import SyncPlan
+from barnabas.wire.jute.quorum import PROTOCOL_VERSION, PacketType, encode_packet, first_zxid_of
+
+__all__ = ["HandlerState", "LearnerHandler", "LearnerLink", "catch_up_packets", "inform"]
+
+_VERSION = PROTOCOL_VERSION.to_bytes(4, "big")
+
+
+class LearnerLink(Protocol):
+    """The connection of a learner."""
+
+    def send(self, data: bytes) -> None: ...
+
+    def send_snapshot(self) -> None:
+        """Send the committed state as it is now, and the signature; what is sent later follows it."""
+        ...
+
+    def send_history(self, history: LoggedHistory, before_zxid: int) -> None:
+        """Send the committed transactions of the log below ``before_zxid``; what is sent later follows them."""
+        ...
+
+    def close(self, reason: str) -> None: ...
+
+
+class HandlerState(Enum):
+    """What a learner has been sent, and what it has acknowledged."""
+
+    CONNECTED = 1
+    INFORMED = 2
+    """it has LEADERINFO"""
+    ACCEPTED = 3
+    """it has acknowledged the epoch"""
+    SOUGHT = 4
+    """its place in the log is sought"""
+    SYNCHRONIZING = 5
+    """it has NEWLEADER"""
+    SYNCED = 6
+    """it has acknowledged NEWLEADER"""
+
+
+@dataclass(slots=True, eq=False)
+class LearnerHandler:
+    """One learner, as its leader sees it."""
+
+    link: LearnerLink
+    deadline_ms: int
+    """when it must have been heard"""
+    server_id: int = -1
+    is_participant: bool = False
+    state: HandlerState = HandlerState.CONNECTED
+    last_zxid: int = 0
+    """of its log, when it connected"""
+    accepted_epoch: int = 0
+    acked_zxid: int = -1
+    is_up_to_date: bool = False
+
+    @property
+    def is_introduced(self) -> bool:
+        """Whether it has said who it is."""
+        return self.server_id != -1
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether it has acknowledged NEWLEADER."""
+        return self.state is HandlerState.SYNCED
+
+
+def inform(handler: LearnerHandler, epoch: int) -> None:
+    """Send the epoch."""
+    handler.state = HandlerState.INFORMED
+    handler.link.send(encode_packet(PacketType.LEADERINFO, first_zxid_of(epoch), _VERSION))
+
+
+def catch_up_packets(plan: SyncPlan, proposals: Iterable[tuple[int, bytes | bytearray]]) -> Iterable[bytes]:
+    """The committed transactions of a plan, then the proposals that wait for a quorum."""
+    for zxid, payload in plan.transactions:
+        yield encode_committed(zxid, payload)
+    for zxid, payload in proposals:
+        yield encode_packet(PacketType.PROPOSAL, zxid, payload)
