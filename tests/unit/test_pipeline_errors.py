@@ -1,11 +1,13 @@
 """One line for a person out of Spark's exceptions."""
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("pyspark")
 
 from barnabas.base.errors import ConfigError
-from barnabas.pipelines.errors import reason_of
+from barnabas.pipelines.errors import PipelineError, reason_of, with_advice
 
 WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -51,3 +53,14 @@ def test_a_row_that_fails_an_expectation_is_reported_without_sparks_codes() -> N
     expected = "the expectation cheap is not met: a < 1; the row is {}"
     assert str(reason_of(RuntimeError(text))) == expected
     assert str(reason_of(RuntimeError("boom"), RuntimeError(cause))) == expected
+
+
+def test_a_full_disk_comes_with_the_folders_to_look_at(tmp_path: Path) -> None:
+    """And with what happens after; other errors stay as they are."""
+    found = str(with_advice(PipelineError("IOException: No space left on device"), tmp_path))
+    assert "No space left on device: free some for the checkpoint" in found
+    assert str(tmp_path) in found
+    assert "MiB free" in found
+    assert "start the flow again" in found
+    other = PipelineError("no topic")
+    assert with_advice(other, tmp_path) is other

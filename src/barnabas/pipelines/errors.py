@@ -1,10 +1,13 @@
 """From Spark's long exceptions to one line that a person can act on."""
 
 import re
+import shutil
+import tempfile
+from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["DataLossError", "PipelineError", "reason_of"]
+__all__ = ["DataLossError", "PipelineError", "reason_of", "with_advice"]
 
 _PYTHON_ERROR = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
@@ -45,6 +48,22 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
     if causes := _JVM_ERROR.findall(text):
         return PipelineError(_without_codes(causes[-1]))
     return PipelineError(_first_line(text))
+
+
+def with_advice(error: BarnabasError, checkpoint: Path) -> BarnabasError:
+    """The error; of a full disk with which disks may be meant, and what to do."""
+    if "No space left on device" not in str(error):
+        return error
+    folders = {"the checkpoint": checkpoint, "Spark's scratch files": Path(tempfile.gettempdir())}
+    free = [
+        f"{what} ({folder}: {shutil.disk_usage(folder).free / 2**20:,.1f} MiB free)"
+        for what, folder in folders.items()
+        if folder.exists()
+    ]
+    return PipelineError(
+        f"{error}: free some for {' or '.join(free)}, or for a sink on this machine, and start the flow again; it goes on from "
+        "its checkpoint, and nothing is lost"
+    )
 
 
 def _without_codes(text: str) -> str:

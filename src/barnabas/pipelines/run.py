@@ -21,7 +21,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.admission import admission_file
 from barnabas.pipelines.checkpoints import Checkpoint
-from barnabas.pipelines.errors import PipelineError, reason_of
+from barnabas.pipelines.errors import PipelineError, reason_of, with_advice
 from barnabas.pipelines.offsets import from_json, to_json
 from barnabas.pipelines.options import SourceOptions
 from barnabas.pipelines.restarts import MAX_RESTARTS, Restarts, lost_worker
@@ -175,7 +175,7 @@ class _Run:
                     is_done = self._run_queries(once=once)
                 except PySparkException as error:
                     if not self._restarts.take(self._progress.totals.batch, error, self._failure):
-                        raise reason_of(error, self._failure) from error
+                        raise with_advice(reason_of(error, self._failure), self._checkpoint) from error
                     self._say(
                         f"{lost_worker(error, self._failure)} Starting again from the checkpoint, "
                         f"{self._restarts.count} of {MAX_RESTARTS}"
@@ -221,7 +221,12 @@ class _Run:
         self._sinks = []
 
     def _note(self, totals: Any) -> None:
-        self._notes.note_run(totals.as_dict())
+        try:
+            self._notes.note_run(totals.as_dict())
+        except OSError as error:  # what the flow stands on is written by Spark; these are figures for people
+            if "run.json" not in self._warned:
+                self._warned.add("run.json")
+                self._say(f"warning: the figures of this run are not kept: {self._checkpoint}: {error.strerror}")
         self._show(totals)
 
     def _check_limits(self) -> None:

@@ -175,6 +175,9 @@ def _start(settings: Mapping[str, str], home: Path) -> RunningSpark:
         gateway = launch(conf, {"stdout": descriptor, "stderr": descriptor})
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
+        # It prints a stack trace for each connection that the JVM leaves behind when it ends.
+        accumulators: Any = spark.sparkContext._accumulatorServer
+        accumulators.handle_error = lambda *_: None
     except (PySparkRuntimeError, Py4JError) as error:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
         where = "" if is_local(settings["spark.master"]) else f" with {settings['spark.master']}"
