@@ -32,6 +32,7 @@ _POLICIES = {"DefaultReplicationPolicy": True, "IdentityReplicationPolicy": Fals
 _OF_LINKS = (
     "replication.policy.class",
     "sync.topic.configs.enabled",
+    "sync.group.offsets.enabled",
     "groups",
     "emit.checkpoints.interval.seconds",
     "emit.heartbeats.interval.seconds",
@@ -80,6 +81,7 @@ def _link(given: argparse.Namespace, parser: ToolParser) -> LinkSettings | None:
     return LinkSettings(
         ReplicationPolicy(given.source_cluster_alias or "", given.target_cluster_alias or "", _POLICIES[name]),
         sync_topic_configs=_boolean(given.sync_topic_configs_enabled or "false", "sync.topic.configs.enabled"),
+        sync_group_offsets=_boolean(given.sync_group_offsets_enabled or "false", "sync.group.offsets.enabled"),
         groups=groups,
         heartbeat_interval_ms=1000 * (given.emit_heartbeats_interval_seconds or 1),
         checkpoint_interval_ms=1000 * (given.emit_checkpoints_interval_seconds or 60),
@@ -163,6 +165,11 @@ def _add_link_options(add: Callable[..., None]) -> None:
         "sync.topic.configs.enabled",
         metavar="BOOLEAN",
         help="with aliases: topic configurations follow the source's (default false)",
+    )
+    add(
+        "sync.group.offsets.enabled",
+        metavar="BOOLEAN",
+        help="with aliases: translated offsets are committed at the target for groups without members there (default false)",
     )
     add("groups", metavar="REGEX", help="with aliases: groups whose offsets are translated (default .*)")
     add(

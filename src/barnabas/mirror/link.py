@@ -39,6 +39,7 @@ _NOT_COPIED = re.compile(
     r"(follower|leader)\.replication\.throttled\.replicas|message\.timestamp\.(difference\.max\.ms|type)"
     r"|unclean\.leader\.election\.enable|min\.insync\.replicas"
 )
+_WITHOUT_MEMBERS = frozenset(("Empty", "Dead"))
 _NOT_GROUPS = re.compile(r"console-consumer-.*|connect-.*|__.*")
 
 
@@ -118,6 +119,8 @@ class MirrorLink:
                     next_heartbeat = now + self._link.heartbeat_interval_ms / 1000
                 if now >= next_checkpoints or is_last:
                     self._round("checkpoints", self._write_checkpoints)
+                    if self._link.sync_group_offsets:
+                        self._round("group offsets", self._sync_group_offsets)
                     if self._link.sync_topic_configs:
                         self._round("topic configurations", self._follow_configs)
                     next_checkpoints = now + self._link.checkpoint_interval_ms / 1000
@@ -158,7 +161,7 @@ class MirrorLink:
         with Admin(self._source) as source:
             for group in source.list_groups():
                 name = group.group_id
-                if name == self._own_group or _NOT_GROUPS.fullmatch(name) or not self._link.groups.fullmatch(name):
+                if not self._is_chosen(name):
                     continue
                 for partition, upstream in source.group_offsets(name).items():
                     if partition.topic not in self._topics:
@@ -175,6 +178,24 @@ class MirrorLink:
                     if checkpoint != before:
                         found.append(checkpoint)
         return found
+
+    def _sync_group_offsets(self) -> None:
+        """Commit the checkpoints at the target for groups without members there, never less than they have committed."""
+        checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        for (group, remote), each in self._written.items():
+            checkpoints.setdefault(group, {})[remote] = each.downstream
+        with Admin(self._target) as target:
+            for group, wanted in checkpoints.items():
+                if self._is_chosen(group) and target.describe_group(group).state in _WITHOUT_MEMBERS:
+                    present = target.group_offsets(group)
+                    news = {place: offset for place, offset in wanted.items() if offset > present.get(place, -1)}
+                    if news:
+                        target.alter_group_offsets(group, news)
+
+    def _is_chosen(self, group: str) -> bool:
+        if group == self._own_group or _NOT_GROUPS.fullmatch(group):
+            return False
+        return self._link.groups.fullmatch(group) is not None
 
     def _follow_configs(self) -> None:
         """What is set for a topic of the source is set for its copy; what is not set there goes back to the default."""

@@ -81,6 +81,8 @@ class LinkSettings:
 
     policy: ReplicationPolicy
     sync_topic_configs: bool = False
+    sync_group_offsets: bool = False
+    """Whether checkpoints are committed at the target, for groups without members there."""
     groups: "re.Pattern[str]" = re.compile(".*")
     """Groups that get checkpoints."""
     heartbeat_interval_ms: int = 1_000
