@@ -1,13 +1,18 @@
 """Ensembles of our servers and one of Apache's whose members protect their connections, with TLS and with SASL."""
 
+import contextlib
 import socket
 import struct
+import threading
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, NodeExistsError, SessionExpiredError
 
 from barnabas.coordination.election.messages import encode_greeting
 from barnabas.coordination.quorum.authentication import encode_auth_packet
+from support.apache_ensemble import is_reconfigured
 from support.certificates import make_certificate
 from support.ensemble import HOST, Ensemble, Member, ensemble
 from support.needs import needs, needs_reference
@@ -117,3 +122,88 @@ def test_members_connect_with_tls_and_refuse_others(tmp_path: Path) -> None:
     with ensemble(tmp_path, (3,), **settings) as members:
         swap_leaders(members)
         check_impostor_is_refused(members, tls(tmp_path, "impostor", tmp_path / "member.pem"), "Cannot open channel to")
+
+
+class Writer:
+    """A client of all members that creates one node after the other, and remembers those that were acknowledged."""
+
+    def __init__(self, members: Ensemble) -> None:
+        self.acknowledged: list[str] = []
+        self._client = KazooClient(members.addresses, timeout=20)
+        self._client.start(60)
+        self._client.create("/w", b"")
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._is_over.wait(0.005):
+            try:
+                with contextlib.suppress(NodeExistsError):  # the answer to an earlier try was lost
+                    self._client.create(f"/w/{number}", b"")
+            except (ConnectionLoss, ConnectionClosedError, SessionExpiredError):
+                continue
+            self.acknowledged.append(str(number))
+            number += 1
+
+    def close(self) -> None:
+        """Stop writing."""
+        self._is_over.set()
+        self._thread.join(60)
+        self._client.stop()
+        self._client.close()
+
+
+def restart_one_by_one(members: Ensemble, writer: Writer, settings: dict[str, object]) -> None:
+    """Each member gets the settings; the next one follows when a write is acknowledged with it."""
+    for member in members.members.values():
+        member.stop()
+        member.settings = {**settings, **({"peerType": "observer"} if member.server_id == 4 else {})}
+        configuration = member.directory / "zoo.cfg"
+        if is_reconfigured(configuration):
+            kept = [line for line in configuration.read_text().splitlines() if line.partition("=")[0] not in settings]
+            configuration.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in settings.items()), ""]))
+        member.start()
+        members.until_serving()
+        written = len(writer.acknowledged)
+        eventually(lambda: len(writer.acknowledged) > written, timeout_s=60, what="a write with the new member")  # noqa: B023
+
+
+def test_tls_and_sasl_are_switched_on_while_clients_write(tmp_path: Path) -> None:
+    """As Apache's guides say: accept both, use the new, demand it; no acknowledged write is missing, and strangers are out.
+
+    The ensemble has an observer, and is reconfigured when all is on.
+    """
+    changing: dict[str, object] = {"reconfigEnabled": "true", "skipACL": "yes"}
+    protected = {**sasl(tmp_path, "member", "quorum-pw"), **tls(tmp_path, "member"), **changing}
+    steps = {
+        "portUnification": ("true", "true", "false"),
+        "sslQuorum": ("false", "true", "true"),
+        "quorum.auth.learnerRequireSasl": ("false", "true", "true"),
+        "quorum.auth.serverRequireSasl": ("false", "false", "true"),
+    }
+    with ensemble(tmp_path, count=4, observers=(4,), **changing) as members:
+        members.until_serving()
+        writer = Writer(members)
+        try:
+            for step in range(3):
+                now = {name: texts[step] for name, texts in steps.items()}
+                restart_one_by_one(members, writer, {**protected, **now})
+            with members.client(1, timeout_s=30) as client:
+                fourth = members.members[4]
+                line = fourth.servers["server.4"].replace("observer", "participant")
+                client.reconfig("", "4", "")
+                client.reconfig(f"server.4={line};{fourth.client_port}", "", "")
+                assert client.get("/zookeeper/config")[0].count(b":participant") == 4
+            members.until_serving()
+        finally:
+            writer.close()
+        assert len(writer.acknowledged) > 100
+        for number in members.members:
+            with members.client(number, timeout_s=30) as client:
+                client.sync("/w")
+                assert not set(writer.acknowledged) - set(client.get_children("/w"))
+        leader = members.leader()
+        assert leader is not None
+        check_strangers_are_refused(leader)

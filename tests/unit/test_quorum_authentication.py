@@ -240,6 +240,23 @@ def test_a_greeting_alone_reaches_the_owner_where_authentication_is_not_required
     asyncio.run(test())
 
 
+def test_a_server_that_waits_behind_its_greeting_is_let_in_where_authentication_is_not_required() -> None:
+    """A member without SASL has nothing to say before it has heard this server's vote."""
+
+    async def test() -> None:
+        async with Listening(network(authentication(is_required=False))) as port:
+            client = await port.connect(network(authentication(connects_with_sasl=False)))
+            server = await port.until_accepted()
+            client.connection.is_stream = True
+            server.connection.send([b"my vote"])
+            await client.until(lambda r: b"".join(r.frames) == b"my vote")
+            client.connection.send([b"hello"])
+            await server.until(lambda r: b"".join(r.frames) == GREETING + b"hello")
+            client.connection.close()
+
+    asyncio.run(test())
+
+
 def test_strangers_that_say_nothing_hold_no_more_than_64_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest ends for a new one, which authenticates; the others end when their time is over."""
     monkeypatch.setattr(channels, "_PATIENCE_S", 1)

@@ -5,7 +5,8 @@ side refuses this server or is not who it must be. What strangers can make a ser
 two seconds, and of more than 64 at a time the oldest ends.
 
 On the election port the server that connects says who it is before it authenticates. That greeting is sent here, and the
-other side's is kept until its authentication is over.
+other side's is kept until its authentication is over. A server that authenticates does so at once. So where it need not, one
+that says nothing behind its greeting, because it waits to hear this server's vote, is let in after a moment.
 
 In ZooKeeper: the calls of QuorumAuthServer and QuorumAuthLearner in QuorumCnxManager, Learner and LearnerHandler.
 """
@@ -22,6 +23,7 @@ __all__ = ["AuthenticatedNetwork"]
 
 logger = logging.getLogger(__name__)
 _PATIENCE_S = 2
+_SILENCE_S = 0.3
 _MAX_EXCHANGES = 64
 
 
@@ -130,6 +132,8 @@ class _ServerSide(_Side):
         self._exchanges = exchanges
         self._greeting = bytearray()
         self._has_greeting = False
+        self._has_begun = False
+        """Whether something came behind the greeting."""
         self._timer = asyncio.get_running_loop().call_later(_PATIENCE_S, self.end, "it has not authenticated in time")
 
     def end(self, reason: str) -> None:
@@ -162,7 +166,10 @@ class _ServerSide(_Side):
             data = memoryview(bytes(self._greeting[size:]))
             del self._greeting[size:]
             if not data:
+                if not self._exchange.is_required:
+                    asyncio.get_running_loop().call_later(_SILENCE_S, self._go_on_without)
                 return
+        self._has_begun = True
         exchange = self._exchange
         answer = exchange.feed(data)
         if answer:
@@ -174,6 +181,12 @@ class _ServerSide(_Side):
             if exchange.user:
                 logger.info("Authenticated %s as %s", self._connection.peer, exchange.user)
             self._begin(bytes(self._greeting) + exchange.rest)
+
+    def _go_on_without(self) -> None:
+        """Nothing came behind the greeting: the other server does not authenticate, and need not."""
+        if self in self._exchanges and not self._has_begun:
+            self._leave()
+            self._begin(bytes(self._greeting))
 
     def closed(self, error: Exception | None) -> None:
         if self in self._exchanges:

@@ -23,6 +23,9 @@ from barnabas.testing.simulation.trace import Trace, checksum
 
 __all__ = ["Disk", "DiskFault", "SimulatedFiles"]
 
+_LONGEST_US = 10_000_000
+"""What a slow disk takes for one piece of work at most: a minute of one more would look like a server that hangs."""
+
 BLOCK_BYTES = 512
 BOOT_ID_PATH = ("proc", "sys", "kernel", "random", "boot_id")
 
@@ -272,7 +275,7 @@ class Disk:
         base = 30 + self.rng.expovariate(1 / 300)
         if self.rng.random() < 0.01:
             base += self.rng.expovariate(1 / 20_000)
-        return int(base * self.slowness)
+        return int(min(base * self.slowness, _LONGEST_US))
 
 
 def _names(path: str) -> list[str]:
