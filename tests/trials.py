@@ -136,6 +136,16 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_stall_trials.py",),
             {"BARNABAS_PARTITIONS": 10_000, "BARNABAS_NAMES": 99_000},
         ),
+        "memory": Trial(
+            "memory grows by 10% at most in half an hour of topics, groups, producers and connections that come and go",
+            ("tests/fault/test_memory_trials.py",),
+            {"BARNABAS_MINUTES": 30},
+        ),
+        "memory over a day": Trial(
+            "what servers hold does not grow in 24 hours of a busy cluster (simulated)",
+            ("tests/simulation/test_memory_over_a_day.py",),
+            {"BARNABAS_HOURS": 24},
+        ),
         "power": Trial(
             "with flush.before.ack, loss of all power takes nothing that was acknowledged (simulated)",
             ("tests/simulation/test_sync_before_ack.py",),

@@ -1,6 +1,10 @@
 """Delayed operations: attempts after changes, timeouts, and order."""
 
+import gc
+import weakref
 from collections.abc import Callable, Hashable
+
+import pytest
 
 from barnabas.broker.requests.purgatory import Purgatory
 
@@ -147,3 +151,27 @@ def test_an_attempt_that_raises_ends_like_a_time_out_and_leaves_the_others_alone
     purgatory.check_and_complete("a")
     purgatory.try_complete_actions()
     assert (healthy.keys, expired) == (["a"], [1])
+
+
+@pytest.mark.parametrize("ending", ["changed", "expired", "abandoned"])
+def test_a_completed_operation_lets_go_of_what_waited(ending: str) -> None:
+    """A request and its operation know each other: they must not be left to the collector of garbage."""
+    timers = ManualTimers()
+    purgatory = Purgatory(timers)
+    waits = Waits()
+    waits.operation = purgatory.watch(["a"], waits.attempt, waits.expire, 100)  # type: ignore[attr-defined]  # as a request has it
+    reference = weakref.ref(waits)
+    if ending == "changed":
+        purgatory.check_and_complete("a")
+        purgatory.try_complete_actions()
+    elif ending == "expired":
+        timers.fire()
+    else:
+        waits.operation.force_complete()  # type: ignore[attr-defined]  # see above
+    gc.disable()
+    try:
+        timers.pending.clear()
+        del waits
+        assert reference() is None
+    finally:
+        gc.enable()

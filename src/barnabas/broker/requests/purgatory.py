@@ -27,6 +27,14 @@ __all__ = ["DelayedOperation", "KeyListener", "Purgatory"]
 logger = logging.getLogger(__name__)
 
 
+def _is_over(_: Hashable) -> bool:
+    return True
+
+
+def _nothing() -> None:
+    pass
+
+
 class DelayedOperation:
     """One operation that waits."""
 
@@ -52,6 +60,10 @@ class DelayedOperation:
             return False
         self.is_completed = True
         self._purgatory._remove(self)
+        # They know the request, and the request knows this operation: without the cycle all is freed at once, and each fetch
+        # that waited leaves nothing to the collector of garbage.
+        self._try_complete = _is_over
+        self._on_expiration = _nothing
         return True
 
     def _attempt(self, key: Hashable) -> None:
@@ -68,9 +80,10 @@ class DelayedOperation:
             self.force_complete()
 
     def _expire(self) -> None:
+        on_expiration = self._on_expiration
         if self.force_complete():
             try:
-                self._on_expiration()
+                on_expiration()
             except Exception:
                 logger.exception("The expiration of a delayed operation failed")
 
