@@ -38,7 +38,7 @@ def test_two_brokers_killed_at_once_leave_the_third_leader_and_controller_before
             timeout_s=30,
             what="the survivor leads everything",
         )
-        assert epochs.controller() == survivor
+        eventually(lambda: epochs.controller() == survivor, what="the survivor is controller")
         for broker in dead:
             broker.start()
         load.goes_on(1000, "the load goes on when they are back")
@@ -80,7 +80,14 @@ def test_an_unclean_election_loses_what_only_the_dead_leader_had_and_nothing_els
         settings = {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0}
         reader = Consumer({"bootstrap.servers": cluster.bootstrap, "reconnect.backoff.max.ms": 200, **settings})
         reader.assign([TopicPartition(TOPIC, 0, 0)])
-        assert [int(message.value()) for message in reader.consume(200, 60)] == list(range(200))
+        early: list[int] = []
+
+        def has_read_all() -> bool:
+            early.extend(int(message.value()) for message in reader.consume(200, 0.5) if message.error() is None)
+            return len(early) >= 200
+
+        eventually(has_read_all, timeout_s=60, what="the reader has read what only the leader has, too")
+        assert early == list(range(200))
         cluster.brokers[leader].kill()
         others[0].start()
         eventually(lambda: epochs.state(0)["leader"] not in (-1, leader), timeout_s=60, what="an unclean election")

@@ -88,7 +88,7 @@ def healthy(members: Ensemble) -> Iterator[None]:
     assert leader is not None
     before = {number: resident_kb(member) for number, member in members.members.items()}
     states: list[str] = []
-    with members.client(leader.server_id) as client:  # a test may stop a follower
+    with members.client(leader.server_id, timeout_s=30) as client:  # a test may stop a follower
         client.add_listener(states.append)
         client.ensure_path("/healthy")
         yield
@@ -96,7 +96,7 @@ def healthy(members: Ensemble) -> Iterator[None]:
         assert [state for state in states if state != KazooState.CONNECTED] == []
     assert members.leader() is leader
     for number, member in members.members.items():
-        assert member.mode()
+        eventually(member.mode, what="the member serves")
         eventually(
             lambda number=number, member=member: resident_kb(member) - before[number] < MEMORY_KB,
             timeout_s=30,
@@ -222,8 +222,8 @@ def test_a_very_deep_tree_is_served_copied_and_deleted(members: Ensemble) -> Non
         follower.start()
         members.until_serving()
         with members.client(follower.server_id) as other:
-            other.sync("/")
-            assert other.exists(paths[-1]) is not None
+            other.retry(other.sync, "/")
+            assert other.retry(other.exists, paths[-1]) is not None
     pipeline(client, [(OpCode.DELETE, DeleteRequest(path, -1)) for path in reversed(paths)])
     client.close()
 

@@ -227,7 +227,7 @@ def test_a_failing_sync_costs_its_log_dir_and_is_not_repeated(tmp_path: Path) ->
             )  # fmt: skip
         finally:
             tracer.terminate()
-            tracer.wait(10)
+            tracer.wait(60)
         if ended == "ended":
             pytest.skip(f"strace cannot be used here: {report.read_text()[-200:]}")
         assert report.read_text().count("(INJECTED)") == 1

@@ -55,7 +55,7 @@ def test_a_protective_dynamic_property_ends_the_start_and_one_without_effect_is_
             "version": 1,
             "config": {"num.io.threads": "9", "listener.name.plaintext.ssl.client.auth": "required"},
         }
-        client.start(10_000)
+        client.start(60_000)
         note = json.dumps({"version": 2, "entity_path": "brokers/<default>"}).encode()
         client.call(lambda c: c.create("/config/brokers/<default>", json.dumps(config).encode()))
         client.call(lambda c: c.create("/config/changes/config_change_", note, mode=CreateMode.PERSISTENT_SEQUENTIAL))

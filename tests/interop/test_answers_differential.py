@@ -47,7 +47,7 @@ def create(port: int, name: str, configs: dict[str, str] | None = None) -> None:
     """Make a topic of one partition and wait until its leader takes records."""
     entries = [CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()]
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=entries)
-    assert ask(port, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5).topics[0].error_code == 0
+    assert ask(port, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 5).topics[0].error_code == 0
     eventually(lambda: elect(port, 0, [(name, [0])])[0][1][0][1] == 84, what=f"{name} has a leader")
 
 

@@ -29,7 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def create(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for done in admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
-        done.result(10)
+        done.result(60)
     return topic
 
 
@@ -38,7 +38,7 @@ def send(bootstrap: str, topic: str, values: list[bytes], **config: object) -> N
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **config})
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error) if error else None)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert errors == []
 
 
@@ -46,7 +46,7 @@ def consume(bootstrap: str, topic: str, count: int, partitions: int = 1, **confi
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, **config})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     found: list[bytes] = []
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while len(found) < count and time.monotonic() < end:
         for message in consumer.consume(1000, 0.2):
             assert message.error() is None
@@ -81,11 +81,11 @@ def test_kafka_python_writes_what_librdkafka_reads_and_the_reverse(cluster: Up, 
     values = [b"%d" % n for n in range(300)]
     for value in values:
         producer.send(topic, value)
-    producer.flush(20)
+    producer.flush(60)
     producer.close()
     assert consume(cluster.bootstrap, topic, 300) == values
     reader = KafkaConsumer(
-        topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=3000
+        topic, bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=60_000
     )
     found = []
     for record in reader:
@@ -115,7 +115,7 @@ def test_aiokafka_writes_idempotently_and_reads_in_a_group(cluster: Up) -> None:
         found: list[bytes] = []
         try:
             while len(found) < 200:
-                batches = await consumer.getmany(timeout_ms=5000)
+                batches = await consumer.getmany(timeout_ms=60_000)
                 if not batches:
                     break
                 found += [record.value for records in batches.values() for record in records]
@@ -133,13 +133,13 @@ def test_offsets_are_found_by_time(cluster: Up) -> None:
     start_ms = int(time.time() * 1000) - 100_000
     for n in range(10):
         producer.produce(topic, b"x", timestamp=start_ms + n * 1000)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     partition = TopicPartition(topic, 0)
 
     def listed(spec: OffsetSpec) -> int:
         (found,) = admin.list_offsets({partition: spec}).values()
-        return found.result(10).offset
+        return found.result(60).offset
 
     assert listed(OffsetSpec.earliest()) == 0
     assert listed(OffsetSpec.latest()) == 10
@@ -173,14 +173,14 @@ def test_what_was_acknowledged_is_there_after_a_clean_and_an_unclean_stop(tmp_pa
     coordination.start()
     broker.start()
     try:
-        topic = eventually(lambda: _created(bootstrap, "kept"))
+        topic = eventually(lambda: _created(bootstrap, "kept"), timeout_s=60, what="the topic is created")
         producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
         )
         acknowledged: list[bytes] = []
         for n in range(3000):
             if n in (1000, 2000):
-                assert producer.flush(20) == 0
+                assert producer.flush(60) == 0
                 if n == 1000:
                     assert broker.stop() == 0
                 else:
@@ -201,9 +201,9 @@ def test_what_was_acknowledged_is_there_after_a_clean_and_an_unclean_stop(tmp_pa
 
 def _created(bootstrap: str, topic: str) -> str | None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    (done,) = admin.create_topics([NewTopic(topic, 1, 1)], request_timeout=2).values()
+    (done,) = admin.create_topics([NewTopic(topic, 1, 1)], request_timeout=10).values()
     try:
-        done.result(5)
+        done.result(15)
     except KafkaException as error:
         return topic if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS else None
     return topic

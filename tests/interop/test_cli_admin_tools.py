@@ -189,7 +189,7 @@ def test_programs_have_what_the_tools_have(run: Run, cluster: Any) -> None:
 def test_apaches_tool_describes_a_partitions_producers(run: Run, ours: Any, version: str) -> None:
     """DescribeProducers: an idempotent producer with its last sequence, and no transaction."""
     topic = f"producers-{version}"
-    assert run(ours, "topics", "--create", "--topic", topic, "--replica-assignment", "1")[0] == 0
+    make_topic(run, ours, topic, "1")
     with Producer({"bootstrap.servers": ours.bootstrap, "acks": "all", "enable.idempotence": "true"}) as producer:
         for _ in range(10):
             producer.send(topic, "x", partition=0)

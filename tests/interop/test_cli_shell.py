@@ -86,7 +86,7 @@ def test_a_persistent_watch_reports_every_change_until_it_is_removed(server: Coo
         bufsize=1,
     ) as running:
         kazoo = KazooClient(server.address)
-        kazoo.start(20)
+        kazoo.start(60)
         kazoo.ensure_path("/r")
         kazoo.ensure_path("/p")
         running.stdin.write("addWatch /r\naddWatch -m PERSISTENT /p\nls /\n")
@@ -108,7 +108,7 @@ def test_a_persistent_watch_reports_every_change_until_it_is_removed(server: Coo
         kazoo.stop()
         kazoo.close()
         running.stdin.write("quit\n")
-        rest, _ = running.communicate(timeout=30)
+        rest, _ = running.communicate(timeout=60)
         assert "/r/deep" not in rest
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.interop
 def fill(server: CoordinationProcess) -> None:
     """Text, bytes, an ephemeral, a multi, an ACL and a failure."""
     client = KazooClient(server.address, timeout=10)
-    client.start(20)
+    client.start(60)
     client.create("/text", b"some text")
     client.create("/bytes", b"\xff\xfe")
     client.create("/gone", b"", ephemeral=True)

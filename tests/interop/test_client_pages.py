@@ -45,18 +45,18 @@ def test_the_web_service_answers_with_the_records_place(barnabas_cluster: Cluste
 
             def post() -> object:
                 try:
-                    with urllib.request.urlopen(request, timeout=20) as answer:
+                    with urllib.request.urlopen(request, timeout=60) as answer:
                         return json.load(answer)
                 except OSError:
                     return None
 
-            assert eventually(post, what="the service answers") == {"partition": 0, "offset": 0}
+            assert eventually(post, timeout_s=60, what="the service answers") == {"partition": 0, "offset": 0}
         finally:
             service.send_signal(signal.SIGINT)
     properties = {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
     with Consumer(properties, deserializer=JSON) as consumer:
         consumer.subscribe(["orders"])
-        (record,) = consumer.consume(1, 20)
+        (record,) = consumer.consume(1, 60)
         assert (record.key, record.value) == ("7", {"table": 7})
 
 
@@ -72,14 +72,14 @@ def test_the_worker_commits_after_its_work_and_puts_aside_what_it_cannot_read(
         start(program("A worker").replace("localhost:9092", bootstrap), tmp_path) as worker,
         Admin({"bootstrap.servers": bootstrap}) as admin,
     ):
-        eventually(lambda: sum(admin.group_offsets("workers").values()) == 3, what="all is committed")
+        eventually(lambda: sum(admin.group_offsets("workers").values()) == 3, timeout_s=60, what="all is committed")
         os.kill(worker.pid, signal.SIGTERM)
-        output, _ = worker.communicate(timeout=20)
+        output, _ = worker.communicate(timeout=60)
     assert worker.returncode == 0
     assert output == "a {'n': 1}\nc {'n': 2}\n"
     with Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}) as consumer:
         consumer.subscribe(["orders-unreadable"])
-        assert [record.value for record in consumer.consume(1, 20)] == ["not JSON"]
+        assert [record.value for record in consumer.consume(1, 60)] == ["not JSON"]
 
 
 @pytest.mark.parametrize("title", ["Keys and values", "A web service", "A worker"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.knowing import members_known
 from support.ports import free_ports
 from support.servers import Server, barnabas
 from support.waiting import eventually
@@ -66,6 +67,7 @@ def cluster(tmp_path: Path) -> Iterator[ByHand]:
 def test_the_commands_of_the_notes_work_as_written(cluster: ByHand) -> None:
     """Create with replication factor 3, describe, produce by old and new names, dump all logs, stop broker 0."""
     eventually(lambda: cluster.ids() == "[0, 1, 2]", timeout_s=60, what="three brokers")
+    members_known(cluster.brokers, 3)
     broker = ["--bootstrap-server", f"localhost:{cluster.ports[0]}"]
     made = barnabas("topics", "--create", "--topic", "topic1", *broker, "--partitions", 3, "--replication-factor", 3)
     assert made.stdout == "Created topic topic1.\n", made.stderr
@@ -96,6 +98,6 @@ def test_the_commands_of_the_notes_work_as_written(cluster: ByHand) -> None:
     assert cluster.servers[1].stop() == 0
     assert cluster.ids() == "[1, 2]"
     eventually(lambda: all("0" not in isr for isr in cluster.isr("topic1")), timeout_s=60, what="sets without broker 0")
-    report = barnabas("topics", "--describe", "--under-replicated-partitions", "--bootstrap-server", cluster.brokers)
-    assert report.stdout.count("Topic: topic1") == 3
+    report = ["topics", "--describe", "--under-replicated-partitions", "--bootstrap-server", cluster.brokers]
+    eventually(lambda: barnabas(*report).stdout.count("Topic: topic1") == 3, timeout_s=60, what="all in the report")
     assert barnabas(*to_all, "--request-required-acks", -1, text=lines).returncode == 0

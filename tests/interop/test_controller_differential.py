@@ -101,8 +101,8 @@ def requests(version: int) -> list[tuple[Any, type, int]]:
     ]
     day: list[tuple[Any, type, int]] = []
     at = min(max(version, 2), 7)
-    day += [(CreateTopicsRequest(topics=topics, timeout_ms=20000), CreateTopicsResponse, at) for topics in create]
-    dry = CreateTopicsRequest(topics=[creatable(f"{name}-dry", 3)], timeout_ms=20000, validate_only=True)
+    day += [(CreateTopicsRequest(topics=topics, timeout_ms=60000), CreateTopicsResponse, at) for topics in create]
+    dry = CreateTopicsRequest(topics=[creatable(f"{name}-dry", 3)], timeout_ms=60000, validate_only=True)
     day.append((dry, CreateTopicsResponse, at))
     at = min(version, 12)
     for asked in ([name], [f"{name}-absent"], ["bad/name"]):
@@ -121,7 +121,7 @@ def requests(version: int) -> list[tuple[Any, type, int]]:
         (name, 4, [CreatePartitionsAssignment(broker_ids=[0, 0])]),
     ):
         grown = [CreatePartitionsTopic(name=topic, count=count, assignments=assignments)]
-        day.append((CreatePartitionsRequest(topics=grown, timeout_ms=20000), CreatePartitionsResponse, at))
+        day.append((CreatePartitionsRequest(topics=grown, timeout_ms=60000), CreatePartitionsResponse, at))
     at = min(version, 2)
     for kind, entity, key, value in (
         (2, name, "retention.ms", "5000"),
@@ -144,7 +144,7 @@ def requests(version: int) -> list[tuple[Any, type, int]]:
         deleted = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=topic)] if by_state else [],
             topic_names=[] if by_state else [topic],
-            timeout_ms=20000,
+            timeout_ms=60000,
         )
         day.append((deleted, DeleteTopicsResponse, at))
     return day

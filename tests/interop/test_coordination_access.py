@@ -42,7 +42,7 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Coordinat
 
 def client_of(server: CoordinationProcess, stack: ExitStack, *credentials: str) -> KazooClient:
     client = KazooClient(server.address, timeout=10)
-    client.start(30)
+    client.start(60)
     stack.callback(client.close)
     stack.callback(client.stop)
     for each in credentials:

@@ -23,6 +23,7 @@ from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL
 from barnabas.wire.jute.transactions import CreateTxn, SetDataTxn, TxnHeader, encode_transaction
 from support.coordination import CoordinationProcess, coordination_server
+from support.knowing import topic_known
 from support.needs import needs_reference
 from support.reference import apache_cluster, apache_tool
 from support.waiting import eventually
@@ -35,7 +36,7 @@ PROBE = Path(__file__).parents[1] / "support" / "TransactionLogProbe.java"
 def fill(server: CoordinationProcess, *, nodes: int = 50) -> None:
     """Every kind of transaction: creations of all kinds, multi, failed ones, ACLs, deletions, a closed session."""
     client = KazooClient(server.address, timeout=10)
-    client.start(10)
+    client.start(60)
     client.add_auth("digest", "bob:secret")
     client.create("/app", b"root of the application")
     for number in range(nodes):
@@ -62,7 +63,7 @@ def fill(server: CoordinationProcess, *, nodes: int = 50) -> None:
 def contents(server: CoordinationProcess) -> dict[str, tuple[object, ...]]:
     """All nodes with data and stat."""
     client = KazooClient(server.address, timeout=10)
-    client.start(10)
+    client.start(60)
     client.add_auth("digest", "bob:secret")
     found: dict[str, tuple[object, ...]] = {}
     waiting = ["/"]
@@ -239,11 +240,12 @@ def test_apache_kafka_runs_and_outlives_a_killed_server(tmp_path: Path) -> None:
         server.start()
         made = apache_tool(topics, *common, "--create", "--topic", "t2", "--partitions", 3, "--replication-factor", 2)
         assert made.returncode == 0, made.stdout + made.stderr
+        topic_known(cluster.bootstrap, "t2", 3)
         described = apache_tool(topics, *common, "--describe", "--topic", "t2").stdout
         assert described.count("Leader: ") == 3
         assert "Leader: none" not in described
         assert produce_and_consume(cluster.bootstrap, "t2", 300, 300) == 300
-        killed = controller_of(server)
+        killed = eventually(lambda: {controller_of(server)} - {None}, timeout_s=60, what="there is a controller").pop()
         os.kill(cluster.pids[killed], signal.SIGKILL)
         other = 1 - killed
         eventually(lambda: controller_of(server) == other, timeout_s=60, what="the other broker is controller")
@@ -257,7 +259,7 @@ def test_apache_kafka_runs_and_outlives_a_killed_server(tmp_path: Path) -> None:
 def controller_of(server: CoordinationProcess) -> int | None:
     """The broker id in /controller; None while there is none."""
     client = KazooClient(server.address, timeout=10)
-    client.start(10)
+    client.start(60)
     try:
         return int(json.loads(client.get("/controller")[0])["brokerid"])
     except NoNodeError:

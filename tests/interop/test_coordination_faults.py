@@ -76,7 +76,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path, 
             time.sleep(rng.uniform(0, 0.7))  # the moment of the kill is what varies
             server.kill()
             for writer in writers:
-                writer.join(10)
+                writer.join(60)
             server.start()
             client = RawClient(server.port)
             for writer in writers:
@@ -243,7 +243,7 @@ def test_a_deep_tree_is_created_and_deleted(tmp_path: Path) -> None:
 def test_an_unusable_configuration_is_explained(tmp_path: Path, change: dict[str, str], said: str) -> None:
     """Exit code 1 and one line that names the setting, no traceback."""
     with coordination_server(tmp_path, start=False, **change) as server:
-        done = subprocess.run(server.command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(server.command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -252,11 +252,11 @@ def test_an_unusable_configuration_is_explained(tmp_path: Path, change: dict[str
 def test_a_port_or_directory_in_use_is_explained(tmp_path: Path) -> None:
     """A second server on the same settings ends at once."""
     with coordination_server(tmp_path) as server:
-        done = subprocess.run(server.command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(server.command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
         assert "another server uses the data directory" in done.stderr
         other = [*server.command, "--override", f"dataDir={tmp_path / 'other'}"]
-        done = subprocess.run(other, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(other, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
         assert f"{server.port} (clientPort)" in done.stderr
         assert server.stop() == 0

@@ -152,7 +152,7 @@ def test_counter_party_queues_and_semaphore_work_across_clients(clients: list[Ka
     locking = clients[0].LockingQueue("/locking")
     locking.put_all([b"x", b"y"])
     taker = clients[2].LockingQueue("/locking")
-    assert taker.get(5) == b"x"
+    assert taker.get(60) == b"x"
     assert taker.consume()
 
     semaphore = clients[0].Semaphore("/semaphore", max_leases=1)
@@ -171,7 +171,7 @@ def test_watchers_follow_every_change(clients: list[KazooClient]) -> None:
     for number in range(20):
         clients[0].set("/w", b"%d" % number)
         clients[0].create(f"/w/{number:02d}")
-    eventually(lambda: data[-1] == b"19" and len(children[-1]) == 20)
+    eventually(lambda: data[-1] == b"19" and len(children[-1]) == 20, what="the last state")
 
 
 def test_a_session_and_its_watches_outlive_a_killed_server(

@@ -63,7 +63,7 @@ def test_javas_client_proves_its_identity_and_owns_what_it_creates(
     assert "'sasl,'bob" in done.stdout, done.stdout + done.stderr
     assert "sasl: bob" in done.stdout
     other = KazooClient(server.address, timeout=10)
-    other.start(10)
+    other.start(60)
     with pytest.raises(NoAuthError):
         other.get("/bobs")
     other.stop()
@@ -71,7 +71,7 @@ def test_javas_client_proves_its_identity_and_owns_what_it_creates(
     done = zkcli(server, monkeypatch, jaas(tmp_path, "super", "admin-pw"), "setAcl /bobs world:anyone:r\nquit\n")
     assert "not valid" not in done.stderr
     reader = KazooClient(server.address, timeout=10)
-    reader.start(10)
+    reader.start(60)
     assert reader.get("/bobs")[0] == b"data"
     reader.stop()
     reader.close()

@@ -65,7 +65,7 @@ def test_javas_client_connects_with_tls_and_its_certificate_is_its_identity(
         kazoo = KazooClient(
             f"127.0.0.1:{secure}", use_ssl=True, ca=str(server_pem), certfile=str(client_pem), keyfile=str(client_pem)
         )
-        kazoo.start(20)
+        kazoo.start(60)
         assert kazoo.get("/mine")[0] == b"data"
         kazoo.stop()
         kazoo.close()
@@ -74,7 +74,7 @@ def test_javas_client_connects_with_tls_and_its_certificate_is_its_identity(
         raw.close()
         refused = ssl.create_default_context(cafile=str(server_pem))
         with (
-            socket.create_connection(("127.0.0.1", secure), 5) as connection,
+            socket.create_connection(("127.0.0.1", secure), 60) as connection,
             refused.wrap_socket(connection, server_hostname="127.0.0.1") as without,
             contextlib.suppress(ssl.SSLError),
         ):
@@ -91,15 +91,15 @@ def test_noise_and_half_open_handshakes_leave_the_server_serving(tmp_path: Path)
         server.start()
         half_open = []
         for _ in range(200):
-            connection = socket.create_connection(("127.0.0.1", secure), 5)
+            connection = socket.create_connection(("127.0.0.1", secure), 60)
             connection.sendall(b"\x16\x03\x01\x02\x00\x01")
             half_open.append(connection)
-        with socket.create_connection(("127.0.0.1", secure), 5) as noise:
+        with socket.create_connection(("127.0.0.1", secure), 60) as noise:
             noise.sendall(b"\0\0\0\x2d" + bytes(45))
             assert noise.recv(100)[:1] in (b"", b"\x15")
         context = ssl.create_default_context(cafile=str(server_pem))
         with (
-            socket.create_connection(("127.0.0.1", secure), 5) as connection,
+            socket.create_connection(("127.0.0.1", secure), 60) as connection,
             context.wrap_socket(connection, server_hostname="127.0.0.1") as healthy,
         ):
             healthy.sendall(b"srvr")

@@ -1,6 +1,5 @@
 """Ensembles of our servers, of Apache ZooKeeper's and of both: writes, elections, replacements, and clients that move."""
 
-import contextlib
 import signal
 import socket
 import struct
@@ -26,6 +25,7 @@ from barnabas.wire.jute.records import OPEN_ACL, CreateRequest
 from support.coordination import RawClient
 from support.ensemble import Ensemble, ensemble, four_letter_word
 from support.needs import needs_reference
+from support.promptness import promptly, read_to_the_end
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.interop]
@@ -59,8 +59,8 @@ def children_of_each(members: Ensemble, path: str) -> list[list[str]]:
     for number, member in members.members.items():
         if member.process is not None:
             with members.client(number) as client:
-                client.sync(path)
-                found.append(sorted(client.get_children(path)))
+                client.retry(client.sync, path)
+                found.append(sorted(client.retry(client.get_children, path)))
     return found
 
 
@@ -110,9 +110,9 @@ def test_every_kind_of_write_through_every_member_reaches_all(tmp_path: Path, ap
             seen = threading.Event()
             assert third.exists("/n1", watch=lambda _: seen.set())
             first.delete("/n1")
-            assert seen.wait(10)
+            assert seen.wait(60)
             second.stop()
-            eventually(lambda: first.exists("/e2") is None, timeout_s=10, what="the closed session's ephemeral goes")
+            eventually(lambda: first.exists("/e2") is None, timeout_s=60, what="the closed session's ephemeral goes")
         check_no_difference_was_logged(members)
 
 
@@ -198,12 +198,15 @@ def test_without_a_quorum_clients_are_sent_away_until_it_is_back(tmp_path: Path)
             client.add_listener(lambda state: lost.set() if state == KazooState.SUSPENDED else None)
             members.members[2].stop(signal.SIGKILL)
             members.members[3].stop(signal.SIGKILL)
-            assert lost.wait(20)
-            text = four_letter_word(members.members[1].client_port, b"srvr")
-            assert text == "This ZooKeeper instance is not currently serving requests\n"
+            assert lost.wait(60)
+            port, refusal = (
+                members.members[1].client_port,
+                "This ZooKeeper instance is not currently serving requests\n",
+            )
+            eventually(lambda: four_letter_word(port, b"srvr") == refusal, what="it says that it does not serve")
             members.members[2].start()
             members.until_serving()
-            assert create_until_acknowledged(client, "/b") < 30
+            assert create_until_acknowledged(client, "/b") < 60
             members.members[3].start()
             members.until_serving()
             check_same(members, "/", ["a", "b", "zookeeper"])
@@ -214,11 +217,11 @@ def test_a_session_expires_by_its_leaders_clock_though_its_server_is_a_follower(
     with ensemble(tmp_path, tickTime=500) as members:
         members.until_serving()
         followers = [number for number, member in members.members.items() if member.mode() == "follower"]
-        with members.client(followers[0], timeout_s=2) as alive:
+        with members.client(followers[0], timeout_s=10) as alive:
             alive.create("/alive", b"", ephemeral=True)
             dying = RawClient(members.members[followers[1]].client_port, timeout_ms=2000)
             assert dying.call(OpCode.CREATE, CreateRequest("/dying", b"", list(OPEN_ACL), 1))[1] == 0
-            eventually(lambda: alive.exists("/dying") is None, timeout_s=20, what="the session expires")
+            eventually(lambda: alive.exists("/dying") is None, timeout_s=60, what="the session expires")
             assert alive.exists("/alive") is not None
 
 
@@ -233,7 +236,7 @@ def test_an_observer_serves_clients_and_does_not_vote(tmp_path: Path) -> None:
             assert len(client.get_children("/")) == 21
         check_same(members, "/", [*(f"n{number}" for number in range(20)), "zookeeper"])
         members.members[1].stop(signal.SIGKILL)
-        eventually(lambda: not members.members[2].mode(), timeout_s=20, what="one voter of two stops serving")
+        eventually(lambda: not members.members[2].mode(), timeout_s=60, what="one voter of two stops serving")
 
 
 @pytest.mark.parametrize("apaches", [(), pytest.param((1,), marks=java)], ids=["ours", "to Apache's"])
@@ -340,10 +343,7 @@ def test_an_uninvited_peer_of_the_leader_is_cut_off_within_a_second(tmp_path: Pa
         quorum_port = int(leader.servers[f"server.{leader.server_id}"].split(":")[1])
         with members.client() as client, socket.create_connection(("127.0.0.1", quorum_port), 5) as stranger:
             stranger.sendall(data)
-            stranger.settimeout(10)
-            began_s = time.monotonic()
-            with contextlib.suppress(ConnectionResetError):
-                assert stranger.recv(100) == b""
-            assert time.monotonic() - began_s < 2  # one, and what a busy machine adds
+            with promptly(leader.process.pid, "the end of the connection"):
+                assert read_to_the_end(stranger) == b""
             client.create("/a", b"")
             assert members.leader() is leader

@@ -52,8 +52,7 @@ def members(running: Ensemble) -> Ensemble:
 
 def kill_leader(members: Ensemble) -> None:
     """End the leader's process at once, and wait until another one leads."""
-    leader = members.leader()
-    assert leader is not None
+    leader = eventually(members.leader, timeout_s=LIMIT_S, what="a member leads")
     leader.stop(signal.SIGKILL)
     eventually(lambda: members.leader() is not None, timeout_s=LIMIT_S, what="another member leads")
 
@@ -170,8 +169,8 @@ def test_zkcli_goes_on_at_another_member(members: Ensemble) -> None:
     assert "from another client" in rest
     assert "[mine]" in rest
     with members.client() as client:
-        client.sync("/")
-        assert client.exists("/cli") is None
+        client.retry(client.sync, "/")
+        assert client.retry(client.exists, "/cli") is None
 
 
 @contextlib.contextmanager
@@ -279,7 +278,7 @@ def test_apache_kafka_keeps_its_brokers_and_records_while_the_leader_is_killed(
     """Three brokers of Apache Kafka 3.9.1: no session is lost, administration and records go on."""
     chroot = f"{members.addresses}/kafka"
     with members.client() as client, apache_cluster(tmp_path, brokers=3, zookeeper=chroot) as cluster:
-        owners = {name: registration(client, name) for name in client.get_children("/kafka/brokers/ids")}
+        owners = {name: registration(client, name) for name in client.retry(client.get_children, "/kafka/brokers/ids")}
         assert sorted(owners) == ["0", "1", "2"]
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         make_topic(admin, "before")

@@ -21,6 +21,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaConnectionError as KafkaPythonConnectionError
 from kafka.errors import KafkaError as KafkaPythonError
 
 from support.load import PARTITIONS, read_all
@@ -165,7 +166,11 @@ class KafkaPython(Client):
             metadata_max_age_ms=5000,
         )
         while not self._stop_reading.is_set():
-            for messages in consumer.poll(KAFKA_PYTHON_POLL_MS).values():
+            try:
+                polled = consumer.poll(KAFKA_PYTHON_POLL_MS)
+            except KafkaPythonConnectionError:
+                continue  # now and then it raises what a broker's absence makes it log; the next poll goes on
+            for messages in polled.values():
                 self.read += [(message.partition, int(message.value)) for message in messages]
             self._commit(consumer)
         eventually(lambda: self._commit(consumer), timeout_s=LIMIT_S, what="the last commit")

@@ -62,7 +62,7 @@ def member(cluster: Up, group: str, topic: str) -> Consumer:
         }
     )
     made.subscribe([topic])
-    assert len(made.consume(RECORDS, timeout=30)) == RECORDS
+    assert len(made.consume(RECORDS, timeout=60)) == RECORDS
     made.commit(asynchronous=False)
     return made
 
@@ -123,7 +123,7 @@ def test_verifiable_consumers_share_and_commit(cluster: Up, topic: str, version:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
 
         def committed() -> bool:
-            found = admin.describe_consumer_groups([group])[group].result(10)
+            found = admin.describe_consumer_groups([group])[group].result(60)
             return len(found.members) == 2 and found.state.name == "STABLE"
 
         eventually(committed, timeout_s=60)
@@ -135,7 +135,7 @@ def test_verifiable_consumers_share_and_commit(cluster: Up, topic: str, version:
     finally:
         for process in running:
             process.terminate()
-        output = "".join(process.communicate(timeout=30)[0] for process in running)
+        output = "".join(process.communicate(timeout=60)[0] for process in running)
     events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     consumed = sum(event["count"] for event in events if event["name"] == "records_consumed")
     assert consumed == RECORDS

@@ -52,10 +52,10 @@ def test_a_local_session_costs_no_write_until_its_first_ephemeral_node(
                 transaction.create("/e2", b"", ephemeral=True)
                 assert transaction.commit() == ["/e2"]
                 assert figure(members, 1, "local_sessions") == 0
-                eventually(lambda: figure(members, 2, "global_sessions") == 1, timeout_s=10, what="it is global")
+                eventually(lambda: figure(members, 2, "global_sessions") == 1, timeout_s=60, what="it is global")
                 owner = other.get("/e")[1].ephemeralOwner
                 assert owner == client.client_id[0]
-            eventually(lambda: other.exists("/e") is None, timeout_s=10, what="the ephemeral node ends with it")
+            eventually(lambda: other.exists("/e") is None, timeout_s=60, what="the ephemeral node ends with it")
             assert other.exists("/e2") is None
 
 
@@ -75,7 +75,7 @@ def test_a_local_session_expires_on_its_server(tmp_path: Path) -> None:
     """Its connection is lost without a close: the server forgets it after its time-out."""
     with ensemble(tmp_path, count=2, **LOCAL, tickTime=500) as members:
         members.until_serving()
-        dying = RawClient(members.members[1].client_port, timeout_ms=1000)
+        dying = RawClient(members.members[1].client_port, timeout_ms=4000)
         assert figure(members, 1, "local_sessions") == 1
         dying.close()
-        eventually(lambda: figure(members, 1, "local_sessions") == 0, timeout_s=20, what="the session expires")
+        eventually(lambda: figure(members, 1, "local_sessions") == 0, timeout_s=60, what="the session expires")

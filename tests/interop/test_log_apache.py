@@ -185,9 +185,9 @@ def stop_broker(cluster: Reference, number: int) -> None:
     """End the broker by a signal, and wait until the cluster has noticed: its next start finds its id free."""
     os.kill(cluster.pids[1], number)
     zookeeper = KazooClient(cluster.zookeeper)
-    zookeeper.start(20)
+    zookeeper.start(60)
     try:
-        eventually(lambda: not zookeeper.exists("/brokers/ids/0"), timeout_s=30)
+        eventually(lambda: not zookeeper.exists("/brokers/ids/0"), timeout_s=90, what="the broker is gone")
     finally:
         zookeeper.stop()
         zookeeper.close()
@@ -202,8 +202,8 @@ def consume(bootstrap: str, topic: str) -> list[bytes]:
     consumer.assign([Assignment(topic, 0, OFFSET_BEGINNING)])
     values = []
     while True:
-        message = consumer.poll(20)
-        assert message is not None, "the broker sent nothing for 20 s"
+        message = consumer.poll(60)
+        assert message is not None, "the broker sent nothing for 60 s"
         if message.error():
             assert message.error().name() == "_PARTITION_EOF", message.error()
             consumer.close()
@@ -246,7 +246,7 @@ def test_apaches_broker_and_ours_take_over_each_others_log_dirs(tmp_path: Path) 
     with apache_cluster(tmp_path, settings=settings) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         for future in admin.create_topics([NewTopic("mixed", 1, 1)]).values():
-            future.result(20)
+            future.result(60)
         expected = produce_with_librdkafka(cluster.bootstrap, "mixed")
         commit_as_a_group(cluster.bootstrap, "mixed")
         stop_broker(cluster, signal.SIGTERM)

@@ -123,9 +123,9 @@ def stop_broker(cluster: Reference, number: int = signal.SIGTERM) -> None:
     """End the broker, and wait until the cluster has noticed: its next start finds its id free."""
     os.kill(cluster.pids[1], number)
     zookeeper = KazooClient(cluster.zookeeper)
-    zookeeper.start(20)
+    zookeeper.start(60)
     try:
-        eventually(lambda: not zookeeper.exists("/brokers/ids/0"), timeout_s=30)
+        eventually(lambda: not zookeeper.exists("/brokers/ids/0"), timeout_s=90, what="the broker is gone")
     finally:
         zookeeper.stop()
         zookeeper.close()
@@ -140,8 +140,8 @@ def table_of(bootstrap: str, topic: str) -> dict[bytes, bytes]:
     consumer.assign([Assignment(topic, 0, OFFSET_BEGINNING)])
     state: dict[bytes, bytes] = {}
     while True:
-        message = consumer.poll(20)
-        assert message is not None, "the broker sent nothing for 20 s"
+        message = consumer.poll(60)
+        assert message is not None, "the broker sent nothing for 60 s"
         if message.error():
             assert message.error().name() == "_PARTITION_EOF", message.error()
             consumer.close()
@@ -206,7 +206,7 @@ def test_apaches_broker_serves_and_compacts_what_ours_compacted_and_the_reverse(
     with apache_cluster(tmp_path, settings=settings) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         for future in admin.create_topics([NewTopic("table", 1, 1, config=topic)]).values():
-            future.result(20)
+            future.result(60)
         stop_broker(cluster)
     cluster_id = re.search(r"cluster.id=(\S+)", (logs / "meta.properties").read_text())
     assert cluster_id
@@ -251,7 +251,7 @@ def test_group_offsets_that_ours_compacted_are_loaded_by_apaches_broker(tmp_path
     with apache_cluster(tmp_path, settings=settings) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         for future in admin.create_topics([NewTopic("t", 1, 1)]).values():
-            future.result(20)
+            future.result(60)
         commit(cluster.bootstrap, groups, "t", 30)
         stop_broker(cluster)
     cluster_id = re.search(r"cluster.id=(\S+)", (logs / "meta.properties").read_text())
@@ -268,6 +268,15 @@ def test_group_offsets_that_ours_compacted_are_loaded_by_apaches_broker(tmp_path
         assert committed(cluster.bootstrap, groups, "t") == [1000 + number for number in groups]
 
 
+def size_bytes(folder: Path) -> int:
+    """Of a log's segments; those that go meanwhile count nothing."""
+    found = 0
+    for path in folder.glob("*.log"):
+        with contextlib.suppress(FileNotFoundError):
+            found += path.stat().st_size
+    return found
+
+
 def test_our_broker_compacts_its_group_offsets_and_loads_them_again(tmp_path: Path) -> None:
     """While it runs; and after a restart the coordinator knows what was committed last."""
     overrides = {**CLEANER, "offsets.topic.num.partitions": "1", "offsets.topic.segment.bytes": "5000"}
@@ -276,12 +285,16 @@ def test_our_broker_compacts_its_group_offsets_and_loads_them_again(tmp_path: Pa
     with up(tmp_path, *options) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         for future in admin.create_topics([NewTopic("t", 1, 1)]).values():
-            future.result(20)
+            future.result(60)
         commit(cluster.bootstrap, groups, "t", 60)
         checkpoint = eventually(lambda: next(tmp_path.rglob("cleaner-offset-checkpoint"), None))
-        eventually(lambda: int((re.findall(r"__consumer_offsets 0 (\d+)", checkpoint.read_text()) or ["0"])[0]) > 200)
+        eventually(
+            lambda: int((re.findall(r"__consumer_offsets 0 (\d+)", checkpoint.read_text()) or ["0"])[0]) > 200,
+            timeout_s=60,
+            what="the offsets are compacted",
+        )
         folder = checkpoint.parent / "__consumer_offsets-0"
         assert committed(cluster.bootstrap, groups, "t") == [1000 + number for number in groups]
-        eventually(lambda: sum(path.stat().st_size for path in folder.glob("*.log")) < 10_000)
+        eventually(lambda: size_bytes(folder) < 10_000, timeout_s=60, what="the old segments are gone")
     with up(tmp_path, *options) as cluster:
         assert committed(cluster.bootstrap, groups, "t") == [1000 + number for number in groups]

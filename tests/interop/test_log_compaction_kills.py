@@ -30,8 +30,8 @@ def values_of(bootstrap: str) -> tuple[dict[bytes, bytes], int]:
     found: dict[bytes, bytes] = {}
     count = 0
     while True:
-        message = consumer.poll(20)
-        assert message is not None, "the broker sent nothing for 20 s"
+        message = consumer.poll(60)
+        assert message is not None, "the broker sent nothing for 60 s"
         if message.error():
             assert message.error().name() == "_PARTITION_EOF", message.error()
             consumer.close()
@@ -60,9 +60,9 @@ def test_kills_during_compactions_neither_lose_nor_revive_a_key(tmp_path: Path, 
     broker.start()
     try:
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        eventually(lambda: admin.list_topics(timeout=5).brokers, timeout_s=30)
+        eventually(lambda: admin.list_topics(timeout=5).brokers, timeout_s=60)
         for future in admin.create_topics([NewTopic("table", 1, 1, config=TOPIC)]).values():
-            future.result(20)
+            future.result(60)
         expected: dict[bytes, bytes] = {}
         total = 0
         producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5,
@@ -78,7 +78,7 @@ def test_kills_during_compactions_neither_lose_nor_revive_a_key(tmp_path: Path, 
                 total += 1
                 if total % 200 == 0:
                     producer.poll(0.02)
-            assert producer.flush(30) == 0
+            assert producer.flush(90) == 0
             if kill < KILLS:
                 broker.kill()
                 broker.start()
@@ -87,7 +87,9 @@ def test_kills_during_compactions_neither_lose_nor_revive_a_key(tmp_path: Path, 
             lambda: (
                 checkpoint.exists()
                 and int((re.findall(r"table 0 (\d+)", checkpoint.read_text()) or [0])[0]) > total // 2
-            )
+            ),
+            timeout_s=60,
+            what="half of the log is compacted",
         )
         found, count = values_of(bootstrap)
         record_property("kills, their moments from seed", [KILLS, SEED])

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
+from support.knowing import topic_known
 from support.mixed import APACHES, LIMIT_S, OURS, MixedCluster, mixed_cluster
 from support.needs import needs_reference
 from support.servers import barnabas
@@ -91,8 +92,8 @@ def create(cluster: MixedCluster, topic: str, assignment: list[list[int]], **con
     )
     for partition, replicas in enumerate(assignment):
         cluster.await_leader(topic, partition, replicas[0])
-    client = cluster.admin
-    eventually(lambda: len(client.list_topics(topic, timeout=10).topics[topic].partitions) == len(assignment))
+    running = [f"127.0.0.1:{member.port}" for member in cluster.members if member.process.poll() is None]
+    topic_known(",".join(running), topic, len(assignment))
 
 
 def write(
@@ -170,7 +171,7 @@ def test_topics_are_made_changed_and_deleted_on_brokers_of_both_kinds(cluster: M
     topic = f"administered-by-{controlling}"
     create(cluster, topic, [[0, 2], [2, 0], [1, 3], [3, 1]])
     settle(client.create_partitions([NewPartitions(topic, 6, [[0, 3], [3, 0]])]))
-    eventually(lambda: {state["leader"] for state in cluster.states(topic).values()} == {0, 1, 2, 3})
+    eventually(lambda: {state["leader"] for state in cluster.states(topic).values()} == {0, 1, 2, 3}, timeout_s=LIMIT_S)
     eventually(lambda: len(cluster.states(topic)) == 6 and cluster.is_whole(), timeout_s=LIMIT_S)
     topic_id = cluster.read(f"/brokers/topics/{topic}")["topic_id"]
     for partition in range(6):
@@ -399,7 +400,11 @@ def test_our_broker_that_lost_records_does_not_lead_under_apaches_controller_whi
     create(cluster, "cut", [[damaged, intact]])
     cluster.await_whole()
     assert write(cluster, "cut", 0, numbers("v", 400)) == []
-    eventually(lambda: checkpointed(cluster, damaged, "cut") == 400, what="the high watermark is checkpointed")
+    eventually(
+        lambda: checkpointed(cluster, damaged, "cut") == 400,
+        timeout_s=LIMIT_S,
+        what="the high watermark is checkpointed",
+    )
     for member in cluster.members:
         member.process.send_signal(signal.SIGSTOP)  # none of them sees another one die
     for member in cluster.members:

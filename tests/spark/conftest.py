@@ -37,24 +37,24 @@ class TestCluster:
     def topic(self, partitions: int = 3, config: dict[str, str] | None = None) -> str:
         """A new topic's name."""
         name = f"spark-{os.getpid()}-{next(_TOPICS)}"
-        self._admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result(30)
+        self._admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result(60)
         return name
 
     def topics(self) -> set[str]:
         """The names of all topics."""
-        return set(self._admin.list_topics(timeout=10).topics)
+        return set(self._admin.list_topics(timeout=60).topics)
 
     def make_again(self, topic: str) -> None:
         """Deletes the topic and makes it again, with one partition."""
-        self._admin.delete_topics([topic])[topic].result(30)
-        while topic in self._admin.list_topics(timeout=10).topics:
+        self._admin.delete_topics([topic])[topic].result(60)
+        while topic in self._admin.list_topics(timeout=60).topics:
             time.sleep(0.05)
-        self._admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        self._admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
 
     def add_partitions(self, topic: str, count: int) -> None:
         """The topic has so many partitions afterwards."""
-        self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
-        while len(self._admin.list_topics(topic, 10).topics[topic].partitions) < count:
+        self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(60)
+        while len(self._admin.list_topics(topic, 60).topics[topic].partitions) < count:
             time.sleep(0.05)
 
     def produce(self, topic: str, records: list[Record], partition: int | None = None) -> None:
@@ -63,12 +63,12 @@ class TestCluster:
         extra = {} if partition is None else {"partition": partition}
         for key, value in records:
             producer.produce(topic, value, key, **extra)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def read(self, topic: str) -> list[Any]:
         """All messages of the topic."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test", "enable.partition.eof": True})
-        parts = self._admin.list_topics(topic, 10).topics[topic].partitions
+        parts = self._admin.list_topics(topic, 60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, each, 0) for each in parts])
         messages, ended = [], 0
         while ended < len(parts):
@@ -84,7 +84,7 @@ class TestCluster:
     def committed(self, group: str, topic: str, partitions: int) -> list[int]:
         """The group's offsets."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
-        found = consumer.committed([TopicPartition(topic, each) for each in range(partitions)], 10)
+        found = consumer.committed([TopicPartition(topic, each) for each in range(partitions)], 60)
         consumer.close()
         return [each.offset for each in found]
 
@@ -106,7 +106,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
         yield TestCluster(line.split()[1])
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(60)
         process.stdout.close()
 
 

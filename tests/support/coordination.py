@@ -33,7 +33,7 @@ class RawClient:
     def __init__(
         self, port: int, *, session_id: int = 0, password: bytes = bytes(16), timeout_ms: int = 10_000
     ) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), 10)
+        self.socket = socket.create_connection(("127.0.0.1", port), 60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.events: list[bytes] = []
         self._xid = 0
@@ -134,7 +134,7 @@ class CoordinationProcess:
             self.process = subprocess.Popen(
                 self.command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.directory
             )
-        eventually(self._answers, timeout_s=30, what=f"a server on port {self.port}, see {self.directory}/log")
+        eventually(self._answers, timeout_s=60, what=f"a server on port {self.port}, see {self.directory}/log")
 
     def _answers(self) -> bool:
         assert self.process is not None
@@ -148,17 +148,17 @@ class CoordinationProcess:
     def kill(self) -> None:
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(60)
 
     def stop(self) -> int:
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 def four_letter_word(port: int, word: bytes) -> bytes:
     """What a server says to a four-letter word."""
-    with socket.create_connection(("127.0.0.1", port), 5) as asking:
+    with socket.create_connection(("127.0.0.1", port), 30) as asking:
         asking.sendall(word)
         chunks = []
         while data := asking.recv(1 << 16):

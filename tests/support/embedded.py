@@ -17,4 +17,4 @@ def brokers_of(cluster: Cluster) -> dict[int, BrokerServer]:
 
 def run_on(cluster: Cluster, broker_id: int, work: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine on a broker's loop, and wait for it."""
-    return cluster._running[f"broker-{broker_id}"].thread.submit(work).result(20)
+    return cluster._running[f"broker-{broker_id}"].thread.submit(work).result(60)

@@ -80,7 +80,7 @@ class Member:
         process, self.process = self.process, None
         if process is not None:
             process.send_signal(number)
-            process.wait(30)
+            process.wait(60)
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()

@@ -6,7 +6,7 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.wire.kafka.messages.metadata import MetadataResponse
 from support.waiting import eventually
 
-_TIMEOUT_S = 60
+_TIMEOUT_S = 90
 
 
 def members_known(bootstrap: str, count: int) -> None:

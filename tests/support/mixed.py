@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from support.knowing import members_known
 from support.needs import APACHE
 from support.ports import free_ports
 from support.reference import apache_tool
@@ -336,7 +337,7 @@ def mixed_cluster(
                 cluster.launch(number, kind)
             for number in range(len(kinds)):
                 cluster.await_registered(number)
-            eventually(lambda: cluster.controller >= 0, timeout_s=LIMIT_S, what="there is a controller")
+            members_known(cluster.bootstrap, len(kinds))
             yield cluster
     finally:
         coordination.stop()

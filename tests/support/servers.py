@@ -52,7 +52,7 @@ def up(directory: Path, *args: object, brokers: int = 1, preexec_fn: Callable[[]
         yield Up(ready[1], ready[2], pids, directory, process)
     finally:
         process.send_signal(signal.SIGTERM)
-        code = process.wait(30)
+        code = process.wait(60)
         process.stdout.close()
     assert code == 0, f"barnabas up ended with {code}"
 
@@ -83,4 +83,4 @@ class Server:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(30)
+        return self.process.wait(60)

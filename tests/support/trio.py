@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
+from support.knowing import topic_known
 from support.load import PARTITIONS
 from support.ports import free_ports
 from support.servers import Server
@@ -107,6 +108,7 @@ class Trio:
             return True
 
         eventually(created, timeout_s=60, what="the topic is created")
+        topic_known(self.bootstrap, topic, partitions)
         self.wait_until_in_sync(topic)
 
     def partitions(self, topic: str) -> list[Any]:

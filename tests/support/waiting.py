@@ -7,15 +7,21 @@ from typing import TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from kazoo.exceptions import ConnectionLoss
 
+from barnabas.client.errors import ConnectError
+
 T = TypeVar("T")
 
-_NO_ANSWER = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}
+_NO_ANSWER = {
+    *(KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._WAIT_COORD),
+    *(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS),
+}
 
 
 def eventually(condition: Callable[[], T], *, timeout_s: float = 30, what: str = "") -> T:
     """The first true value of ``condition``; fails when there is none in time.
 
-    A client of others that gets no answer, as while a server starts, has not seen the condition yet. Other errors are errors.
+    A client that gets no answer, as while a server starts or a group's coordinator moves, has not seen the condition yet.
+    Other errors are errors.
     """
     end = time.monotonic() + timeout_s
     while True:
@@ -23,7 +29,7 @@ def eventually(condition: Callable[[], T], *, timeout_s: float = 30, what: str =
         try:
             if value := condition():
                 return value
-        except (KafkaException, ConnectionLoss) as problem:
+        except (KafkaException, ConnectionLoss, ConnectError) as problem:
             if isinstance(problem, KafkaException) and problem.args[0].code() not in _NO_ANSWER:
                 raise
             error = problem
