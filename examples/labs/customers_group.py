@@ -43,7 +43,7 @@ def body(lab: Lab) -> None:
     lab.step("3. The same file as Java's clients send it today, and five consumers")
     lab.barnabas(f"consumer-groups --delete --group {GROUP} --bootstrap-server $KAFKA")
     lab.barnabas(f"topics --delete --topic {TOPIC} --bootstrap-server $KAFKA")
-    lab.until(lambda: not lab.topic(TOPIC), "the topic's end")
+    lab.until(lambda: not lab.has_topic(TOPIC), "the topic's end")
     lab.create(TOPIC, f"--partitions {PARTITIONS} --replication-factor 1")
     five = [join(lab) for _ in range(5)]
     lab.until(lambda: sorted(partitions_of_members(lab)) == [0, 0, 1, 1, 1], "a group of five members")

@@ -47,7 +47,7 @@ def body(lab: Lab) -> None:
         "a new leader begins a new epoch, the upper half of the zxid", holds=epochs[-1] >> 32 > 1, otherwise=epochs
     )
     lab.create("topic2", "--partitions 1 --replication-factor 1")
-    lab.check("two of three servers are enough to write", holds=bool(lab.topic("topic2")))
+    lab.check("two of three servers are enough to write", holds=lab.has_topic("topic2"))
 
     lab.step(f"3. Server {leader} comes back")
     lab.cluster.start_zookeeper(leader)
@@ -68,7 +68,7 @@ def body(lab: Lab) -> None:
         lab.cluster.start_zookeeper(number)
     the_leader(lab, SERVERS)
     lab.until(lambda: lab.broker_ids_quietly() == "[0]", "the broker's session")
-    lab.check("with a majority all is there again", holds=bool(lab.topic("topic1")) and bool(lab.topic("topic2")))
+    lab.check("with a majority all is there again", holds=lab.has_topic("topic1") and lab.has_topic("topic2"))
 
 
 def log_of(lab: Lab, server: int) -> str:

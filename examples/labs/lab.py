@@ -201,23 +201,42 @@ class Lab:
     # What is so
 
     def topic(self, name: str) -> dict[int, PartitionDescription]:
-        """Each partition of a topic: its leader or None, replicas, isr. Empty while no broker answers."""
+        """Each partition of a topic: its leader or None, replicas, isr. Waits until a broker knows the topic."""
+        return self.until(lambda: self._described(name, self.cluster.bootstrap_servers), f"{name} at a broker")
+
+    def has_topic(self, name: str) -> bool:
+        """Whether a broker knows the topic."""
+        return bool(self._described(name, self.cluster.bootstrap_servers))
+
+    def _described(self, name: str, servers: str) -> dict[int, PartitionDescription]:
+        """What one of the servers says of the topic; empty while none answers."""
         try:
-            with AdminConnection(self.cluster.bootstrap_servers, {"request.timeout.ms": "2000"}) as admin:
+            with AdminConnection(servers, {"request.timeout.ms": "5000"}) as admin:
                 return {each.partition: each for each in describe_topics(admin, [name])[0].partitions}
         except (BarnabasError, OSError):
             return {}
 
     def in_sync(self, name: str, brokers: set[int], partition: int = 0) -> bool:
-        """Whether exactly these are in sync, and one of them leads."""
-        found = self.topic(name).get(partition)
-        return found is not None and found.leader in brokers and set(found.isr) == brokers
+        """Whether exactly these are in sync, and one of them leads, as each of them knows: news reaches them one by one."""
+        for broker in brokers:
+            found = self._described(name, self.address(broker)).get(partition)
+            if found is None or found.leader not in brokers or set(found.isr) != brokers:
+                return False
+        return True
+
+    def everywhere(self, name: str, holds: Callable[[PartitionDescription], bool]) -> bool:
+        """Whether this holds for each partition of a topic, as every broker that runs knows it: the next command may ask any."""
+        for broker, server in enumerate(self.cluster.bootstrap_servers.split(",")):
+            found = self._described(name, server) if self.cluster.is_running(broker) else None
+            if found is not None and not (found and all(map(holds, found.values()))):
+                return False
+        return True
 
     def leader(self, name: str, partition: int = 0) -> int:
         """Waits until there is one."""
 
         def found() -> tuple[int] | None:
-            state = self.topic(name).get(partition)
+            state = self._described(name, self.cluster.bootstrap_servers).get(partition)
             return None if state is None or state.leader is None else (state.leader,)
 
         return self.until(found, f"a leader of {name}")[0]
@@ -227,10 +246,10 @@ class Lab:
         return self.cluster.bootstrap_servers.split(",")[broker]
 
     def create(self, name: str, options: str) -> None:
-        """A topic, once every replica is in sync."""
+        """A topic, once every replica is in sync and every broker knows it."""
         self.barnabas(f"topics --create --topic {name} --bootstrap-server $KAFKA {options}")
         self.until(
-            lambda: (found := self.topic(name)) and all(set(each.isr) == set(each.replicas) for each in found.values()),
+            lambda: self.everywhere(name, lambda each: set(each.isr) == set(each.replicas)),
             f"every replica of {name} in sync",
         )
 

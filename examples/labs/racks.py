@@ -48,10 +48,15 @@ def body(lab: Lab) -> None:
     lab.step("2. The rack of brokers 3, 4 and 5 is lost (kill -9)")
     for broker in (3, 4, 5):
         lab.cluster.kill_broker(broker)
+    for topic in ("flights", "strict"):
+        lab.until(
+            lambda topic=topic: lab.everywhere(topic, lambda each: set(each.isr) <= RACKS[0]),
+            f"in-sync sets of {topic} without it",
+        )
     lab.until(
-        lambda: all(set(each.isr) <= RACKS[0] for each in lab.topic("flights").values()), "in-sync sets without it"
+        lambda: lab.everywhere("unsafe", lambda each: (each.leader is None) == (each.replicas[0] in RACKS[1])),
+        "news of the other topic",
     )
-    lab.until(lambda: sum(each.leader is None for each in lab.topic("unsafe").values()) == 3, "news of the other topic")
     found = lab.topic("flights")
     lab.check("every partition of flights has a leader", holds=all(each.leader in RACKS[0] for each in found.values()))
     lab.broker_ids()
@@ -80,8 +85,13 @@ def body(lab: Lab) -> None:
     lab.step("3. The rack is back")
     for broker in (3, 4, 5):
         lab.cluster.start_broker(broker)
-    lab.until(lambda: all(len(each.isr) == 3 for each in lab.topic("flights").values()), "all in sync")
-    lab.until(lambda: all(each.leader is not None for each in lab.topic("unsafe").values()), "leaders for all")
+    for topic in ("flights", "strict", "unsafe"):
+        lab.until(
+            lambda topic=topic: lab.everywhere(
+                topic, lambda each: each.leader is not None and set(each.isr) == set(each.replicas)
+            ),
+            f"all of {topic} in sync",
+        )
     for report in reports:
         text = lab.barnabas(f"topics --describe --{report} --exclude-internal --bootstrap-server $KAFKA")
         lab.check(f"no {report.replace('-', ' ')} again", holds=not text, otherwise=text)

@@ -71,7 +71,7 @@ def test_killed_with_9_nothing_acknowledged_is_lost_or_doubled(pair: Pair, victi
             return "TOPIC_ALREADY_EXISTS" in str(error)
         return True
 
-    eventually(created, timeout_s=30, what="the topic is created")
+    eventually(created, timeout_s=60, what="the topic is created")
     load = Load(pair.bootstrap, "trial")
     rng = random.Random(SEED)
     server = getattr(pair, victim)

@@ -99,6 +99,6 @@ def test_stop_ends_the_server_of_a_configuration_and_no_other(tmp_path: Path) ->
         for code in (0, 1):
             done = subprocess.run(command, cwd=stopped.directory, capture_output=True, text=True, check=False)
             assert done.returncode == code, done.stdout + done.stderr
-        assert stopped.process.wait(10) == 0
+        assert stopped.process.wait(60) == 0
         assert other.process.poll() is None
         os.kill(other.process.pid, 0)

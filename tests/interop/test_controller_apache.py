@@ -44,7 +44,7 @@ def admin(bootstrap: str) -> AdminClient:
 def operate(bootstrap: str) -> None:
     """The same day at both: topics, partitions, configurations, a deletion."""
     client = admin(bootstrap)
-    eventually(lambda: client.list_topics(timeout=10).controller_id >= 0)
+    eventually(lambda: client.list_topics(timeout=10).controller_id >= 0, what="there is a controller")
     settle(client.create_topics([NewTopic("plain", 2, 1), NewTopic("set", 1, 1, config={"retention.ms": "1000"})]))
     settle(client.create_topics([NewTopic("gone", 1, 1)]))
     settle(client.create_partitions([NewPartitions("plain", 3)]))

@@ -115,7 +115,7 @@ def test_a_failed_sync_stops_the_server_without_an_acknowledgement(tmp_path: Pat
                 assert client.call(OpCode.CREATE, CreateRequest(f"/n{made}", b"", OPEN, 0))[1] == 0
                 made += 1
         assert 0 < made < 10
-        assert server.process.wait(10) == 1
+        assert server.process.wait(60) == 1
         assert "cannot be written" in server.log
         server.command = plain
         server.start()

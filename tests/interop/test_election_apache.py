@@ -26,7 +26,7 @@ HOST = "127.0.0.1"
 
 
 class Ignore:
-    """A quorum port that accepts and says nothing."""
+    """A quorum port that accepts and says nothing: followers wait there for as long as their initLimit says."""
 
     def frame(self, data: memoryview) -> None: ...
     def bad_length(self, prefix: bytes) -> None: ...
@@ -60,7 +60,8 @@ def run(
                 await peers[my_id].start()
                 stack.push_async_callback(peers[my_id].close)
 
-                def accept(_: Connection, my_id: int = my_id) -> FrameHandler:
+                def accept(connection: Connection, my_id: int = my_id) -> FrameHandler:
+                    connection.pause()
                     followed.append(my_id)
                     return Ignore()
 
@@ -68,7 +69,9 @@ def run(
                 listener = await network.listen(HOST, quorum_port, accept, max_frame_bytes=0)
                 stack.push_async_callback(listener.close)
             members = {
-                n: stack.enter_context(apache_member(directory / f"apache{n}", n, servers, ports[3 * n - 1]))
+                n: stack.enter_context(
+                    apache_member(directory / f"apache{n}", n, servers, ports[3 * n - 1], initLimit=30)
+                )
                 for n in apaches
             }
             async with asyncio.timeout(120):
@@ -86,6 +89,8 @@ def test_two_apaches_elect_their_own_and_ours_follows(tmp_path: Path) -> None:
     """All know nothing, so the greatest id wins; ours hears of it whenever it comes, and after a restart."""
 
     async def elect(members: dict[int, ApacheMember], peers: dict[int, ElectionPeers], _: list[int]) -> None:
+        for number in (2, 3):  # with the second alone, ours would elect that one
+            await logged(members[number], f"New election. My id = {number}")
         assert await peers[1].elect(0, 0) == 3
         await logged(members[3], "LEADING - LEADER ELECTION TOOK")
         await logged(members[2], "FOLLOWING - LEADER ELECTION TOOK")

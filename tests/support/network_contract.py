@@ -46,7 +46,7 @@ class Recorder:
         self.changed.set()
 
     async def until(self, condition) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition(self):
                 self.changed.clear()
                 await self.changed.wait()
@@ -133,7 +133,7 @@ class NetworkContract:
 
             connection = await network.connect(HOST, listener.port, connected, max_frame_bytes=4, timeout_ms=5000)
             connection.send([sent[:3], sent[3:]])
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await accepted.wait()
             await received[0].until(lambda r: sum(map(len, r.frames)) >= len(sent))
             assert b"".join(received[0].frames) == sent

@@ -79,7 +79,7 @@ def test_a_failure_that_was_not_reported_yet_is_raised_by_flush() -> None:
     producer = Producer(NO_BROKER)
     first, *_ = fill(producer)
     with pytest.raises(DeliveryError, match="delivery.timeout.ms"):
-        first.result(timeout_s=10)
+        first.result(timeout_s=60)
     with pytest.raises(DeliveryError, match=r"\(1 more failed\)"):
         producer.flush()
     producer.close()

@@ -183,7 +183,7 @@ async def members(
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # any condition, also of code that sets no event
             await asyncio.sleep(0.005)
 

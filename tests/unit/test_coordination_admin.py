@@ -53,7 +53,7 @@ def serve(directory: Path, use: Callable[[int, list[int]], None], **texts: str) 
 
 
 def get(port: int, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
         return response.read().decode()
 
 

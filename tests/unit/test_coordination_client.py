@@ -29,7 +29,7 @@ from support.coordination_in_process import running_server, session, start_serve
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop run until the condition holds."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # any condition, also of code that sets no event
             await asyncio.sleep(0.005)
 

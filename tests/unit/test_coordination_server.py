@@ -294,7 +294,7 @@ def test_before_the_session_only_small_frames_are_accepted(tmp_path: Path) -> No
 
     def connect(port: int) -> None:
         with socket.create_connection(("127.0.0.1", port), 5) as long_request:
-            long_request.settimeout(10)
+            long_request.settimeout(60)
             long_request.sendall((1025).to_bytes(4, "big"))
             assert long_request.recv(1) == b""
         client = RawClient(port)

@@ -165,7 +165,7 @@ class Listening:
         return made[0]
 
     async def until_accepted(self) -> Recorder:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.changed.wait()
         return self.accepted[0]
 

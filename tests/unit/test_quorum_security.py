@@ -133,7 +133,7 @@ async def is_accepted(server: UnifiedNetwork, client: UnifiedNetwork) -> bool:
         with suppress(OSError):
             connection = await client.connect(HOST, listener.port, connected, max_frame_bytes=4, timeout_ms=20_000)
             connection.send([b"hello"])
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not (accepted and accepted[0].frames) and not made[0].ended:
                     changed.clear()
                     await changed.wait()

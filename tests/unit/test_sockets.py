@@ -47,7 +47,7 @@ async def listening(echo: bool = False):
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # what is watched has no event
             await asyncio.sleep(0.001)
 
@@ -203,7 +203,7 @@ def test_connections_leave_a_quarter_of_the_descriptors_to_files(
                 loop = asyncio.get_running_loop()
                 await loop.sock_connect(late, (HOST, port))
                 await loop.sock_sendall(late, framed(b"hello"))
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     assert await loop.sock_recv(late, 100) == framed(b"hello")
         assert caplog.text.count("lack of descriptors") == 1
 

@@ -21,7 +21,7 @@ def produce(cluster: Cluster, topic: str, *values: str) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for value in values:
         producer.produce(topic, value)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def consume(cluster: Cluster, topic: str, count: int) -> list[str]:
@@ -30,7 +30,7 @@ def consume(cluster: Cluster, topic: str, count: int) -> list[str]:
     )
     consumer.subscribe([topic])
     try:
-        return [message.value().decode() for message in consumer.consume(count, timeout=20)]
+        return [message.value().decode() for message in consumer.consume(count, timeout=60)]
     finally:
         consumer.close()
 
@@ -95,7 +95,7 @@ def test_a_cluster_with_an_ensemble_loses_one_coordination_server_after_the_othe
         assert cluster.zookeeper_connect == addresses
         for server_id, address in enumerate(addresses.split(","), 1):
             client = KazooClient(address)
-            client.start(20)
+            client.start(60)
             text, stat = client.get("/zookeeper/config")
             client.stop()
             client.close()
@@ -123,7 +123,7 @@ def test_a_stopped_broker_comes_back_at_its_port() -> None:
 def test_settings_reach_every_broker() -> None:
     """Properties given to the cluster are the brokers'."""
     with Cluster(brokers=2, settings={"num.partitions": "7"}) as cluster:
-        Producer({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("made-by-asking", timeout=10)
+        Producer({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("made-by-asking", timeout=60)
         produce(cluster, "made-by-asking", "a")
         with AdminConnection(cluster.bootstrap_servers) as admin:
             (topic,) = describe_topics(admin, ["made-by-asking"])
