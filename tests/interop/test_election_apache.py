@@ -9,7 +9,6 @@ from types import MappingProxyType
 import pytest
 
 from barnabas.base.clock import SystemClock
-from barnabas.base.network import Connection, FrameHandler
 from barnabas.coordination.election.fast_leader_election import ElectionEffect, FastLeaderElection
 from barnabas.coordination.election.messages import Notification
 from barnabas.coordination.election.peers import ElectionPeers
@@ -23,14 +22,6 @@ from support.ports import free_ports
 pytestmark = [pytest.mark.interop, pytest.mark.java, needs_reference]
 
 HOST = "127.0.0.1"
-
-
-class Ignore:
-    """A quorum port that accepts and says nothing: followers wait there for as long as their initLimit says."""
-
-    def frame(self, data: memoryview) -> None: ...
-    def bad_length(self, prefix: bytes) -> None: ...
-    def closed(self, error: Exception | None) -> None: ...
 
 
 Test = Callable[[dict[int, ApacheMember], dict[int, ElectionPeers], list[int]], Awaitable[None]]
@@ -60,14 +51,13 @@ def run(
                 await peers[my_id].start()
                 stack.push_async_callback(peers[my_id].close)
 
-                def accept(connection: Connection, my_id: int = my_id) -> FrameHandler:
-                    connection.pause()
+                def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter, my_id: int = my_id) -> None:
+                    """Says nothing: followers wait for as long as their initLimit says."""
                     followed.append(my_id)
-                    return Ignore()
+                    stack.callback(writer.close)
 
-                quorum_port = configuration.servers[my_id].quorum_port
-                listener = await network.listen(HOST, quorum_port, accept, max_frame_bytes=0)
-                stack.push_async_callback(listener.close)
+                server = await asyncio.start_server(accept, HOST, configuration.servers[my_id].quorum_port)
+                stack.callback(server.close)
             members = {
                 n: stack.enter_context(
                     apache_member(directory / f"apache{n}", n, servers, ports[3 * n - 1], initLimit=30)

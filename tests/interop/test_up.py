@@ -74,9 +74,7 @@ def test_a_cluster_in_the_background_is_found_watched_and_stopped(tmp_path: Path
         (cluster,) = json.loads(run("status", "--output", "json").stdout)
         assert cluster["servers"] == {"zookeeper": "running", "0": "running"}
         topics = ("topics", "--list", "--bootstrap-server", f"127.0.0.1:{port}")
-        eventually(
-            lambda: run(*topics).stdout == "__consumer_offsets\n", what="groups are prepared before the first one"
-        )
+        eventually(lambda: run(*topics).stdout == "__consumer_offsets\n", timeout_s=60, what="groups are prepared")
         before = Path(data_dir, "server.properties").read_text()
         second = run("up", "--port", "0", "--zk-port", "0", "--data-dir", data_dir)
         assert second.returncode == 1
@@ -84,7 +82,9 @@ def test_a_cluster_in_the_background_is_found_watched_and_stopped(tmp_path: Path
         assert Path(data_dir, "server.properties").read_text() == before
         assert "started (barnabas.broker.server)" in run("logs", "0").stdout
         os.kill(cluster["pids"]["0"], signal.SIGKILL)
-        eventually(lambda: "was killed by signal 9" in run("logs", "up").stdout, what="the death is reported")
+        eventually(
+            lambda: "was killed by signal 9" in run("logs", "up").stdout, timeout_s=60, what="the death is reported"
+        )
         assert f"start it again with: barnabas server-start {data_dir}" in run("logs", "up").stdout
         assert json.loads(run("status", "--output", "json").stdout)[0]["servers"]["0"] == "ended"
     finally:

@@ -1,6 +1,7 @@
 """Apache Kafka and Apache ZooKeeper, run beside the project by ../shared/reference/apache."""
 
 import contextlib
+import os
 import re
 import signal
 import subprocess
@@ -49,10 +50,12 @@ def apache_cluster(
     command += ["--zk", zookeeper] if zookeeper else []
     for name, value in (settings or {}).items():
         command += ["--set", f"{name}={value}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)
     try:
         line = process.stdout.readline()
         ready = re.fullmatch(r"ready (\S+) zk=(\S+) pids=(\S+) dir=(\S+)\n", line)
+        if not ready:
+            os.killpg(process.pid, signal.SIGKILL)  # those of its servers that did start
         assert ready, f"the reference cluster did not come up: {line!r}, see {directory}"
         pids = [int(pid) for pid in ready[3].split(",")]
         members_known(ready[1], brokers)

@@ -22,6 +22,14 @@ def barnabas(*args: object, text: str = "", timeout_s: float = 60) -> subprocess
     )
 
 
+def command_of(pid: int) -> str:
+    """The command line of a process; "" where there is none. Systems give the pid of one that has ended to another one soon."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
 @dataclass
 class Up:
     """A cluster started by ``barnabas up``."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.base.errors import BarnabasError
 from barnabas.testing import ProcessCluster
 from support.waiting import eventually
 
@@ -31,6 +32,24 @@ def test_a_process_runs_until_its_last_thread_has_ended(tmp_path: Path) -> None:
         eventually(lambda: not cluster.is_running(0), what="its last thread has ended")
         assert state(process.pid) == "Z"  # it has not been waited for yet
     assert not cluster.is_running(0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing shows when a process was started")
+def test_another_process_with_the_pid_of_one_that_has_ended_is_left_alone(tmp_path: Path) -> None:
+    """Systems use pids again: the broker does not run, and no signal goes to the stranger."""
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as stranger:
+        cluster = ProcessCluster(1, data_dir=tmp_path)
+        cluster.pids["0"] = stranger.pid
+        assert cluster.is_running(0)
+        cluster._start_times[stranger.pid] = "1"
+        assert not cluster.is_running(0)
+        for signal_it in (cluster.kill_broker, cluster.stop_broker, cluster.pause_broker, cluster.resume_broker):
+            with pytest.raises(BarnabasError, match="broker 0 is not running"):
+                signal_it(0)
+        assert stranger.poll() is None
+        assert stranger.stdin is not None
+        stranger.stdin.close()
+        assert stranger.wait(60) == 0
 
 
 def state(pid: int) -> str:

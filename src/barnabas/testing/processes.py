@@ -26,6 +26,8 @@ _COMMAND = [sys.executable, "-m", "barnabas"]
 _READY = re.compile(r"ready (?P<bootstrap>\S+) zk=(?P<zookeeper>\S+) pids=(?P<pids>\S+)\n")
 _TIMEOUT_S = 60.0
 _POLL_S = 0.02
+_STATE, _NUM_THREADS, _START_TIME = 0, 17, 19
+"""Where `_stat` has them."""
 _USUAL_PORT = 9092
 _USUAL_ZK_PORT = 2181
 
@@ -68,6 +70,7 @@ class ProcessCluster:
         """``host:port`` of the coordination server; of all in an ensemble."""
         self.pids: dict[str, int] = {}
         """The process of each server: "zookeeper" (in an ensemble "zookeeper1" and so on), "0", "1" ..."""
+        self._start_times: dict[int, str] = {}
 
     @staticmethod
     def usual_ports(brokers: int) -> tuple[int, int]:
@@ -93,12 +96,13 @@ class ProcessCluster:
             raise
         self.bootstrap_servers, self.zookeeper_connect = ready["bootstrap"], ready["zookeeper"]
         self.pids = {name: int(pid) for name, _, pid in (each.partition(":") for each in ready["pids"].split(","))}
+        self._start_times = {pid: _start_time(pid) for pid in self.pids.values()}
         return self
 
     def stop(self) -> None:
         """Stop everything, cleanly; a second call does nothing."""
         for name in tuple(self._paused):
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, BarnabasError):
                 self._resume(name)
         brokers = [child for name, child in self._restarted.items() if not name.startswith("zookeeper")]
         others = [child for child in self._restarted.values() if child not in brokers]
@@ -130,7 +134,7 @@ class ProcessCluster:
     def pause(self, server: int | str) -> None:
         """SIGSTOP: it stands still. Its kernel keeps its connections and accepts new ones."""
         name = self._server(server)
-        os.kill(self.pids[name], signal.SIGSTOP)
+        self._send(name, signal.SIGSTOP)
         self._paused.add(name)
 
     def resume(self, server: int | str) -> None:
@@ -195,17 +199,22 @@ class ProcessCluster:
     # Processes
 
     def _signal(self, name: str, number: int) -> None:
-        os.kill(self.pids[name], number)
+        self._send(name, number)
         self._paused.discard(name)
         _wait_until(lambda: not self._runs(name), f"the end of {name}")
 
     def _resume(self, name: str) -> None:
         self._paused.discard(name)
-        os.kill(self.pids[name], signal.SIGCONT)
+        self._send(name, signal.SIGCONT)
+
+    def _send(self, name: str, number: int) -> None:
+        if not self._runs(name):  # its pid may be another process's by now
+            raise BarnabasError(f"{_title(name)} is not running")
+        os.kill(self.pids[name], number)
 
     def _start_again(self, name: str, command: list[str], log_file: Path) -> None:
         if self._runs(name):
-            raise BarnabasError(f"{name if name.startswith('zookeeper') else f'broker {name}'} is running")
+            raise BarnabasError(f"{_title(name)} is running")
         with log_file.open("ab") as log:
             self._restarted[name] = process = _spawn([*_COMMAND, *command], log, log)
         self.pids[name] = process.pid
@@ -213,7 +222,8 @@ class ProcessCluster:
     def _runs(self, name: str) -> bool:
         if name in self._restarted:
             return self._restarted[name].poll() is None
-        return _is_running(self.pids[name])
+        pid = self.pids[name]
+        return _is_running(pid, self._start_times.get(pid, ""))
 
     # Its files
 
@@ -267,18 +277,40 @@ def _wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(_POLL_S)
 
 
-def _is_running(pid: int) -> bool:
-    """Of a process that is not our child; one that has ended but was not yet asked for by its parent does not run."""
+def _title(name: str) -> str:
+    return name if name.startswith("zookeeper") else f"broker {name}"
+
+
+def _is_running(pid: int, start_time: str) -> bool:
+    """Of a process that is not our child; one that has ended but was not yet asked for by its parent does not run.
+
+    Systems give the pid of a process that has ended to another one soon, and to threads: it is that process if it has
+    this start time ("" for any).
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
+    except PermissionError:  # another user's by now
+        return False
     if sys.platform != "linux":
         return True
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
+    fields = _stat(pid)
+    if not fields or (start_time and fields[_START_TIME] != start_time):
         return False
     # Killed, a first thread may be gone before the others, which keep the files and the ports open until they are too.
-    fields = stat.rpartition(")")[2].split()  # from field 3 of proc(5) on: the state, and field 20: num_threads
-    return fields[0] != "Z" or int(fields[17]) > 1
+    return fields[_STATE] != "Z" or int(fields[_NUM_THREADS]) > 1
+
+
+def _start_time(pid: int) -> str:
+    """When the process was started, in the clock ticks of proc(5); "" where the system does not say."""
+    fields = _stat(pid)
+    return fields[_START_TIME] if fields else ""
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of proc(5)'s stat from the third one on, the state; none where there is no such process or file."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
