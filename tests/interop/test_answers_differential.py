@@ -145,10 +145,10 @@ def test_a_transactional_producer_fails_at_once(ports: tuple[int, int]) -> None:
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{ports[1]}", "transactional.id": "t"})
     started_s = time.monotonic()
     with pytest.raises(KafkaException) as error:
-        producer.init_transactions(30)
+        producer.init_transactions(90)
     assert error.value.args[0].fatal()
     assert "Transactions are not supported" in error.value.args[0].str()
-    assert time.monotonic() - started_s < 15
+    assert time.monotonic() - started_s < 60
 
 
 @pytest.mark.parametrize("acks", [-1, 1])

@@ -1,6 +1,7 @@
 """The admin connection against servers that misbehave; real brokers are tried in tests/interop."""
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ from barnabas.wire.kafka.frames import decode_request_header, encode_response
 from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from barnabas.wire.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.kafka.messages.metadata import MetadataResponse, MetadataResponseBroker
+from support.promptness import promptly
 
 Answer = Callable[[bytes, int], bytes]
 """Takes a request's frame and the server's port; returns what is sent back, b"" to close."""
@@ -209,10 +211,8 @@ def test_one_dead_address_of_several_is_no_reason_to_wait(serve: Callable[[Answe
     (host, port), *_ = good._servers
     with socket.create_server(("127.0.0.1", 0)) as silent:
         addresses = f"127.0.0.1:{silent.getsockname()[1]},{host}:{port}"
-        started = time.monotonic()
-        with AdminConnection(addresses) as connection:
+        with promptly(os.getpid(), "the answer of the second", limit_s=3), AdminConnection(addresses) as connection:
             assert connection.describe_cluster().cluster_id == "c"
-        assert time.monotonic() - started < 3
 
 
 def test_a_broker_that_accepts_and_answers_nothing_counts_as_absent() -> None:
