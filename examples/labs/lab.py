@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from barnabas.base.errors import BarnabasError
 from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.errors import ConnectError
 from barnabas.client.topics import PartitionDescription, describe_topics
 from barnabas.testing import ProcessCluster
 
@@ -202,41 +203,49 @@ class Lab:
 
     def topic(self, name: str) -> dict[int, PartitionDescription]:
         """Each partition of a topic: its leader or None, replicas, isr. Waits until a broker knows the topic."""
-        return self.until(lambda: self._described(name, self.cluster.bootstrap_servers), f"{name} at a broker")
+        return self.until(lambda: self._described(name, self.cluster.bootstrap_servers) or {}, f"{name} at a broker")
 
     def has_topic(self, name: str) -> bool:
         """Whether a broker knows the topic."""
         return bool(self._described(name, self.cluster.bootstrap_servers))
 
-    def _described(self, name: str, servers: str) -> dict[int, PartitionDescription]:
-        """What one of the servers says of the topic; empty while none answers."""
+    def _described(self, name: str, servers: str) -> dict[int, PartitionDescription] | None:
+        """What one of the servers says of the topic; empty where it knows no such topic, None where none answers."""
         try:
             with AdminConnection(servers, {"request.timeout.ms": "5000"}) as admin:
                 return {each.partition: each for each in describe_topics(admin, [name])[0].partitions}
-        except (BarnabasError, OSError):
+        except (ConnectError, OSError):
+            return None
+        except BarnabasError:
             return {}
 
     def in_sync(self, name: str, brokers: set[int], partition: int = 0) -> bool:
-        """Whether exactly these are in sync, and one of them leads, as each of them knows: news reaches them one by one."""
-        for broker in brokers:
-            found = self._described(name, self.address(broker)).get(partition)
-            if found is None or found.leader not in brokers or set(found.isr) != brokers:
-                return False
-        return True
+        """Whether exactly these are in sync, and one of them leads, as each of them knows that answers."""
+        return self._agree(
+            name,
+            brokers,
+            lambda found: (
+                partition in found and found[partition].leader in brokers and set(found[partition].isr) == brokers
+            ),
+        )
 
     def everywhere(self, name: str, holds: Callable[[PartitionDescription], bool]) -> bool:
-        """Whether this holds for each partition of a topic, as every broker that runs knows it: the next command may ask any."""
-        for broker, server in enumerate(self.cluster.bootstrap_servers.split(",")):
-            found = self._described(name, server) if self.cluster.is_running(broker) else None
-            if found is not None and not (found and all(map(holds, found.values()))):
-                return False
-        return True
+        """Whether this holds for each partition of a topic, as every broker knows that answers."""
+        brokers = range(len(self.cluster.bootstrap_servers.split(",")))
+        running = {broker for broker in brokers if self.cluster.is_running(broker)}
+        return self._agree(name, running, lambda found: bool(found) and all(map(holds, found.values())))
+
+    def _agree(self, name: str, brokers: set[int], holds: Callable[[dict[int, PartitionDescription]], bool]) -> bool:
+        """News reaches brokers one by one, and the next command may ask any of them."""
+        found = [self._described(name, self.address(broker)) for broker in brokers]
+        answers = [each for each in found if each is not None]
+        return bool(answers) and all(map(holds, answers))
 
     def leader(self, name: str, partition: int = 0) -> int:
         """Waits until there is one."""
 
         def found() -> tuple[int] | None:
-            state = self._described(name, self.cluster.bootstrap_servers).get(partition)
+            state = (self._described(name, self.cluster.bootstrap_servers) or {}).get(partition)
             return None if state is None or state.leader is None else (state.leader,)
 
         return self.until(found, f"a leader of {name}")[0]
