@@ -75,12 +75,17 @@ async def logged(member: ApacheMember, text: str) -> None:
         await asyncio.sleep(0.1)
 
 
+async def heard(peers: dict[int, ElectionPeers], *server_ids: int) -> None:
+    """Wait until each of ours, which does not elect yet, has a vote of these servers."""
+    while not all(each.election._early.keys() >= set(server_ids) for each in peers.values()):  # noqa: ASYNC110  # no event
+        await asyncio.sleep(0.05)
+
+
 def test_two_apaches_elect_their_own_and_ours_follows(tmp_path: Path) -> None:
     """All know nothing, so the greatest id wins; ours hears of it whenever it comes, and after a restart."""
 
     async def elect(members: dict[int, ApacheMember], peers: dict[int, ElectionPeers], _: list[int]) -> None:
-        for number in (2, 3):  # with the second alone, ours would elect that one
-            await logged(members[number], f"New election. My id = {number}")
+        await heard(peers, 2, 3)  # with the second alone, ours would elect that one
         assert await peers[1].elect(0, 0) == 3
         await logged(members[3], "LEADING - LEADER ELECTION TOOK")
         await logged(members[2], "FOLLOWING - LEADER ELECTION TOOK")
@@ -111,7 +116,7 @@ def test_two_of_ours_and_one_apache_agree(tmp_path: Path, zxids: dict[int, int],
 
     async def elect(members: dict[int, ApacheMember], peers: dict[int, ElectionPeers], _: list[int]) -> None:
         epoch = 1 if any(zxids.values()) else 0
-        await logged(members[3], "New election. My id = 3")
+        await heard(peers, 3)  # else the two of ours, which are a majority, would elect one of them
         found = await asyncio.gather(*(peers[n].elect(zxid, epoch) for n, zxid in zxids.items()))
         assert found == [leader, leader]
         await logged(members[3], f"{'LEADING' if leader == 3 else 'FOLLOWING'} - LEADER ELECTION TOOK")

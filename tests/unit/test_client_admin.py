@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import queue
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from barnabas.wire.kafka.messages.api_versions import ApiVersion, ApiVersionsRes
 from barnabas.wire.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.wire.kafka.messages.metadata import MetadataResponse, MetadataResponseBroker
 from support.promptness import promptly
+from support.waiting import eventually
 
 Answer = Callable[[bytes, int], bytes]
 """Takes a request's frame and the server's port; returns what is sent back, b"" to close."""
@@ -213,6 +216,53 @@ def test_one_dead_address_of_several_is_no_reason_to_wait(serve: Callable[[Answe
         addresses = f"127.0.0.1:{silent.getsockname()[1]},{host}:{port}"
         with promptly(os.getpid(), "the answer of the second", limit_s=3), AdminConnection(addresses) as connection:
             assert connection.describe_cluster().cluster_id == "c"
+
+
+class BothAtOnce(queue.Queue[Any]):
+    """Shows what was put when two things were put."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:  # as in the library
+        if timeout is not None:
+            raise queue.Empty  # the second is tried at once
+        if not block:
+            return super().get(block)
+        eventually(lambda: self.qsize() == 2, what="two links")
+        return super().get(block)
+
+
+class Interrupted(queue.Queue[Any]):
+    """Its caller gets no CPU for a while after it has put something."""
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # as above
+        super().put(item, block, timeout)
+        time.sleep(0.3)
+
+
+@pytest.mark.parametrize(("kind", "closed"), [(BothAtOnce, 1), (Interrupted, 0)])
+def test_the_connection_to_the_first_broker_that_answers_stays_open_and_the_others_do_not(
+    serve: Callable[[Answer], AdminConnection],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type["queue.Queue[Any]"],
+    closed: int,
+) -> None:
+    """However the threads that connect are interrupted."""
+    servers = [serve(lambda frame, port: broker(frame, port, apis={18: 4, 3: 7})) for _ in range(2)]
+    links: list[Any] = []
+    connect = AdminConnection._connect
+
+    def noted(self: AdminConnection, address: tuple[str, int]) -> Any:
+        links.append(connect(self, address))
+        return links[-1]
+
+    monkeypatch.setattr(AdminConnection, "_connect", noted)
+    monkeypatch.setattr("barnabas.client.admin_connection.queue.Queue", kind)
+    addresses = ",".join(f"{host}:{port}" for each in servers for host, port in each._servers)
+    with AdminConnection(addresses) as connection:
+        chosen = connection._any_link()
+        eventually(lambda: not [each for each in threading.enumerate() if "(attempt)" in each.name], what="their end")
+        assert sum(link._socket.fileno() < 0 for link in links) == closed
+        assert chosen._socket.fileno() >= 0
+        assert connection.describe_cluster().cluster_id == "c"
 
 
 def test_a_broker_that_accepts_and_answers_nothing_counts_as_absent() -> None:

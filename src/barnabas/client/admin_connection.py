@@ -7,6 +7,7 @@ answers go to the caller. Connections
 are plain TCP; a tool lives too briefly to need more than one request in flight.
 """
 
+import contextlib
 import queue
 import socket
 import struct
@@ -234,36 +235,45 @@ class AdminConnection:
         """A connection to the first broker that answers. A dead address costs a quarter of a second, not its timeout."""
         outcomes: queue.Queue[_Link | Exception] = queue.Queue()
         is_over = threading.Event()
+        choice = threading.Lock()
+        """A link is either offered or closed by its thread: the chosen one must stay open, and no other one may."""
 
         def attempt(address: tuple[str, int]) -> None:
+            outcome: _Link | Exception
             try:
-                link = self._connect(address)
+                outcome = self._connect(address)
             except Exception as error:  # reported by the thread that waits
-                outcomes.put(error)
-                return
-            outcomes.put(link)
-            if is_over.is_set():
-                link.close()
+                outcome = error
+            with choice:
+                if not is_over.is_set():
+                    outcomes.put(outcome)
+                    return
+            if isinstance(outcome, _Link):
+                outcome.close()
 
         failures: list[Exception] = []
         waiting = 0
         remaining = list(addresses)
-        while remaining or waiting:
-            if remaining:
-                threading.Thread(target=attempt, args=(remaining.pop(0),), daemon=True).start()
-                waiting += 1
-            try:
-                outcome = outcomes.get(timeout=_STAGGER_S if remaining else None)
-            except queue.Empty:
-                continue
-            waiting -= 1
-            if isinstance(outcome, _Link):
+        try:
+            while remaining or waiting:
+                if remaining:
+                    threading.Thread(target=attempt, args=(remaining.pop(0),), daemon=True).start()
+                    waiting += 1
+                try:
+                    outcome = outcomes.get(timeout=_STAGGER_S if remaining else None)
+                except queue.Empty:
+                    continue
+                waiting -= 1
+                if isinstance(outcome, _Link):
+                    self._links[outcome.address] = outcome
+                    return outcome
+                if not isinstance(outcome, ConnectError):
+                    raise outcome
+                failures.append(outcome)
+        finally:
+            with choice:
                 is_over.set()
-                self._links[outcome.address] = outcome
-                return outcome
-            if not isinstance(outcome, ConnectError):
-                raise outcome
-            failures.append(outcome)
+            _close_all(outcomes)
         raise ConnectError("no broker answers:\n  " + "\n  ".join(dict.fromkeys(map(str, failures))))
 
     def _known_addresses(self) -> list[tuple[str, int]]:
@@ -294,6 +304,14 @@ class AdminConnection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _close_all(outcomes: "queue.Queue[_Link | Exception]") -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            outcome = outcomes.get_nowait()
+            if isinstance(outcome, _Link):
+                outcome.close()
 
 
 class _Link:
