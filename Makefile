@@ -8,7 +8,9 @@ STAMP := $(VENV)/installed
 # Python workers 10 s to start, which two cores with other JVMs do not always keep.
 BESIDE := -n 2 --dist loadfile --no-loadscope-reorder --durations 25
 
-.PHONY: help install demo labs test test-unit test-interop test-spark simulate mutants trials check format bench lock clean
+DOCS := .venv-docs
+
+.PHONY: help install demo labs docs test test-unit test-interop test-spark simulate mutants trials check format bench lock clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -27,6 +29,15 @@ demo: install  ## the main job on real data: cluster, topics, groups, a broker l
 
 labs: install  ## every lab of the tutorial: what a cluster does, and what happens when something goes wrong
 	@$(BIN)/python examples/labs/run_all.py
+
+# In an environment of its own: work on the code needs none of it.
+$(DOCS)/installed: requirements-docs.lock
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
+
+docs: $(DOCS)/installed  ## the documentation as a site with search and the API, in build/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
 
 test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
 	@$(BIN)/pytest tests/unit tests/fuzz tests/simulation -q -n 2
@@ -71,10 +82,12 @@ bench: install  ## figures side by side with Apache Kafka, where the reference s
 lock: $(VENV)/bin/uv  ## resolve pyproject.toml again into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --upgrade \
 	  --extra dev pyproject.toml requirements-build.in -o requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --upgrade \
+	  requirements-docs.in -o requirements-docs.lock
 
 $(VENV)/bin/uv:
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet uv
 
 clean:  ## remove what make made
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(DOCS) build/site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
