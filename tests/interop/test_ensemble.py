@@ -172,6 +172,46 @@ def test_every_member_of_a_live_ensemble_of_apaches_is_replaced_by_ours_and_back
 
 @pytest.mark.java
 @needs_reference
+def test_apaches_3_9_follows_ours_and_leads_it_and_gives_its_data_to_ours(tmp_path: Path) -> None:
+    """ZooKeeper 3.9.4 beside two of ours: no acknowledged write is lost, no tree differs, and ours goes on with its files."""
+    with ensemble(tmp_path, (3,), release="3.9") as members:
+        apache = members.members[3]
+        members.until_serving()
+        assert "version: 3.9.4-" in four_letter_word(apache.client_port, b"srvr")
+        names = []
+
+        def write(client: KazooClient) -> None:
+            for _ in range(10):
+                names.append(str(len(names)))
+                create_until_acknowledged(client, f"/w/{names[-1]}")
+            bad = client.transaction()
+            bad.create("/w/never", b"")
+            bad.create("/w", b"")
+            assert [type(each) for each in bad.commit()] == [RolledBackError, NodeExistsError]
+
+        with members.client(timeout_s=30) as client:
+            client.create("/w", b"")
+            client.create("/alive", b"", ephemeral=True)
+            write(client)
+            first = members.leader()
+            if first is not None and first is not apache:
+                first.stop()
+                eventually(lambda: apache.mode() == "leader", timeout_s=60, what="Apache's leads")
+                first.start()
+                members.until_serving()
+                write(client)
+            apache.stop()
+            apache.is_apache = False
+            apache.start()
+            members.until_serving()
+            write(client)
+            check_same(members, "/w", names)
+            assert client.exists("/alive") is not None
+        check_no_difference_was_logged(members)
+
+
+@pytest.mark.java
+@needs_reference
 def test_ours_leads_apaches_that_count_versions_of_the_configuration(tmp_path: Path) -> None:
     """With reconfigEnabled their first leader gives the configuration a version; they refuse leaders with an older one."""
     with ensemble(tmp_path, (1, 2), reconfigEnabled="true") as members:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from support.needs import APACHE
+import pytest
+
+from support.needs import APACHE, ROOT
 from support.waiting import eventually
 
 _LOG4J = """log4j.rootLogger=INFO, console
@@ -18,12 +20,29 @@ log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %-5p %m%n
 """
 
 
+_POM = ROOT / "tests" / "other_languages" / "java" / "zookeeper" / "pom.xml"
+
+
 @cache
-def _classpath() -> str:
-    """The jars of the distribution without the binding that drops all log lines."""
+def _classpath(release: str) -> str:
+    """The jars of ZooKeeper 3.8, which come with Apache Kafka, without the binding that drops all log lines; or those of 3.9."""
+    if release == "3.9":
+        return f"{_zookeeper_39()}/*"
     printed = subprocess.run([str(APACHE), "classpath"], capture_output=True, text=True, timeout=600, check=True).stdout
     jars = Path(printed.strip().removesuffix("/*"))
     return ":".join(str(jar) for jar in sorted(jars.glob("*.jar")) if not jar.name.startswith("slf4j-nop"))
+
+
+def _zookeeper_39() -> Path:
+    """The directory with the jars, which come from Maven Central once."""
+    jars = Path.home() / ".cache" / "reference" / "zookeeper-3.9.4"
+    if not (jars / "complete").exists():
+        command = ["mvn", "-q", "-B", "-f", str(_POM), f"-DoutputDirectory={jars}", "dependency:copy-dependencies"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        if done.returncode:
+            pytest.skip(f"{' '.join(command)} got no libraries: {done.stdout[-300:]}{done.stderr[-300:]}")
+        (jars / "complete").touch()
+    return jars
 
 
 @dataclass
@@ -51,9 +70,15 @@ def is_reconfigured(configuration: Path) -> bool:
 
 @contextlib.contextmanager
 def apache_member(
-    directory: Path, server_id: int, servers: Mapping[str, str], client_port: int, **settings: object
+    directory: Path,
+    server_id: int,
+    servers: Mapping[str, str],
+    client_port: int,
+    *,
+    release: str = "3.8",
+    **settings: object,
 ) -> Iterator[ApacheMember]:
-    """Start one member; ``servers`` are the lines of the whole ensemble."""
+    """Start one member of release 3.8 or 3.9; ``servers`` are the lines of the whole ensemble."""
     data = directory / "data"
     data.mkdir(parents=True, exist_ok=True)
     (data / "myid").write_text(str(server_id))
@@ -72,7 +97,7 @@ def apache_member(
     configuration = directory / "zoo.cfg"
     if not is_reconfigured(configuration):
         configuration.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
-    command = ["java", "-Xmx128M", "-XX:TieredStopAtLevel=1", "-cp", _classpath()]
+    command = ["java", "-Xmx128M", "-XX:TieredStopAtLevel=1", "-cp", _classpath(release)]
     command += [f"-Dlog4j.configuration=file:{directory}/log4j.properties"]
     command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(configuration)]
     with (directory / "log").open("ab") as log:

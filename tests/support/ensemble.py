@@ -28,6 +28,8 @@ class Member:
     servers: dict[str, str]
     settings: dict[str, object]
     is_apache: bool
+    release: str = "3.8"
+    """of Apache's server"""
     _stack: contextlib.ExitStack | None = field(default=None, repr=False)
     process: "subprocess.Popen[bytes] | None" = field(default=None, repr=False)
 
@@ -44,7 +46,8 @@ class Member:
         assert self.process is None
         if self.is_apache:
             self._stack = contextlib.ExitStack()
-            member = apache_member(self.directory, self.server_id, self.servers, self.client_port, **self.settings)
+            place = self.directory, self.server_id, self.servers, self.client_port
+            member = apache_member(*place, release=self.release, **self.settings)
             self.process = self._stack.enter_context(member).process
         else:
             self.process = self._start_ours()
@@ -148,9 +151,10 @@ def ensemble(
     *,
     count: int = 3,
     observers: tuple[int, ...] = (),
+    release: str = "3.8",
     **settings: object,
 ) -> Iterator[Ensemble]:
-    """Servers 1 to ``count``, of which ``apaches`` run Apache's; all are started."""
+    """Servers 1 to ``count``, of which ``apaches`` run Apache's of a release; all are started."""
     ports = free_ports(3 * count)
     servers = {
         f"server.{n}": f"{HOST}:{ports[3 * n - 3]}:{ports[3 * n - 2]}" + (":observer" if n in observers else "")
@@ -161,7 +165,7 @@ def ensemble(
         own = {**settings, **({"peerType": "observer"} if n in observers else {})}
         folder = directory / f"member{n}"
         folder.mkdir()
-        members[n] = Member(n, folder, ports[3 * n - 1], servers, own, n in apaches)
+        members[n] = Member(n, folder, ports[3 * n - 1], servers, own, n in apaches, release)
     try:
         for member in members.values():
             member.start()
