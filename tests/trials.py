@@ -126,6 +126,10 @@ def trials(seeds: str) -> dict[str, Trial]:
              "tests/spark/test_spark_flow.py::test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole"),
             {"BARNABAS_KILLS": 20, "BARNABAS_RECORDS": 1_000_000},
         ),
+        "pyspark 4.2": Trial(
+            "the oldest PySpark that is accepted runs sources, flows, state and quarantine",
+            program=("tests/spark/other_pyspark.py", "4.2.1"),
+        ),
         "hostile bytes": Trial(
             "bad input is answered within 1 s, with 16 MiB at most, and others are served",
             ("tests/fault/test_hostile_bytes.py", "tests/fault/test_forged_requests.py",
