@@ -24,7 +24,20 @@ API = {
     "mirror": ("The mirror's API", ["maker", "settings", "replication_policy"]),
 }
 _LINK = re.compile(r"(\[[^\]]*\]\()([^)#:\s]+)(#[^)]*)?\)")
+_SECOND = re.compile(
+    r"(\]\([^)]*#[\w-]+)-(\d\))"
+)  # the second heading of a name: Git hosts count with -1, here it is _1
 _LANGUAGES = {".py": "python", ".md": "markdown", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".sh": "bash"}
+
+
+def on_config(config: Any) -> Any:
+    """Let a page that the navigation does not name stand at the end of its folder's section."""
+    for section in config.nav:
+        for pages in section.values() if isinstance(section, dict) else ():
+            folder = posixpath.dirname(next(page for page in pages if isinstance(page, str)))
+            present = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs" / folder).glob("*.md")]
+            pages += sorted(set(present) - {page for page in pages if isinstance(page, str)})
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -56,7 +69,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return match[1].partition("[")[2].rpartition("]")[0]
         return f"{match[1]}{posixpath.relpath(f'docs/code/{target}.md', folder)})"
 
-    return _LINK.sub(inside, markdown)
+    return _SECOND.sub(r"\1_\2", _LINK.sub(inside, markdown))
 
 
 def _from_the_root(match: re.Match[str]) -> str:

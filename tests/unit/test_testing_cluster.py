@@ -216,3 +216,10 @@ class TestMarkedCluster:
         barnabas_cluster.create_topic("marked", partitions=-1)
         with AdminConnection(barnabas_cluster.bootstrap_servers) as connection:
             assert len(describe_topics(connection, ["marked"])[0].partitions) == 4
+
+
+@pytest.mark.parametrize("fault", ["partition", "slow_disk", "clock"])
+def test_faults_that_processes_cannot_have_say_where_they_are(fault: str) -> None:
+    """No signal does this."""
+    with pytest.raises(BarnabasError, match=r"without the rights of root: barnabas\.testing\.Cluster and simulate"):
+        getattr(ProcessCluster(1), fault)(0, 1.0)

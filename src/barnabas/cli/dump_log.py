@@ -200,6 +200,8 @@ def _dump(path: str, arguments: argparse.Namespace, decode: _Decoder | None, fin
 
 def _base_offset(path: str) -> int:
     stem = os.path.basename(path).split(".")[0]
+    if not os.path.exists(path):
+        raise BarnabasError(f"{path}: there is no such file")
     if not stem.isdigit():
         raise BarnabasError(f"{path}: a segment's file is named by its base offset in 20 digits")
     return int(stem)

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, NoReturn, Self
 
 from barnabas.base.errors import BarnabasError
 
@@ -141,6 +141,18 @@ class ProcessCluster:
         """SIGCONT: it continues."""
         self._resume(self._server(server))
 
+    def partition(self, *_: object) -> NoReturn:
+        """Not possible with processes: raises `BarnabasError` that says where it is."""
+        raise _beyond_signals("cut off from each other")
+
+    def slow_disk(self, *_: object) -> NoReturn:
+        """As `partition`."""
+        raise _beyond_signals("given a slow disk")
+
+    def clock(self, *_: object) -> NoReturn:
+        """As `partition`."""
+        raise _beyond_signals("given another clock")
+
     def _server(self, server: int | str) -> str:
         if str(server) not in self.pids:
             raise BarnabasError(f"there is no server {server!r}: they are {', '.join(self.pids)}")
@@ -238,6 +250,12 @@ class ProcessCluster:
     def broker_log(self, broker_id: int) -> Path:
         """What the broker says."""
         return self.data_dir / "logs" / f"broker-{broker_id}.log"
+
+
+def _beyond_signals(what: str) -> BarnabasError:
+    return BarnabasError(
+        f"processes cannot be {what} without the rights of root: barnabas.testing.Cluster and simulate can do it"
+    )
 
 
 def _is_free(port: int) -> bool:
