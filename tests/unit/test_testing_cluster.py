@@ -219,7 +219,7 @@ class TestMarkedCluster:
 
 
 @pytest.mark.parametrize("fault", ["partition", "slow_disk", "clock"])
-def test_faults_that_processes_cannot_have_say_where_they_are(fault: str) -> None:
+def test_faults_that_processes_cannot_have_say_where_they_are(fault: str, tmp_path: Path) -> None:
     """No signal does this."""
     with pytest.raises(BarnabasError, match=r"without the rights of root: barnabas\.testing\.Cluster and simulate"):
-        getattr(ProcessCluster(1), fault)(0, 1.0)
+        getattr(ProcessCluster(1, data_dir=tmp_path), fault)(0, 1.0)
