@@ -143,15 +143,12 @@ class ProcessCluster:
 
     def partition(self, *_: object) -> NoReturn:
         """Not possible with processes: raises `BarnabasError` that says where it is."""
-        raise _beyond_signals("cut off from each other")
+        raise BarnabasError(
+            "processes cannot be cut off from each other, or get a slow disk or another clock, without the rights of root: "
+            "barnabas.testing.Cluster and simulate can do it"
+        )
 
-    def slow_disk(self, *_: object) -> NoReturn:
-        """As `partition`."""
-        raise _beyond_signals("given a slow disk")
-
-    def clock(self, *_: object) -> NoReturn:
-        """As `partition`."""
-        raise _beyond_signals("given another clock")
+    slow_disk = clock = partition
 
     def _server(self, server: int | str) -> str:
         if str(server) not in self.pids:
@@ -250,12 +247,6 @@ class ProcessCluster:
     def broker_log(self, broker_id: int) -> Path:
         """What the broker says."""
         return self.data_dir / "logs" / f"broker-{broker_id}.log"
-
-
-def _beyond_signals(what: str) -> BarnabasError:
-    return BarnabasError(
-        f"processes cannot be {what} without the rights of root: barnabas.testing.Cluster and simulate can do it"
-    )
 
 
 def _is_free(port: int) -> bool:
