@@ -213,6 +213,7 @@ def test_a_very_deep_tree_is_served_copied_and_deleted(members: Ensemble) -> Non
     paths = ["/deep" + "/a" * level for level in range(DEPTH)]
     client = RawClient(members.members[1].client_port)
     pipeline(client, [(OpCode.CREATE, CreateRequest(path, b"", OPEN, 0)) for path in paths])
+    client.close()  # it sends no pings: its session would not outlive slow restarts
     follower = next(each for each in members.members.values() if each.mode() == "follower" and each.server_id != 1)
     for is_empty in (False, True):
         follower.stop(signal.SIGKILL)
@@ -224,6 +225,7 @@ def test_a_very_deep_tree_is_served_copied_and_deleted(members: Ensemble) -> Non
         with members.client(follower.server_id) as other:
             other.retry(other.sync, "/")
             assert other.retry(other.exists, paths[-1]) is not None
+    client = RawClient(members.members[1].client_port)
     pipeline(client, [(OpCode.DELETE, DeleteRequest(path, -1)) for path in reversed(paths)])
     client.close()
 
