@@ -91,7 +91,16 @@ ACLS = [
     [],
     None,
 ]
+SETTINGS = {"extendedTypesEnabled": "true", "zookeeper.extendedTypesEnabled": "true"}
 NAMES = ["a", "b", "c", "é", "x y", "seq-"]
+QUOTAS = [
+    ("", [b""]),
+    (
+        "/zookeeper_limits",
+        [b"count=2,bytes=20", b"count=-1,bytes=-1=;byteHardLimit=10;countHardLimit=3", b"junk", None],
+    ),
+    ("/zookeeper_stats", [b"count=1,bytes=0", b"count=-1,bytes=-1"]),
+]
 ODD_PATHS = [
     "",
     "/",
@@ -143,7 +152,14 @@ class Requests:
 
     def write(self) -> tuple[int, object]:
         rng = self.rng
-        kind = rng.randrange(10)
+        kind = rng.randrange(12)
+        if kind == 10:
+            ttl_ms = rng.choice([1_000_000, 1 << 39, 0, -1, 1 << 41])
+            return OpCode.CREATE_TTL, CreateTTLRequest(
+                self.path(), self.data(), rng.choice(ACLS), rng.choice([5, 6]), ttl_ms
+            )
+        if kind == 11:
+            return self.quota()
         if kind < 4:
             opcode = rng.choice([OpCode.CREATE, OpCode.CREATE, OpCode.CREATE2])
             flags = rng.choice([0, 0, 0, 0, 1, 2, 3, 4, 5, 99])
@@ -153,6 +169,14 @@ class Requests:
         if kind < 7:
             return OpCode.DELETE, DeleteRequest(self.path(), self.version())
         return OpCode.SET_DATA, SetDataRequest(self.path(), self.data(), self.version())
+
+    def quota(self) -> tuple[int, object]:
+        """A quota is set, counted or removed."""
+        node = f"/zookeeper/quota/{self.rng.choice('abc')}"
+        name, texts = self.rng.choice(QUOTAS)
+        if self.rng.random() < 0.2:
+            return OpCode.DELETE, DeleteRequest(node + name, -1)
+        return OpCode.CREATE, CreateRequest(node + name, self.rng.choice(texts), OPEN, 0)
 
     def multi_part(self) -> tuple[int, object]:
         while True:
@@ -192,9 +216,9 @@ class Requests:
         if kind == 17:
             return OpCode.ADD_WATCH, AddWatchRequest(*rng.choice([("/b", 0), ("/b/c", 0), ("/a", 1), ("/a/c", 1)]))
         if kind == 18:
-            return OpCode.REMOVE_WATCHES, RemoveWatchesRequest(self.path(), rng.choice([1, 2, 3, 3, 7]))
+            return OpCode.REMOVE_WATCHES, RemoveWatchesRequest(self.path(), rng.choice([1, 2, 3, 3, 4, 5, 7]))
         if kind == 19:
-            return OpCode.CHECK_WATCHES, CheckWatchesRequest(self.path(), rng.choice([1, 2, 3, 3, 0]))
+            return OpCode.CHECK_WATCHES, CheckWatchesRequest(self.path(), rng.choice([1, 2, 3, 3, 4, 5, 0]))
         if kind == 20:
             return OpCode.GET_EPHEMERALS, GetEphemeralsRequest(rng.choice(["/", "/a", "", None, "/b/"]))
         if kind == 21:
@@ -254,8 +278,8 @@ def events_of(client: RawClient) -> list[str]:
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[int, int]]:
     with (
-        coordination_server(tmp_path / "apache", apache=True) as apache,
-        coordination_server(tmp_path / "ours") as ours,
+        coordination_server(tmp_path / "apache", apache=True, release="3.9", **SETTINGS) as apache,
+        coordination_server(tmp_path / "ours", **SETTINGS) as ours,
     ):
         yield apache.port, ours.port
 

@@ -24,7 +24,7 @@ _POM = ROOT / "tests" / "other_languages" / "java" / "zookeeper" / "pom.xml"
 
 
 @cache
-def _classpath(release: str) -> str:
+def classpath(release: str) -> str:
     """The jars of ZooKeeper 3.8, which come with Apache Kafka, without the binding that drops all log lines; or those of 3.9."""
     if release == "3.9":
         return f"{_zookeeper_39()}/*"
@@ -97,7 +97,7 @@ def apache_member(
     configuration = directory / "zoo.cfg"
     if not is_reconfigured(configuration):
         configuration.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
-    command = ["java", "-Xmx128M", "-XX:TieredStopAtLevel=1", "-cp", _classpath(release)]
+    command = ["java", "-Xmx128M", "-XX:TieredStopAtLevel=1", "-cp", classpath(release)]
     command += [f"-Dlog4j.configuration=file:{directory}/log4j.properties"]
     command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(configuration)]
     with (directory / "log").open("ab") as log:

@@ -22,7 +22,7 @@ from barnabas.wire.jute.frames import (
 )
 from barnabas.wire.jute.opcodes import OpCode, Xid
 from barnabas.wire.jute.records import AuthPacket, ConnectRequest, ConnectResponse
-from support.needs import APACHE
+from support.apache_ensemble import classpath
 from support.ports import free_ports
 from support.waiting import eventually
 
@@ -168,9 +168,9 @@ def four_letter_word(port: int, word: bytes) -> bytes:
 
 @contextlib.contextmanager
 def coordination_server(
-    directory: Path, *, apache: bool = False, start: bool = True, **settings: object
+    directory: Path, *, apache: bool = False, release: str = "3.8", start: bool = True, **settings: object
 ) -> Iterator[CoordinationProcess]:
-    """A standalone server, ours or Apache's, with its data in ``directory/data``."""
+    """A standalone server, ours or Apache's of release 3.8 or 3.9, with its data in ``directory/data``."""
     directory.mkdir(parents=True, exist_ok=True)
     (port,) = free_ports(1)
     texts = {
@@ -186,10 +186,7 @@ def coordination_server(
     config.write_text("".join(f"{name}={value}\n" for name, value in texts.items()))
     if apache:
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        classpath = subprocess.run(
-            [str(APACHE), "classpath"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        command = ["java", "-Xmx256M", "-cp", classpath, main, str(config)]
+        command = ["java", "-Xmx256M", "-cp", classpath(release), main, str(config)]
     else:
         command = [sys.executable, "-m", "barnabas", "zookeeper-server-start", str(config)]
     server = CoordinationProcess(directory, port, command)

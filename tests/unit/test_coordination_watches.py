@@ -2,7 +2,7 @@
 
 from barnabas.coordination.core.tree import Event
 from barnabas.coordination.core.watches import Watches, WatchMode
-from barnabas.wire.jute.opcodes import EventType
+from barnabas.wire.jute.opcodes import EventType, WatcherType
 from barnabas.wire.jute.records import OPEN_ACL
 
 CHILDREN_CHANGED = Event(EventType.NODE_CHILDREN_CHANGED, "/a", OPEN_ACL)
@@ -15,8 +15,9 @@ class Receiver:
     def __init__(self) -> None:
         self.events: list[Event] = []
 
-    def notify(self, event: Event) -> None:
+    def notify(self, event: Event) -> int:
         self.events.append(event)
+        return 1
 
 
 def test_a_child_watch_beside_a_recursive_one_fires_once() -> None:
@@ -54,3 +55,20 @@ def test_a_removed_watcher_receives_nothing_and_leaves_no_trace() -> None:
     watches.remove_watcher(stays)
     assert len(watches) == 0
     assert watches.counts() == (0, 0, 0)
+
+
+def test_watches_of_each_kind_are_removed_alone() -> None:
+    """As in ZooKeeper 3.9: DATA and CHILDREN mean watches for one event, and persistent ones have kinds of their own."""
+    watches, receiver = Watches[Receiver](), Receiver()
+    watches.add_persistent("/a", receiver, WatchMode.PERSISTENT)
+    watches.add_persistent("/a", receiver, WatchMode.RECURSIVE)
+    watches.add_data("/a", receiver)
+    for kind in (WatcherType.DATA, WatcherType.PERSISTENT, WatcherType.PERSISTENT_RECURSIVE):
+        assert watches.has("/a", receiver, kind)
+        assert watches.remove("/a", receiver, kind)
+        assert not watches.has("/a", receiver, kind)
+        assert not watches.remove("/a", receiver, kind)
+    assert not watches.remove("/a", receiver, WatcherType.CHILDREN)
+    assert len(watches) == 0
+    watches.fire([DATA_CHANGED])
+    assert receiver.events == []

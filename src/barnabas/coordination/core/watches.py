@@ -39,6 +39,16 @@ class WatchMode(IntFlag):
     RECURSIVE = 4
 
 
+_MODES = {
+    WatcherType.CHILDREN: WatchMode.ONCE,
+    WatcherType.DATA: WatchMode.ONCE,
+    WatcherType.ANY: None,
+    WatcherType.PERSISTENT: WatchMode.PERSISTENT,
+    WatcherType.PERSISTENT_RECURSIVE: WatchMode.RECURSIVE,
+}
+"""Which watches a kind means; None for all. Before ZooKeeper 3.9, the first two also meant persistent watches."""
+
+
 class _Table(Generic[W]):
     """Watches of one kind, by path and by watcher."""
 
@@ -66,12 +76,18 @@ class _Table(Generic[W]):
         else:
             paths.add(path)
 
-    def remove(self, path: str, watcher: W) -> bool:
+    def remove(self, path: str, watcher: W, mode: WatchMode | None = None) -> bool:
+        """Remove the watches of a mode, or of all; whether there were any."""
         watchers = self.by_path.get(path)
-        if watchers is None or watcher not in watchers:
+        before = watchers.get(watcher) if watchers is not None else None
+        if watchers is None or before is None or (mode is not None and not before & mode):
             return False
-        if watchers.pop(watcher) & WatchMode.RECURSIVE:
+        if before & WatchMode.RECURSIVE and mode in (None, WatchMode.RECURSIVE):
             self.recursive -= 1
+        if mode is not None and before is not mode:
+            watchers[watcher] = before & ~mode
+            return True
+        del watchers[watcher]
         if not watchers:
             del self.by_path[path]
         paths = self.by_watcher[watcher]
@@ -89,8 +105,9 @@ class _Table(Generic[W]):
             if not watchers:
                 del self.by_path[path]
 
-    def has(self, path: str, watcher: W) -> bool:
-        return watcher in self.by_path.get(path, ())
+    def has(self, path: str, watcher: W, mode: WatchMode | None) -> bool:
+        before = self.by_path.get(path, {}).get(watcher)
+        return before is not None and (mode is None or bool(before & mode))
 
     def fire(self, event_type: EventType, path: str, receivers: dict[W, None]) -> None:
         """Add the watchers of the event to ``receivers``, and remove their watches for one event."""
@@ -138,9 +155,13 @@ class Watches(Generic[W]):
 
     def remove(self, path: str, watcher: W, kind: WatcherType) -> bool:
         """Remove the watcher's watches of a kind from a path; whether there were any."""
-        data = kind != WatcherType.CHILDREN and self._data.remove(path, watcher)
-        children = kind != WatcherType.DATA and self._children.remove(path, watcher)
-        return data or children
+        removed = [table.remove(path, watcher, _MODES[kind]) for table in self._tables(kind)]
+        return any(removed)
+
+    def _tables(self, kind: WatcherType) -> "tuple[_Table[W], ...]":
+        if kind is WatcherType.DATA:
+            return (self._data,)
+        return (self._children,) if kind is WatcherType.CHILDREN else (self._data, self._children)
 
     def remove_watcher(self, watcher: W) -> None:
         """Remove all watches of a closed connection."""
@@ -149,9 +170,7 @@ class Watches(Generic[W]):
 
     def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
         """Whether the watcher has a watch of a kind on the path."""
-        return (kind != WatcherType.CHILDREN and self._data.has(path, watcher)) or (
-            kind != WatcherType.DATA and self._children.has(path, watcher)
-        )
+        return any(table.has(path, watcher, _MODES[kind]) for table in self._tables(kind))
 
     def fire(self, events: Iterable[Event]) -> tuple[int, int]:
         """Notify the watchers of a transaction's events, in order; how many events were sent, and their bytes."""

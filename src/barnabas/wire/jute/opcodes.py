@@ -94,6 +94,8 @@ class WatcherType(IntEnum):
     CHILDREN = 1
     DATA = 2
     ANY = 3
+    PERSISTENT = 4
+    PERSISTENT_RECURSIVE = 5
 
 
 class AddWatchMode(IntEnum):
