@@ -117,9 +117,9 @@ def reuse_sequence_numbers() -> None:
 
 def expire_on_a_follower() -> None:
     """A follower declares a session over that the leader has not closed."""
-    from barnabas.coordination.core.processor import Processor
+    from barnabas.coordination.core.connecting import SessionConnector
 
-    rewrite(Processor, "revalidated", "if not is_alive:", "if True:")
+    rewrite(SessionConnector, "revalidated", "if not is_alive:", "if True:")
 
 
 def forget_the_accepted_epoch() -> None:
