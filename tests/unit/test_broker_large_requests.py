@@ -302,3 +302,65 @@ def test_records_of_many_partitions_are_deleted_when_no_live_follower_has_them(t
             broker.timers.advance(0)
     answers = client.answer().topics[0].partitions
     assert [(answer.error_code, answer.low_watermark) for answer in answers] == [(0, 1)] * 3
+
+
+def fetch_of(partitions: int, *, min_bytes: int) -> FetchRequest:
+    """The first fetch of a session, from the beginning of each partition."""
+    wanted = [
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=10_000) for index in range(partitions)
+    ]
+    return FetchRequest(
+        max_wait_ms=100, min_bytes=min_bytes, session_epoch=0, topics=[FetchTopic(topic="t", partitions=wanted)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("min_bytes", "read_before", "has_another"),
+    [(1, 300, True), (1000, 600, False)],
+    ids=["while the fetch is read, and it is answered for another partition", "while it waits for more bytes"],
+)
+def test_a_record_that_comes_during_a_large_fetch_is_not_lost_to_its_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, min_bytes: int, read_before: int, has_another: bool
+) -> None:
+    """The next fetch of the session has it at the latest."""
+    broker = DataPath(tmp_path)
+    for index in range(600):
+        broker.lead("t", index)
+    consumer, producer = broker.connect(), broker.connect()
+    reads = []
+
+    def counted(log: PartitionLog, *arguments: Any, **options: Any) -> ReadResult:
+        reads.append(log)
+        return read_log(log, *arguments, **options)
+
+    def produce(index: int) -> None:
+        data = [PartitionProduceData(index=index, records=batch(b"x"))]
+        topic = TopicProduceData(name="t", partition_data=data)
+        producer.ask(ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=[topic]), 9)
+
+    def answer() -> Any:
+        for _ in range(400):
+            if consumer.sent:
+                break
+            broker.timers.advance(1)
+        return consumer.answer()
+
+    monkeypatch.setattr(delayed_fetch, "read_log", counted)
+    in_short_slices(broker, monkeypatch, steps=5)
+    if has_another:
+        produce(599)
+    consumer.post(fetch_of(600, min_bytes=min_bytes), 11)
+    while len(reads) < read_before:
+        broker.timers.advance(0)
+    broker.timers.advance(0)
+    produce(0)
+    first = answer()
+    consumer.post(FetchRequest(max_wait_ms=100, min_bytes=1, session_id=first.session_id, session_epoch=1), 11)
+    answers = [first, answer()]
+    assert 0 in {
+        each.partition_index
+        for found in answers
+        for topic in found.responses
+        for each in topic.partitions
+        if each.records
+    }

@@ -135,7 +135,8 @@ class _DelayedFetch:
         self._offsets: dict[TopicPartition | None, PartitionFetch] = {}
         self._has_noted_progress = False
         self._kept: dict[PartitionKey, FetchPartitionData] = {}
-        """Of a fetch of very many partitions: those that had nothing, and are watched since before they were read."""
+        """For a large fetch: results without data. Each partition is watched before it is read, so its result holds until it
+        changes."""
 
     # Reading
 
@@ -156,6 +157,9 @@ class _DelayedFetch:
             room, min_one_batch, has_urgent = self._read_each(some, room, min_one_batch, found)
             is_urgent = is_urgent or has_urgent
             yield None
+        for data in found:
+            if data.can_rest and not data.wanted.is_watched:  # it has changed since it was read
+                data.can_rest = False
         self._kept = {
             data.wanted.key: data for data in found if data.can_rest and not data.is_urgent and not data.read.size_bytes
         }
@@ -296,6 +300,9 @@ class _DelayedFetch:
         # Most changes concern one partition of many: look at those before reading them all again.
         changed = self._context.unwatched() if not self._offsets else [self._offsets[key]]  # type: ignore[index]  # see wait
         if all(map(self._has_nothing, changed)) or not self.read():
+            if self._kept:
+                for wanted in changed:
+                    self._kept.pop(wanted.key, None)
             self._context.watch()
             return False
         self.complete()

@@ -68,7 +68,7 @@ def _ends_of_records(prefix: bytes) -> list[Any]:
 
 _KEYLESS_ENDS = _ends_of_records(b"\1")
 _ENDS = _ends_of_records(b"")
-_DELTAS = [varint(delta) for delta in range(64)]
+_deltas = [varint(delta) for delta in range(64)]
 """The offset deltas that were needed so far, as varints."""
 
 
@@ -165,14 +165,17 @@ def are_plain(data: bytes, count: int) -> bool:
     """
     if count > _MOST_PLAIN:
         return False
-    if count > len(_DELTAS):
-        _DELTAS.extend(map(varint, range(len(_DELTAS), min(2 * count, _MOST_PLAIN))))
+    global _deltas
+    deltas = _deltas
+    if count > len(deltas):
+        # Other threads may read the table: it is replaced, and never changed.
+        deltas = _deltas = [varint(delta) for delta in range(min(2 * count, _MOST_PLAIN))]
     position = sizes = header_counts = 0
     has, keyless_ends, ends = data.startswith, _KEYLESS_ENDS, _ENDS
     try:
         for width, first, end_delta in _WIDTHS:
             behind_key_size = width + 1
-            for delta in islice(_DELTAS, first, min(count, end_delta)):
+            for delta in islice(deltas, first, min(count, end_delta)):
                 size = data[position]
                 if size < 0x80:
                     position += 2
