@@ -20,6 +20,7 @@ from barnabas.client.admin import Admin
 from barnabas.client.codecs import BYTES
 from barnabas.client.configurations import ConfigSource
 from barnabas.client.consumer import Consumer
+from barnabas.client.errors import ConnectError
 from barnabas.client.offsets import LATEST, FoundOffset
 from barnabas.client.producer import Producer
 from barnabas.mirror.link_records import GroupCheckpoint, LinkHeartbeat, OffsetSync
@@ -56,6 +57,8 @@ class MirrorLink:
         self._lock = threading.Lock()  # of the translation
         self._preparing = threading.Lock()
         self._written: dict[tuple[str, TopicPartition], GroupCheckpoint] = {}
+        self._committed: dict[str, set[TopicPartition]] = {}
+        """The groups of the last round, and the copies of what each has offsets of at the source."""
         self._topics: dict[str, int] = {}
         self._made: dict[str, int] = {}
         self._producers: dict[str, Producer[bytes, bytes]] = {}
@@ -158,6 +161,7 @@ class MirrorLink:
     def _new_checkpoints(self) -> list[GroupCheckpoint]:
         """Those that say something else than the last ones; for a group that goes on, never less than before."""
         found = []
+        committed: dict[str, set[TopicPartition]] = {}
         with Admin(self._source) as source:
             for group in source.list_groups():
                 name = group.group_id
@@ -166,31 +170,45 @@ class MirrorLink:
                 for partition, upstream in source.group_offsets(name).items():
                     if partition.topic not in self._topics:
                         continue
+                    remote = TopicPartition(self.policy.remote(partition.topic), partition.partition)
+                    committed.setdefault(name, set()).add(remote)
                     with self._lock:
                         downstream = self._translation.translate(partition, upstream)
                     if downstream is None:
                         continue
-                    remote = TopicPartition(self.policy.remote(partition.topic), partition.partition)
                     before = self._written.get((name, remote))
                     if before is not None and before.upstream <= upstream:
                         downstream = max(downstream, before.downstream)
                     checkpoint = GroupCheckpoint(name, *remote, upstream, downstream)
                     if checkpoint != before:
                         found.append(checkpoint)
+        self._committed = committed
         return found
 
     def _sync_group_offsets(self) -> None:
-        """Commit the checkpoints at the target for groups without members there, never less than they have committed."""
-        checkpoints: dict[str, dict[TopicPartition, int]] = {}
-        for (group, remote), each in self._written.items():
-            checkpoints.setdefault(group, {})[remote] = each.downstream
+        """Commit the checkpoints at the target for groups without members there, never less than they have committed.
+
+        A group that is gone at the source is left alone: its old checkpoints would bring it back. What the target refuses
+        for one group delays no other.
+        """
         with Admin(self._target) as target:
-            for group, wanted in checkpoints.items():
-                if self._is_chosen(group) and target.describe_group(group).state in _WITHOUT_MEMBERS:
-                    present = target.group_offsets(group)
-                    news = {place: offset for place, offset in wanted.items() if offset > present.get(place, -1)}
-                    if news:
-                        target.alter_group_offsets(group, news)
+            topics = set(target.list_topics())
+            for group, partitions in self._committed.items():
+                wanted = {
+                    each: self._written[group, each].downstream
+                    for each in partitions
+                    if each.topic in topics and (group, each) in self._written
+                }
+                try:
+                    if wanted and target.describe_group(group).state in _WITHOUT_MEMBERS:
+                        present = target.group_offsets(group)
+                        later = {each: offset for each, offset in wanted.items() if offset > present.get(each, -1)}
+                        if later:
+                            target.alter_group_offsets(group, later)
+                except ConnectError:
+                    raise
+                except BarnabasError as error:
+                    logger.warning("The offsets of group %s are tried again: %s", group, error)
 
     def _is_chosen(self, group: str) -> bool:
         if group == self._own_group or _NOT_GROUPS.fullmatch(group):
