@@ -122,7 +122,7 @@ def trials(seeds: str) -> dict[str, Trial]:
         ),
         "pipelines": Trial(
             "flows are exact: driver and workers killed; rows and files once, the topic at least once, the group at the checkpoint",
-            ("tests/spark/test_spark_flow.py::test_after_four_kills_nothing_is_twice_and_nothing_missing",
+            ("tests/spark/test_spark_flow.py::test_after_kills_of_the_driver_nothing_is_twice_and_nothing_missing",
              "tests/spark/test_spark_flow.py::test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole"),
             {"BARNABAS_KILLS": 20, "BARNABAS_RECORDS": 1_000_000},
         ),

@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]  # five drivers in o
 
 _TIMEOUT_S = 600
 _RECORDS = int(os.environ.get("BARNABAS_RECORDS", "60000"))
+SEED = 5
 _STARTED: "list[subprocess.Popen[str]]" = []
 
 FLOW = """\
@@ -214,7 +215,7 @@ def batch_limit(kills: int) -> int:
 
 
 @pytest.mark.fault
-def test_after_four_kills_nothing_is_twice_and_nothing_missing(cluster: Any, tmp_path: Path) -> None:
+def test_after_kills_of_the_driver_nothing_is_twice_and_nothing_missing(cluster: Any, tmp_path: Path) -> None:
     """kill -9 of the driver and its JVM in the midst of batches, while records keep coming."""
     topic, kills = cluster.topic(3), int(os.environ.get("BARNABAS_KILLS", "4"))
     path = write_flow(tmp_path, AGGREGATE, bootstrap=cluster.bootstrap, topic=topic, limit=batch_limit(kills))
@@ -249,19 +250,19 @@ def test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole(
         limit=batch_limit(kills),
     )
     checkpoint = Checkpoint(load(path))
-    last, restarts = -1, 0
+    last, killed_workers, rng = -1, 0, random.Random(SEED)
     with records_keep_coming(cluster, topic):
         process = start(path)
         for number in range(kills):
             wait_for_epoch(tmp_path, last + 2, process)
-            time.sleep(random.uniform(0, 1))  # a moment of a batch
+            time.sleep(rng.uniform(0, 1))  # a moment of a batch
             if number % 2 == 0:
                 kill_session(process)
                 (position,) = checkpoint.position()
                 process = start(path)
                 wait(lambda: group_is_at(cluster, topic, position), process)  # noqa: B023  # called in this round
             else:
-                restarts += kill_a_worker(process.pid)
+                killed_workers += kill_a_worker(process.pid, rng)
             last = epoch(tmp_path)
         wait_for_epoch(tmp_path, last + 1, process)
         process.send_signal(signal.SIGTERM)
@@ -283,7 +284,8 @@ def test_kills_of_drivers_and_workers_leave_rows_files_and_topics_whole(
     assert len(found) == _RECORDS
     record_property("records", _RECORDS)
     record_property("kills of the driver and its JVM", (kills + 1) // 2)
-    record_property("kills of a Python worker", restarts)
+    record_property("kills of a Python worker", killed_workers)
+    record_property("kills, their moments from seed", [kills, SEED])
     record_property("repetitions in the topic", len(messages) - len(found))
 
 
@@ -293,7 +295,7 @@ def group_is_at(cluster: Any, topic: str, position: Any) -> bool:
     return all(committed[each.partition] >= offset for each, offset in position.items())
 
 
-def kill_a_worker(session: int) -> int:
+def kill_a_worker(session: int, rng: random.Random) -> int:
     """SIGKILL to one of Spark's Python workers, if there is one now; how many were killed."""
     workers = []
     for each in members(session):
@@ -301,7 +303,7 @@ def kill_a_worker(session: int) -> int:
             if b"pyspark.worker" in Path(f"/proc/{each}/cmdline").read_bytes():
                 workers.append(each)
     if workers:
-        os.kill(random.choice(workers), signal.SIGKILL)
+        os.kill(rng.choice(workers), signal.SIGKILL)
     return min(1, len(workers))
 
 

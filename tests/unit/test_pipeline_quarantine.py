@@ -1,4 +1,4 @@
-"""What a flow that quarantines may read, and when a broken query starts again; without Spark."""
+"""What a flow that quarantines may read, without Spark."""
 
 from pathlib import Path
 
@@ -11,11 +11,9 @@ from barnabas.base.ids import TopicPartition
 from barnabas.pipelines.admission import Admission, admission_file, subtract_ranges
 from barnabas.pipelines.checkpoints import Checkpoint
 from barnabas.pipelines.offsets import Range
-from barnabas.pipelines.restarts import MAX_RESTARTS, Restarts, lost_worker
 from barnabas.pipelines.spec import Flow, SpecError, parse
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-LATE = RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back.")
 FLOW = """\
 name = "f"
 checkpoint = "state"
@@ -83,7 +81,7 @@ def test_a_damaged_file_of_decisions_is_named(tmp_path: Path, text: str) -> None
         Admission.load(path)
 
 
-def test_quarantine_needs_a_place(tmp_path: Path) -> None:
+def test_quarantine_without_a_bad_rows_topic_is_refused() -> None:
     """Whole micro-batches go to the topic of dead letters, so there must be one."""
     with pytest.raises(SpecError, match=r'source\.bad_rows_topic: is missing: on_max_bad = "quarantine" puts whole'):
         parse(QUARANTINE.replace('bad_rows_topic = "t.bad"\n', ""))
@@ -102,20 +100,3 @@ def test_a_checkpoint_does_not_fit_a_flow_that_quarantines_otherwise(tmp_path: P
     Checkpoint(flow(before)).note_flow()
     assert Checkpoint(flow(before)).changes() == []
     assert [(each.field, each.fits) for each in Checkpoint(flow(after)).changes()] == [("source.on_max_bad", False)]
-
-
-def test_workers_that_died_and_workers_that_are_late_differ() -> None:
-    """By what Spark says of them."""
-    died = RuntimeError("SparkException: Python worker exited unexpectedly (crashed)")
-    assert "did not start within 10 s" in str(lost_worker(None, LATE))
-    assert "died" in str(lost_worker(died))
-    assert lost_worker(RuntimeError("no"), None) is None
-
-
-def test_a_late_worker_is_started_again_a_few_times_in_a_row() -> None:
-    """A micro-batch in between begins a new row; other errors are final."""
-    restarts = Restarts()
-    assert not restarts.take(-1, RuntimeError("division by zero"), None)
-    assert [restarts.take(-1, LATE, None) for _ in range(MAX_RESTARTS + 1)] == [True] * MAX_RESTARTS + [False]
-    restarts = Restarts()
-    assert [restarts.take(batch, None, LATE) for batch in range(10)] == [True] * 10

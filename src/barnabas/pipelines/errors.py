@@ -51,7 +51,7 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
 
 
 def with_advice(error: BarnabasError, checkpoint: Path) -> BarnabasError:
-    """The error; of a full disk with which disks may be meant, and what to do."""
+    """The error; if a disk is full, with the folders that may be on it and what to do."""
     if "No space left on device" not in str(error):
         return error
     folders = {"the checkpoint": checkpoint, "Spark's scratch files": Path(tempfile.gettempdir())}

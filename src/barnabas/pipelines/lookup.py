@@ -35,8 +35,8 @@ __all__ = ["LookupDataSource", "open_lookup"]
 
 _MEMORY: dict[str, tuple[object, pa.Table]] = {}
 """What this worker has read: by options, with the stamp of what it was."""
-_TOPICS: dict[str, tuple[Offsets, dict[bytes, dict[str, Any]]]] = {}
-"""For each topic that this worker has read: how far, and the record of each key."""
+_TOPICS: dict[str, tuple[dict[str, str], Offsets, dict[bytes, dict[str, Any]]]] = {}
+"""For each topic that this worker has read: its id, how far, and the record of each key."""
 _ROWS = 10_000
 _RECORDS = StructType(
     [field for field in SCHEMA.fields if field.name in ("key", "value", "topic", "partition", "offset")]
@@ -171,10 +171,12 @@ def _topic_rows(key: str, source: dict[str, str]) -> pa.Table:
     options = SourceOptions.parse(source, streaming=False)
     cluster = KafkaCluster(options)
     names = cluster.partitions()
+    ids = cluster.topic_ids(sorted({name.topic for name in names}))
     ends, begins = cluster.resolve(names, options.end), cluster.at_marks(dict.fromkeys(names, -2))
-    position, kept = _TOPICS.get(key, ({}, {}))
-    if any(position.get(name, 0) > end for name, end in ends.items()):  # the topic was deleted and made again
-        position, kept = {}, {}
+    known_ids, position, kept = _TOPICS.get(key, ({}, {}, {}))
+    has_new_id = any(known_ids.get(topic, topic_id) != topic_id for topic, topic_id in ids.items())
+    if has_new_id or any(position.get(name, 0) > end for name, end in ends.items()):
+        position, kept = {}, {}  # the topic was deleted and made again
     starts = {name: max(position.get(name, 0), begin) for name, begin in begins.items()}
     rows = dict(kept)
     for wanted in plan_ranges(starts, ends):
@@ -184,7 +186,7 @@ def _topic_rows(key: str, source: dict[str, str]) -> pa.Table:
                     rows.pop(record["key"], None)
                 elif record["key"] is not None:
                     rows[record["key"]] = record
-    _TOPICS[key] = (ends, rows)
+    _TOPICS[key] = ({**known_ids, **ids}, ends, rows)
     return pa.Table.from_pylist(list(rows.values()), to_arrow_schema(_RECORDS, timezone="UTC"))
 
 

@@ -2,8 +2,7 @@
 
 PySpark waits 10 s for a Python worker that it has started, and no setting changes this. On a busy machine a worker may take
 longer; the query ends then, although nothing is wrong with it. It ends, too, when a worker is killed: on one machine Spark tries
-no task twice. The checkpoint makes a restart safe: Spark runs the micro-batch that did not reach its end again, and sinks take it
-again without harm.
+no task twice. The checkpoint makes a restart safe: Spark runs an unfinished micro-batch again, and sinks accept it twice.
 """
 
 __all__ = ["MAX_RESTARTS", "Restarts", "lost_worker"]
@@ -23,18 +22,19 @@ def lost_worker(*errors: BaseException | None) -> str | None:
 
 
 class Restarts:
-    """Counts restarts; a micro-batch that reaches its end sets the count to 0."""
+    """Counts restarts; a micro-batch that the broken query has finished since sets the count to 0."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._batch = -1
+        self._batches: dict[str, int] = {}
 
-    def take(self, batch: int, *errors: BaseException | None) -> bool:
-        """Whether to start again; ``batch`` is the last micro-batch that reached its end."""
+    def allows_another(self, query: str, batch: int, *errors: BaseException | None) -> bool:
+        """Whether to start again; ``batch`` is the last micro-batch that the broken ``query`` finished, -1 for none."""
         if lost_worker(*errors) is None:
             return False
-        if batch > self._batch:
+        before = self._batches.get(query, -1)
+        if batch > before:
             self.count = 0
-        self._batch = max(batch, self._batch)
+        self._batches[query] = max(batch, before)
         self.count += 1
         return self.count <= MAX_RESTARTS

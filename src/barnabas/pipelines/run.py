@@ -146,6 +146,8 @@ class _Run:
         """The main query first, once it is started."""
         self._settles = settles
         self._restarts = Restarts()
+        self._broken = ("", -1)
+        """The query that broke last, and the last micro-batch that it finished."""
         self._deciding: set[str] = set()
         """Names of the queries that quarantine."""
         self._warned: set[str] = set()
@@ -174,7 +176,7 @@ class _Run:
                 try:
                     is_done = self._run_queries(once=once)
                 except PySparkException as error:
-                    if not self._restarts.take(self._progress.totals.batch, error, self._failure):
+                    if not self._restarts.allows_another(*self._broken, error, self._failure):
                         raise with_advice(reason_of(error, self._failure), self._checkpoint) from error
                     self._say(
                         f"{lost_worker(error, self._failure)} Starting again from the checkpoint, "
@@ -194,6 +196,7 @@ class _Run:
     def _run_queries(self, *, once: bool) -> bool:
         """Start the flow's queries, and wait until they end (True), one breaks (its error is raised), or a signal comes."""
         self._failure = None
+        self._broken = ("", -1)
         self._start_checked(once=once)
         self._notes.note_flow()
         self._say(f"reading {', '.join(source.pattern or ', '.join(source.topics) for source in self._flow.sources)}")
@@ -204,9 +207,12 @@ class _Run:
             if not is_done:
                 self._stopped.wait(_POLL_S)
         self._stop()
-        failed = next((found for query in self._queries if (found := query.exception())), None)
+        failed = next(((query, found) for query in self._queries if (found := query.exception())), None)
         if failed is not None and not self._stopped.is_set():
-            raise failed
+            query, error = failed
+            progress = query.lastProgress
+            self._broken = (query.name, progress["batchId"] if progress else -1)
+            raise error
         return is_done
 
     def _put_away(self) -> None:
@@ -349,7 +355,8 @@ class _Run:
             try:
                 act(batch, epoch)
             except BaseException as error:
-                self._failure = error
+                if self._failure is None:  # what follows may be a query that is cancelled because this one failed
+                    self._failure = error
                 raise
 
         return guarded

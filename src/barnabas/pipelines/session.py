@@ -175,7 +175,7 @@ def _start(settings: Mapping[str, str], home: Path) -> RunningSpark:
         gateway = launch(conf, {"stdout": descriptor, "stderr": descriptor})
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         spark = SparkSession.builder.config(conf=conf).getOrCreate()
-        # It prints a stack trace for each connection that the JVM leaves behind when it ends.
+        # PySpark's accumulator server prints a stack trace for each connection that is open when the JVM ends.
         accumulators: Any = spark.sparkContext._accumulatorServer
         accumulators.handle_error = lambda *_: None
     except (PySparkRuntimeError, Py4JError) as error:
