@@ -50,7 +50,7 @@ def test_the_same_seed_gives_the_same_run():
     assert first.digest != other.digest
 
 
-def test_ten_minutes_of_virtual_time_is_not_waited_for():
+def test_ten_minutes_of_virtual_time_are_not_waited_for():
     """asyncio's time is the run's own, and a program's wall clock follows it."""
 
     async def scenario(cluster: VirtualCluster) -> tuple[float, int]:
@@ -178,7 +178,7 @@ def test_a_worker_killed_before_its_commit_repeats_one_order_and_loses_none(seed
 
 
 @pytest.mark.parametrize(("idempotent", "copies"), [(False, 2), (True, 1)])
-def test_a_leader_that_answers_late_stores_twice_without_idempotence(idempotent, copies):
+def test_a_late_answer_doubles_a_record_only_without_idempotence(idempotent, copies):
     """The producer sends the record again, and the leader knows it again only by its sequence number."""
 
     async def scenario(cluster: VirtualCluster) -> int:
@@ -250,7 +250,7 @@ def test_a_worker_that_is_cut_off_loses_its_partitions_and_cannot_commit():
     assert simulate(scenario, seed=1, brokers=3).value == "refused"
 
 
-def test_disks_and_clocks_fail_as_asked():
+def test_a_slow_disk_and_a_wrong_clock_last_until_heal():
     """A slow disk takes longer with flush.before.ack, a wrong clock shows in LogAppendTime, heal ends both."""
 
     async def scenario(cluster: VirtualCluster) -> list[float]:
@@ -318,6 +318,54 @@ def test_a_program_that_does_not_poll_leaves_its_group():
         return events
 
     assert simulate(scenario).value == ["+2", "-2", "+2"]
+
+
+def test_a_program_that_cannot_leave_its_group_still_gives_up_its_partitions():
+    """The coordinator does not answer when max.poll.interval.ms ends."""
+
+    async def scenario(cluster: VirtualCluster) -> list[str]:
+        await cluster.create_topic("orders", partitions=2)
+        events: list[str] = []
+        properties = {**GROUP, "heartbeat.interval.ms": "4000", "max.poll.interval.ms": "10000"}
+        async with cluster.consumer(properties) as consumer:
+            consumer.subscribe(
+                ["orders"],
+                on_assign=lambda given: events.append(f"+{len(given)}"),
+                on_revoke=lambda gone: events.append(f"-{len(gone)}"),
+            )
+            while not events:
+                await consumer.poll(0.1)
+            await asyncio.sleep(10.5)  # the next heartbeat is due at 12 s
+            cluster.pause(0)
+            await asyncio.sleep(8)
+            cluster.resume(0)
+            while events.count("+2") < 2:
+                await consumer.poll(0.1)
+        return events
+
+    assert simulate(scenario, limit_s=120).value == ["+2", "-2", "+2"]
+
+
+def test_a_partition_that_is_filled_again_and_again_does_not_keep_others_waiting():
+    """Each turn hands out what waited at its begin."""
+
+    async def scenario(cluster: VirtualCluster) -> int:
+        await cluster.create_topic("orders", partitions=2)
+        busy, rare = TopicPartition("orders", 0), TopicPartition("orders", 1)
+        async with cluster.producer() as producer, cluster.consumer() as consumer:
+            consumer.assign({busy: 0, rare: 0})
+            for handed_out in range(300):
+                for _ in range(2):
+                    await producer.submit("orders", "busy", partition=0)
+                await asyncio.sleep(0.02)
+                if handed_out == 10:
+                    await producer.send("orders", "rare", partition=1)
+                record = await consumer.poll(1.0)
+                if record is not None and record.value == "rare":
+                    return handed_out
+        return -1
+
+    assert 10 <= simulate(scenario).value < 100
 
 
 def test_a_rebalance_lets_the_program_commit_before_its_partitions_go():

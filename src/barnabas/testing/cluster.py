@@ -107,7 +107,10 @@ class Cluster:
     # Life
 
     def start(self) -> Self:
-        """Start everything; clients can work when this returns, and every broker knows all brokers. Raises `BarnabasError`."""
+        """Start everything; clients can work when this returns, and every broker knows all brokers. Raises `BarnabasError`.
+
+        It waits for the brokers' metadata for 30 s at most, and returns in any case.
+        """
         try:
             plans = _plan_coordination(self.data_dir, self._zk_servers)
             for server_id, texts in plans.items():
@@ -288,7 +291,7 @@ class Cluster:
         """Create a topic; every broker knows it when this returns, and can be asked about it. Raises `KafkaError`.
 
         The controller answers earlier, as soon as it knows the topic itself. Brokers that are paused or cut off from the
-        controller are not waited for.
+        controller are not waited for. It returns after 30 s in any case.
         """
         with AdminConnection(self.bootstrap_servers) as admin:
             create_topic(
@@ -405,7 +408,9 @@ def _is_known(running: Mapping[str, _Server], topic: str, partitions: int, is_cu
     controllers = [n for n, cache in caches.items() if cache.controller_id == n]
     if not controllers:
         return False
-    controller = max(controllers, key=lambda n: caches[n].partition_count(topic))  # one cut off may be out of office
+    controller = max(
+        controllers, key=lambda n: caches[n].partition_count(topic)
+    )  # a controller that is cut off may have been replaced
     wanted = partitions if partitions > 0 else max(1, caches[controller].partition_count(topic))
     live = [broker.broker_id for broker in tuple(caches[controller].alive_brokers())]
     return all(caches[n].partition_count(topic) >= wanted for n in live if n in caches and not is_cut(n, controller))

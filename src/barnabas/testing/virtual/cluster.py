@@ -49,7 +49,7 @@ _DEFAULTS = {
 
 
 class SimulatedRunError(BarnabasError):
-    """A run in which a server did what it must not do, or a program failed and nobody waited for it."""
+    """A server broke an invariant, or a program failed and the scenario did not wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def simulate(
 
     ``settings`` are properties for every broker. The scenario's exceptions pass through, with a note that names the
     seed; one that takes longer than ``limit_s`` of virtual time ends with a `TimedOutError`. Raises `SimulatedRunError`
-    when a server or a program that nobody waited for failed. Call it from plain code, not inside a running loop.
+    when a server fails, or a program that the scenario does not wait for. Call it from plain code, not inside a running loop.
     """
     if brokers < 1 or zk_servers < 1:
         raise BarnabasError(f"{brokers} brokers and {zk_servers} coordination servers: at least one of each is needed")
@@ -218,10 +218,11 @@ class VirtualCluster:
         async with self.consumer({"auto.offset.reset": "earliest"}) as consumer:
             count = (await consumer.topics()).get(topic, 0)
             ends = {TopicPartition(topic, n): (await consumer.watermarks(topic, n))[1] for n in range(count)}
-            consumer.assign([place for place, end in ends.items() if end])
+            wanted = {topic_partition: end for topic_partition, end in ends.items() if end}
+            consumer.assign(list(wanted))
             found: list[Record[str, str]] = []
             end_s = self._simulation.now_s + _READ_S
-            while any((consumer.position([place])[place] or 0) < end for place, end in ends.items() if end):
+            while any((offset or 0) < wanted[each] for each, offset in consumer.position(wanted).items()):
                 record = await consumer.poll(1.0)
                 if record is not None:
                     found.append(record)
@@ -256,7 +257,7 @@ class VirtualCluster:
         return made
 
     def failures(self) -> list[str]:
-        """Programs that failed while nobody waited for them."""
+        """Programs that failed and were not waited for."""
         return [
             f"{each.name} failed with {each.failure!r}"
             for each in self._programs

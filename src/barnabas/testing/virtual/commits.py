@@ -36,7 +36,11 @@ class Commits:
 
     def news(self) -> dict[TopicPartition, int]:
         """What may be committed and is not yet."""
-        return {place: offset for place, offset in self._stored.items() if self.committed.get(place) != offset}
+        return {
+            topic_partition: offset
+            for topic_partition, offset in self._stored.items()
+            if self.committed.get(topic_partition) != offset
+        }
 
     async def commit(self, wanted: dict[TopicPartition, int], timeout_s: float = _COMMIT_S) -> None:
         """Commit; raises `ClientError`."""

@@ -29,7 +29,7 @@ from barnabas.testing.virtual.link import ClusterLink
 from barnabas.testing.virtual.membership import Membership
 from barnabas.testing.virtual.polls import Polls
 from barnabas.testing.virtual.properties import consumer_settings
-from barnabas.testing.virtual.reading import PartitionReading, deserialize_waiting
+from barnabas.testing.virtual.reading import SubscriptionState, deserialize_waiting
 
 __all__ = ["VirtualConsumer"]
 
@@ -68,7 +68,7 @@ class VirtualConsumer(Generic[K, V]):
         self._close_timeout_s = close_timeout_s
         self._closed = False
         self._commits = Commits(self._with_group, on_commit)
-        self._reading = PartitionReading(link, link.channels(), self._settings, self._fetch_committed)
+        self._subscription = SubscriptionState(link, link.channels(), self._settings, self._fetch_committed)
         self._tasks: list[asyncio.Task[None]] = []
         self._polls = Polls(self._settings.max_poll_ms)
         self._membership: Membership | None = None
@@ -98,14 +98,14 @@ class VirtualConsumer(Generic[K, V]):
         self._begin(self._be_member(membership, list(topics)))
         if self._settings.auto_commit:
             self._begin(self._commits.commit_regularly(self._settings.commit_interval_ms))
-        self._begin(*self._reading.tasks())
+        self._begin(*self._subscription.tasks())
 
     def _make_membership(self) -> Membership:
         return Membership(
             self._link,
             self._settings,
             on_assigned=lambda committed: self._polls.serve(lambda: self._take(committed)),
-            on_gone=lambda is_lost: self._polls.serve(lambda: self._give_up(is_lost=is_lost)),
+            on_revoked=lambda is_lost: self._polls.serve(lambda: self._revoke(is_lost=is_lost)),
             is_polled=lambda: self._polls.are_regular,
         )
 
@@ -138,52 +138,56 @@ class VirtualConsumer(Generic[K, V]):
         self._check_open()
         self.unsubscribe()
         given = dict(partitions) if isinstance(partitions, Mapping) else dict.fromkeys(partitions)
-        for place, offset in given.items():
-            self._reading.add(TopicPartition(*place), Position(offset))
+        for topic_partition, offset in given.items():
+            self._subscription.add(TopicPartition(*topic_partition), Position(offset))
         if self._settings.group:
             self._membership = self._make_membership()  # which is not run: for offsets only
             if self._settings.auto_commit:
                 self._begin(self._commits.commit_regularly(self._settings.commit_interval_ms))
-        self._begin(*self._reading.tasks())
+        self._begin(*self._subscription.tasks())
 
     def _forget_positions(self) -> None:
-        self._reading.clear()
+        self._subscription.clear()
         self._commits.clear()
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that this consumer reads now."""
-        return sorted(self._reading.positions)
+        return sorted(self._subscription.positions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing of these partitions until `resume`; the consumer stays in its group."""
-        for place in partitions:
-            self._reading.position(place).is_paused = True
+        for topic_partition in partitions:
+            self._subscription.position(topic_partition).is_paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on with paused partitions."""
-        for place in partitions:
-            self._reading.position(place).is_paused = False
+        for topic_partition in partitions:
+            self._subscription.position(topic_partition).is_paused = False
 
     def paused(self) -> list[TopicPartition]:
         """The partitions that are paused."""
-        return sorted(place for place, position in self._reading.positions.items() if position.is_paused)
+        return sorted(
+            topic_partition for topic_partition, position in self._subscription.positions.items() if position.is_paused
+        )
 
     def position(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The offset of each partition's next record to be handed out; None before it is known."""
         return {
-            place: self._reading.positions[place].offset if place in self._reading.positions else None
-            for place in partitions
+            topic_partition: self._subscription.positions[topic_partition].offset
+            if topic_partition in self._subscription.positions
+            else None
+            for topic_partition in partitions
         }
 
     async def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on at ``offset`` in a partition that is assigned; -2 is its first record, -1 its end."""
-        place = TopicPartition(topic, partition)
-        position = self._reading.position(place)
+        topic_partition = TopicPartition(topic, partition)
+        position = self._subscription.position(topic_partition)
         if offset < 0:
-            found = await self._link.list_offsets(self._channels, {place: offset}, _LOOK_UP_S)
-            offset = found[place] or 0
+            found = await self._link.list_offsets(self._channels, {topic_partition: offset}, _LOOK_UP_S)
+            offset = found[topic_partition] or 0
         position.move(offset)
-        self._commits.handed_out.pop(place, None)
+        self._commits.handed_out.pop(topic_partition, None)
 
     # Records
 
@@ -198,11 +202,12 @@ class VirtualConsumer(Generic[K, V]):
                 await self._polls.serve_changes()
                 if self._membership is not None and self._membership.failure is not None:
                     raise self._membership.failure
-                found = self._reading.next()
+                found = self._subscription.next()
                 if found is not None:
-                    place, waiting = found
-                    self._reading.positions[place].offset = self._commits.handed_out[place] = waiting.offset + 1
-                    return deserialize_waiting(place, waiting, self._decode_key, self._decode)
+                    topic_partition, waiting = found
+                    self._subscription.positions[topic_partition].offset = waiting.offset + 1
+                    self._commits.handed_out[topic_partition] = waiting.offset + 1
+                    return deserialize_waiting(topic_partition, waiting, self._decode_key, self._decode)
                 if loop.time() >= end or self._closed:
                     return None
                 await asyncio.sleep(min(_WAKE_S, end - loop.time()))
@@ -230,12 +235,14 @@ class VirtualConsumer(Generic[K, V]):
 
     async def _take(self, committed: dict[TopicPartition, int | None]) -> None:
         self._forget_positions()
-        self._commits.committed = {place: offset for place, offset in committed.items() if offset is not None}
-        for place, offset in committed.items():
-            self._reading.add(place, Position(offset, is_new=False))
+        self._commits.committed = {
+            topic_partition: offset for topic_partition, offset in committed.items() if offset is not None
+        }
+        for topic_partition, offset in committed.items():
+            self._subscription.add(topic_partition, Position(offset, is_new=False))
         await _call(self._on_assign, sorted(committed))
 
-    async def _give_up(self, *, is_lost: bool) -> None:
+    async def _revoke(self, *, is_lost: bool) -> None:
         gone = self.assignment()
         try:
             if not is_lost:
@@ -254,8 +261,8 @@ class VirtualConsumer(Generic[K, V]):
 
     # Offsets
 
-    async def _fetch_committed(self, place: TopicPartition) -> int | None:
-        return (await self._with_group().committed([place], _LOOK_UP_S))[place]
+    async def _fetch_committed(self, topic_partition: TopicPartition) -> int | None:
+        return (await self._with_group().committed([topic_partition], _LOOK_UP_S))[topic_partition]
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, wait: bool = True) -> None:
         """Commit everything that was handed out, or these ``offsets``: the next ones to read.
@@ -292,18 +299,18 @@ class VirtualConsumer(Generic[K, V]):
 
     async def watermarks(self, topic: str, partition: int, timeout_s: float = 30.0) -> tuple[int, int]:
         """The first offset of a partition and the one that the next record will get."""
-        place = TopicPartition(topic, partition)
-        first = await self._link.list_offsets(self._channels, {place: _EARLIEST}, timeout_s)
-        end = await self._link.list_offsets(self._channels, {place: _LATEST}, timeout_s)
-        return first[place] or 0, end[place] or 0
+        topic_partition = TopicPartition(topic, partition)
+        first = await self._link.list_offsets(self._channels, {topic_partition: _EARLIEST}, timeout_s)
+        end = await self._link.list_offsets(self._channels, {topic_partition: _LATEST}, timeout_s)
+        return first[topic_partition] or 0, end[topic_partition] or 0
 
     async def lag(self, timeout_s: float = 30.0) -> dict[TopicPartition, int]:
         """How many records of each assigned partition were not handed out yet."""
         lags = {}
-        for place in self.assignment():
-            first, end = await self.watermarks(*place, timeout_s)
-            here = self.position([place])[place]
-            lags[place] = max(0, end - (first if here is None else max(first, here)))
+        for topic_partition in self.assignment():
+            first, end = await self.watermarks(*topic_partition, timeout_s)
+            here = self.position([topic_partition])[topic_partition]
+            lags[topic_partition] = max(0, end - (first if here is None else max(first, here)))
         return lags
 
     async def topics(self, timeout_s: float = 30.0) -> dict[str, int]:

@@ -73,25 +73,25 @@ class PartitionFetcher:
         self._positions = positions
         self._channels = link.channels()
         self.failure: ClientError | None = None
-        """What the program must hear of."""
+        """The error that the next poll raises."""
 
     async def run(self, broker_id: int) -> None:
         """Fetch from one broker until cancelled."""
         while True:
             wanted = {
-                place: position
-                for place, position in self._positions.items()
-                if position.has_room and self._link.leader(place) == broker_id
+                topic_partition: position
+                for topic_partition, position in self._positions.items()
+                if position.has_room and self._link.leader(topic_partition) == broker_id
             }
             if not wanted:
                 await asyncio.sleep(_IDLE_S)
                 continue
-            asked_at = {place: position.next_fetch for place, position in wanted.items()}
+            asked_at = {topic_partition: position.next_fetch for topic_partition, position in wanted.items()}
             try:
                 response = await self._channels.send(broker_id, self._request(asked_at))
             except ChannelError:
-                for place in wanted:
-                    self._link.forget_leader(place)
+                for topic_partition in wanted:
+                    self._link.forget_leader(topic_partition)
                 await asyncio.sleep(_BACKOFF_S)
                 continue
             if response.error_code:
@@ -100,12 +100,12 @@ class PartitionFetcher:
             names = {topic_id: topic for topic, topic_id in self._link.topic_ids.items()}
             for topic in response.responses:
                 for answer in topic.partitions:
-                    place = TopicPartition(topic.topic or names[topic.topic_id], answer.partition_index)
-                    position = wanted.get(place)
+                    topic_partition = TopicPartition(topic.topic or names[topic.topic_id], answer.partition_index)
+                    position = wanted.get(topic_partition)
                     # The program may have moved on, or given the partition up, while the broker waited.
-                    is_same = position is self._positions.get(place)
-                    if position is not None and is_same and position.next_fetch == asked_at[place]:
-                        self._take(place, position, answer)
+                    is_same = position is self._positions.get(topic_partition)
+                    if position is not None and is_same and position.next_fetch == asked_at[topic_partition]:
+                        self._take(topic_partition, position, answer)
 
     def _request(self, wanted: Mapping[TopicPartition, int | None]) -> FetchRequest:
         topics = [
@@ -134,14 +134,14 @@ class PartitionFetcher:
             topics=topics,
         )
 
-    def _take(self, place: TopicPartition, position: Position, answer: Any) -> None:
+    def _take(self, topic_partition: TopicPartition, position: Position, answer: Any) -> None:
         code = ErrorCode.of(answer.error_code)
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             position.move(None)
         elif code:
-            self._link.forget_leader(place)
+            self._link.forget_leader(topic_partition)
             if not code.retriable:
-                self.failure = refusal(code, f"cannot read {place}: {code.message}")
+                self.failure = refusal(code, f"cannot read {topic_partition}: {code.message}")
         elif answer.records:
             self._add(position, bytes(answer.records))
 

@@ -92,10 +92,10 @@ class ClusterLink:
                 for known in [each for each in self._epochs if each.topic == topic.name]:
                     del self._epochs[known]
             for partition in topic.partitions:
-                place = TopicPartition(topic.name, partition.partition_index)
-                if partition.leader_epoch >= self._epochs.get(place, -1):  # else it is old news (KIP-320)
-                    self._epochs[place] = partition.leader_epoch
-                    self._leaders[place] = -1 if partition.error_code else partition.leader_id
+                topic_partition = TopicPartition(topic.name, partition.partition_index)
+                if partition.leader_epoch >= self._epochs.get(topic_partition, -1):  # else it is old news (KIP-320)
+                    self._epochs[topic_partition] = partition.leader_epoch
+                    self._leaders[topic_partition] = -1 if partition.error_code else partition.leader_id
         return errors
 
     async def partitions_of(self, topic: str, timeout_s: float) -> int:
@@ -121,61 +121,66 @@ class ClusterLink:
         return await self.retry(attempt, timeout_s, "cannot list the topics")
 
     def _count(self, topic: str) -> int:
-        return sum(1 for place in self._epochs if place.topic == topic)
+        return sum(1 for topic_partition in self._epochs if topic_partition.topic == topic)
 
     # Leaders
 
-    def leader(self, place: TopicPartition) -> int:
+    def leader(self, topic_partition: TopicPartition) -> int:
         """The broker that leads a partition, as far as is known; -1 for none."""
-        return self._leaders.get(place, -1)
+        return self._leaders.get(topic_partition, -1)
 
-    def leader_epoch(self, place: TopicPartition) -> int:
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
         """The leader epoch in which it does."""
-        return self._epochs.get(place, -1)
+        return self._epochs.get(topic_partition, -1)
 
-    def forget_leader(self, place: TopicPartition) -> None:
+    def forget_leader(self, topic_partition: TopicPartition) -> None:
         """It was wrong, or does not answer."""
-        self._leaders.pop(place, None)
+        self._leaders.pop(topic_partition, None)
 
-    async def find_leader(self, place: TopicPartition) -> int | None:
+    async def find_leader(self, topic_partition: TopicPartition) -> int | None:
         """The leader, asked for if need be; None while there is none. Raises `ChannelError`, `UnknownTopicError`."""
-        if self.leader(place) < 0:
-            await self.refresh([place.topic])
-            if place not in self._epochs and self._count(place.topic):
-                raise unknown_topic(str(place))
-        return None if self.leader(place) < 0 else self.leader(place)
+        if self.leader(topic_partition) < 0:
+            await self.refresh([topic_partition.topic])
+            if topic_partition not in self._epochs and self._count(topic_partition.topic):
+                raise unknown_topic(str(topic_partition))
+        return None if self.leader(topic_partition) < 0 else self.leader(topic_partition)
 
     async def list_offsets(
         self, channels: Channels, times_ms: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, int | None]:
         """The first offset at or after a time, of each partition; -2 is for the first, -1 for the end."""
-        return {place: await self._list_offset(channels, place, when, timeout_s) for place, when in times_ms.items()}
+        return {
+            topic_partition: await self._list_offset(channels, topic_partition, when, timeout_s)
+            for topic_partition, when in times_ms.items()
+        }
 
     async def _list_offset(
-        self, channels: Channels, place: TopicPartition, time_ms: int, timeout_s: float
+        self, channels: Channels, topic_partition: TopicPartition, time_ms: int, timeout_s: float
     ) -> int | None:
         async def attempt() -> tuple[int | None] | None:
-            leader = await self.find_leader(place)
+            leader = await self.find_leader(topic_partition)
             if leader is None:
                 return None
             wanted = ListOffsetsPartition(
-                partition_index=place.partition, current_leader_epoch=self.leader_epoch(place), timestamp=time_ms
+                partition_index=topic_partition.partition,
+                current_leader_epoch=self.leader_epoch(topic_partition),
+                timestamp=time_ms,
             )
-            topic = ListOffsetsTopic(name=place.topic, partitions=[wanted])
+            topic = ListOffsetsTopic(name=topic_partition.topic, partitions=[wanted])
             try:
                 response = await channels.send(
                     leader, ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[topic])
                 )
             except ChannelError:
-                self.forget_leader(place)
+                self.forget_leader(topic_partition)
                 raise
             answer = response.topics[0].partitions[0]
             if not answer.error_code:
                 return (answer.offset if answer.offset >= 0 else None,)
-            self.forget_leader(place)
-            return self.check(answer.error_code, f"cannot look offsets of {place} up")
+            self.forget_leader(topic_partition)
+            return self.check(answer.error_code, f"cannot look offsets of {topic_partition} up")
 
-        return (await self.retry(attempt, timeout_s, f"cannot look offsets of {place} up"))[0]
+        return (await self.retry(attempt, timeout_s, f"cannot look offsets of {topic_partition} up"))[0]
 
     @staticmethod
     def check(code: int, what: str) -> None:
@@ -190,9 +195,9 @@ def unknown_topic(topic: str) -> UnknownTopicError:
     return UnknownTopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}: there is no such topic or partition")
 
 
-def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(topic_partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """The partitions' numbers under their topics."""
     found: dict[str, list[int]] = {}
-    for place in places:
-        found.setdefault(place.topic, []).append(place.partition)
+    for topic_partition in topic_partitions:
+        found.setdefault(topic_partition.topic, []).append(topic_partition.partition)
     return found

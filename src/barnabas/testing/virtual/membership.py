@@ -4,6 +4,7 @@ Counterpart: ``ConsumerCoordinator`` and ``AbstractCoordinator``, with the eager
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
@@ -53,7 +54,7 @@ _COORDINATOR_GONE = frozenset(
 
 OnAssigned = Callable[[dict[TopicPartition, int | None]], Awaitable[None]]
 """Receives the partitions with their committed offsets; returns when the consumer has taken them."""
-OnGone = Callable[[bool], Awaitable[None]]
+OnRevoked = Callable[[bool], Awaitable[None]]
 """The partitions are to be given up; True: they may have another owner already, nothing can be committed."""
 
 
@@ -66,14 +67,14 @@ class Membership:
         settings: VirtualConsumerSettings,
         *,
         on_assigned: OnAssigned,
-        on_gone: OnGone,
+        on_revoked: OnRevoked,
         is_polled: Callable[[], bool],
     ) -> None:
         self._link = link
         self._settings = settings
         self._channels = link.channels()
         self._on_assigned = on_assigned
-        self._on_gone = on_gone
+        self._on_revoked = on_revoked
         self._is_polled = is_polled
         self._coordinator = -1
         self._member_id = ""
@@ -89,7 +90,7 @@ class Membership:
         while True:
             code: ErrorCode | None
             try:
-                code = await self._live()
+                code = await self._join_and_stay()
             except ChannelError:
                 code = None
             except ClientError as error:
@@ -97,9 +98,9 @@ class Membership:
                 return
             if code in _MEMBER_GONE:
                 self._forget_member()
-                await self._give_up(is_lost=True)
+                await self._revoke(is_lost=True)
             elif code is ErrorCode.REBALANCE_IN_PROGRESS:
-                await self._give_up(is_lost=False)
+                await self._revoke(is_lost=False)
             elif code is not ErrorCode.MEMBER_ID_REQUIRED:
                 self._coordinator = -1
                 if code is not None and not code.retriable:
@@ -111,12 +112,12 @@ class Membership:
         self._generation = -1
         self._member_id = ""
 
-    async def _give_up(self, *, is_lost: bool) -> None:
+    async def _revoke(self, *, is_lost: bool) -> None:
         """Let the consumer give its partitions up; the coordinator waits for that, as long as there are heartbeats."""
         if not self._owns:
             return
         self._owns = False
-        gone = asyncio.ensure_future(self._on_gone(is_lost))
+        gone = asyncio.ensure_future(self._on_revoked(is_lost))
         while not gone.done():
             await asyncio.wait([gone], timeout=self._settings.heartbeat_ms / 1000)
             if not gone.done() and not is_lost:
@@ -129,7 +130,7 @@ class Membership:
 
     # A generation
 
-    async def _live(self) -> ErrorCode | None:
+    async def _join_and_stay(self) -> ErrorCode | None:
         """Join, take the assignment, and stay until an error ends the generation."""
         code = await self._find_coordinator()
         if code:
@@ -143,21 +144,24 @@ class Membership:
             return code
         committed = await self.committed(owned, 60.0)
         self._owns = True
-        taking = asyncio.ensure_future(self._on_assigned({place: committed[place] for place in owned}))
+        taking = asyncio.ensure_future(
+            self._on_assigned({topic_partition: committed[topic_partition] for topic_partition in owned})
+        )
         try:
-            return await self._stay()
+            return await self._send_heartbeats()
         finally:
             taking.cancel()
 
-    async def _stay(self) -> ErrorCode:
+    async def _send_heartbeats(self) -> ErrorCode:
         loop = asyncio.get_running_loop()
         last_answer_s = loop.time()
         while True:
             await asyncio.sleep(self._settings.heartbeat_ms / 1000)
             if not self._is_polled():
-                # As max.poll.interval.ms says: the program does not process records any more, so others shall.
-                await self.leave()
-                await self._give_up(is_lost=True)
+                # max.poll.interval.ms is over: the program does not poll, so other members take its partitions.
+                with contextlib.suppress(ChannelError):
+                    await self.leave()
+                await self._revoke(is_lost=True)
                 while not self._is_polled():  # noqa: ASYNC110  # the program may never come back
                     await asyncio.sleep(_RETRY_S)
                 return ErrorCode.UNKNOWN_MEMBER_ID
@@ -216,7 +220,7 @@ class Membership:
             counts = dict(self.topics)
             for topic in sorted({topic for topics in wanted.values() for topic in topics} - set(counts)):
                 counts[topic] = await self._link.partitions_of(topic, 10.0)
-            for member, share in share_out(self._settings.strategy, wanted, counts).items():
+            for member, share in assign_partitions(self._settings.strategy, wanted, counts).items():
                 given = Assignment(
                     assigned_partitions=[
                         AssignedPartitions(topic=topic, partitions=numbers)
@@ -263,25 +267,29 @@ class Membership:
 
     # Offsets
 
-    async def committed(self, places: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, int | None]:
+    async def committed(
+        self, topic_partitions: Collection[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, int | None]:
         """The group's committed offsets; None where there is none."""
-        if not places:
+        if not topic_partitions:
             return {}
 
         async def attempt() -> dict[TopicPartition, int | None] | None:
             code = await self._find_coordinator()
             if code:
                 return self._link.check(code, "cannot read committed offsets")
-            await self._link.refresh(sorted(by_topic(places)))
-            return await self._fetch_offsets(places)
+            await self._link.refresh(sorted(by_topic(topic_partitions)))
+            return await self._fetch_offsets(topic_partitions)
 
         return await self._link.retry(attempt, timeout_s, "cannot read committed offsets")
 
-    async def _fetch_offsets(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int | None] | None:
+    async def _fetch_offsets(
+        self, topic_partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | None] | None:
         ids = self._link.topic_ids
         asked = [
             OffsetFetchRequestTopics(name=topic, topic_id=ids.get(topic, ZERO_UUID), partition_indexes=numbers)
-            for topic, numbers in by_topic(places).items()
+            for topic, numbers in by_topic(topic_partitions).items()
         ]
         group = OffsetFetchRequestGroup(group_id=self._settings.group, member_id=None, member_epoch=-1, topics=asked)
         response = (await self._ask(OffsetFetchRequest(groups=[group], require_stable=False))).groups[0]
@@ -353,7 +361,7 @@ class Membership:
         return bool(code)
 
 
-def share_out(
+def assign_partitions(
     strategy: str, wanted: Mapping[str, Collection[str]], counts: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
     """Who reads what, as Kafka's range or round robin assignor decides."""
@@ -361,15 +369,15 @@ def share_out(
     shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
     turn = 0
     for topic in sorted(counts):
-        takers = [member for member in members if topic in wanted[member]]
-        if not takers:
+        subscribers = [member for member in members if topic in wanted[member]]
+        if not subscribers:
             continue
         numbers = range(counts[topic])
         if strategy == "range":
-            each, more = divmod(len(numbers), len(takers))
-            for place, member in enumerate(takers):
-                first = place * each + min(place, more)
-                share = numbers[first : first + each + (place < more)]
+            each, more = divmod(len(numbers), len(subscribers))
+            for index, member in enumerate(subscribers):
+                first = index * each + min(index, more)
+                share = numbers[first : first + each + (index < more)]
                 shares[member] += [TopicPartition(topic, number) for number in share]
             continue
         for number in numbers:

@@ -57,7 +57,7 @@ class _Pending:
         self.future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
 
 
-class _Lane:
+class _PartitionQueue:
     """One partition: its queue, the task that empties it, the next sequence number."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class VirtualProducer(Generic[K, V]):
         self._encode_key = encoder(key_serializer or plan.key_serializer, "key.serializer.class")
         self._counts: dict[str, int] = {}
         self._chooser = chooser(partitioner or plan.partitioner, self._counts.__getitem__)
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._queues: dict[TopicPartition, _PartitionQueue] = {}
         self._sticky: dict[str, int] = {}
         self._producer = (-1, -1)
         self._identifying = asyncio.Lock()
@@ -135,11 +135,11 @@ class VirtualProducer(Generic[K, V]):
             return pending.future
         if partition is None:
             partition = self._choose(topic, key, encoded_key)
-        place = TopicPartition(topic, partition)
-        lane = self._lanes.setdefault(place, _Lane())
-        lane.waiting.append(pending)
-        if lane.task is None:
-            lane.task = loop.create_task(self._empty(place, lane))
+        topic_partition = TopicPartition(topic, partition)
+        queue = self._queues.setdefault(topic_partition, _PartitionQueue())
+        queue.waiting.append(pending)
+        if queue.task is None:
+            queue.task = loop.create_task(self._drain(topic_partition, queue))
         return pending.future
 
     def _choose(self, topic: str, key: Any, encoded_key: bytes | None) -> int:
@@ -150,7 +150,7 @@ class VirtualProducer(Generic[K, V]):
         if encoded_key is not None and self._settings.hashes_keys:
             return int(murmur2(encoded_key, np.array([0]), np.array([len(encoded_key)]))[0] & 0x7FFFFFFF) % count
         stuck = self._sticky.get(topic)
-        if stuck is None or TopicPartition(topic, stuck) not in self._lanes:
+        if stuck is None:
             stuck = self._sticky[topic] = self._link.rng.randrange(count)
         return stuck
 
@@ -184,7 +184,7 @@ class VirtualProducer(Generic[K, V]):
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until the fate of every record is known; raises `UndeliveredError` after ``timeout_s``."""
-        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
         if not tasks:
             return
         _, left = await asyncio.wait(tasks, timeout=timeout_s)
@@ -199,10 +199,10 @@ class VirtualProducer(Generic[K, V]):
         try:
             await self.flush(self._close_timeout_s if timeout_s is None else timeout_s)
         finally:
-            for lane in self._lanes.values():
-                if lane.task is not None:
-                    lane.task.cancel()
-                for pending in lane.waiting:
+            for queue in self._queues.values():
+                if queue.task is not None:
+                    queue.task.cancel()
+                for pending in queue.waiting:
                     pending.future.cancel()
             self._link.close()
 
@@ -212,7 +212,7 @@ class VirtualProducer(Generic[K, V]):
 
     def __len__(self) -> int:
         """Records that wait or are on their way."""
-        return sum(len(lane.waiting) for lane in self._lanes.values())
+        return sum(len(queue.waiting) for queue in self._queues.values())
 
     async def __aenter__(self) -> Self:
         return self
@@ -228,22 +228,22 @@ class VirtualProducer(Generic[K, V]):
 
     # One partition
 
-    async def _empty(self, place: TopicPartition, lane: _Lane) -> None:
+    async def _drain(self, topic_partition: TopicPartition, queue: _PartitionQueue) -> None:
         """Send what waits for a partition, batch after batch."""
-        while lane.waiting:
-            if len(lane.waiting) < self._settings.batch_records:
+        while queue.waiting:
+            if len(queue.waiting) < self._settings.batch_records:
                 await asyncio.sleep(self._settings.linger_ms / 1000)
-            batch = [lane.waiting[n] for n in range(min(len(lane.waiting), self._settings.batch_records))]
+            batch = [queue.waiting[n] for n in range(min(len(queue.waiting), self._settings.batch_records))]
             try:
-                delivered = await self._deliver(place, lane, batch)
+                delivered = await self._deliver(topic_partition, queue, batch)
             except ClientError as error:
                 failure = DeliveryError(
-                    f"a record for {place.topic} was not delivered: {error}", code=error.code, name=error.name
+                    f"a record for {topic_partition.topic} was not delivered: {error}", code=error.code, name=error.name
                 )
                 failure.__cause__ = error
                 if self._settings.is_idempotent:  # a gap in the sequence numbers would be refused: begin a new sequence
                     self._producer = (-1, -1)
-                    for each in self._lanes.values():
+                    for each in self._queues.values():
                         each.sequence = 0
                 for pending in batch:
                     if not pending.future.done():
@@ -253,11 +253,13 @@ class VirtualProducer(Generic[K, V]):
                     if not pending.future.done():
                         pending.future.set_result(delivery)
             for _ in batch:
-                lane.waiting.popleft()
-            self._sticky.pop(place.topic, None)
-        lane.task = None
+                queue.waiting.popleft()
+            self._sticky.pop(topic_partition.topic, None)
+        queue.task = None
 
-    async def _deliver(self, place: TopicPartition, lane: _Lane, batch: list[_Pending]) -> list[Delivery]:
+    async def _deliver(
+        self, topic_partition: TopicPartition, queue: _PartitionQueue, batch: list[_Pending]
+    ) -> list[Delivery]:
         """Send a batch until its fate is known. Raises `ClientError`."""
         if self._settings.is_idempotent:
             await self._identify()
@@ -265,15 +267,15 @@ class VirtualProducer(Generic[K, V]):
             [Record(n, each.timestamp_ms, each.key, each.value, each.headers) for n, each in enumerate(batch)],
             producer_id=self._producer[0],
             producer_epoch=self._producer[1],
-            base_sequence=lane.sequence if self._settings.is_idempotent else -1,
+            base_sequence=queue.sequence if self._settings.is_idempotent else -1,
         )
-        lane.sequence += len(batch)
+        queue.sequence += len(batch)
         loop = asyncio.get_running_loop()
         tries = 0
         problem: ClientError | None = None
         while loop.time() < batch[0].until_s and tries <= self._settings.retries:
             try:
-                code, offset, append_ms = await self._produce(place, bytes(data))
+                code, offset, append_ms = await self._produce(topic_partition, bytes(data))
             except ChannelError as error:
                 if problem is None:  # what a broker answered says more
                     problem = DeliveryError(str(error), name="_TRANSPORT", retriable=True)
@@ -281,35 +283,35 @@ class VirtualProducer(Generic[K, V]):
                 if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     return [
                         Delivery(
-                            place.topic,
-                            place.partition,
+                            topic_partition.topic,
+                            topic_partition.partition,
                             offset + n if offset >= 0 else -1,
                             append_ms if append_ms >= 0 else each.timestamp_ms,
                         )
                         for n, each in enumerate(batch)
                     ]
-                problem = refusal(code, f"{place}: {code.message}")
+                problem = refusal(code, f"{topic_partition}: {code.message}")
                 if not code.retriable:
                     raise problem
             tries += 1
-            self._link.forget_leader(place)
+            self._link.forget_leader(topic_partition)
             await asyncio.sleep(self._settings.backoff_ms / 1000)
         reason = f"{tries} tries" if tries > self._settings.retries else "delivery.timeout.ms is over"
         raise DeliveryError(f"{reason}; {problem}", name="_MSG_TIMED_OUT") from problem
 
-    async def _produce(self, place: TopicPartition, data: bytes) -> tuple[ErrorCode, int, int]:
-        leader = await self._link.find_leader(place)
+    async def _produce(self, topic_partition: TopicPartition, data: bytes) -> tuple[ErrorCode, int, int]:
+        leader = await self._link.find_leader(topic_partition)
         if leader is None:
             return ErrorCode.LEADER_NOT_AVAILABLE, -1, -1
         topic = TopicProduceData(
-            name=place.topic,
-            topic_id=self._link.topic_ids[place.topic],
-            partition_data=[PartitionProduceData(index=place.partition, records=data)],
+            name=topic_partition.topic,
+            topic_id=self._link.topic_ids[topic_partition.topic],
+            partition_data=[PartitionProduceData(index=topic_partition.partition, records=data)],
         )
         timeout_ms = self._settings.request_timeout_ms
         acks = self._settings.acks
-        # The brokers do not answer acks 0. A connection in order cannot skip an answer, so the leader is asked for one
-        # that nobody waits for: the record counts as sent before it comes.
+        # The brokers do not answer acks 0. A connection in order cannot skip an answer, so the leader is asked for one,
+        # and the record counts as sent before it comes.
         request = ProduceRequest(transactional_id=None, acks=acks or 1, timeout_ms=timeout_ms, topic_data=[topic])
         if not acks:
             sending = asyncio.get_running_loop().create_task(self._channels.send(leader, request))

@@ -19,7 +19,7 @@ from barnabas.testing.virtual.link import ClusterLink
 from barnabas.testing.virtual.properties import VirtualConsumerSettings
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["PartitionReading", "deserialize_waiting"]
+__all__ = ["SubscriptionState", "deserialize_waiting"]
 
 _WAKE_S = 0.02
 _LOOK_UP_S = 60.0
@@ -29,7 +29,7 @@ FetchCommitted = Callable[[TopicPartition], Awaitable[int | None]]
 """The group's committed offset of a partition."""
 
 
-class PartitionReading:
+class SubscriptionState:
     """The partitions that are assigned, each with its position and the records that wait."""
 
     def __init__(
@@ -45,78 +45,90 @@ class PartitionReading:
         self._fetch_committed = fetch_committed
         self.positions: dict[TopicPartition, Position] = {}
         self._turns: deque[TopicPartition] = deque()
+        self._left_in_turn = 0
         self._fetcher = PartitionFetcher(link, settings, self.positions)
 
     def tasks(self) -> list[Any]:
         """What runs while there is something to read."""
         return [self._find_positions(), *(self._fetcher.run(broker_id) for broker_id in self._link.brokers)]
 
-    def add(self, place: TopicPartition, position: Position) -> None:
+    def add(self, topic_partition: TopicPartition, position: Position) -> None:
         """Read a partition."""
-        self.positions[place] = position
-        self._turns.append(place)
+        self.positions[topic_partition] = position
+        self._turns.append(topic_partition)
 
     def clear(self) -> None:
         """Read nothing."""
         self.positions.clear()
         self._turns.clear()
+        self._left_in_turn = 0
 
-    def position(self, place: TopicPartition) -> Position:
+    def position(self, topic_partition: TopicPartition) -> Position:
         """The position in a partition; raises `ClientError` if it is not assigned."""
         try:
-            return self.positions[TopicPartition(*place)]
+            return self.positions[TopicPartition(*topic_partition)]
         except KeyError:
-            raise ClientError(f"{place[0]}-{place[1]} is not assigned to this consumer", name="_STATE") from None
+            raise ClientError(
+                f"{topic_partition[0]}-{topic_partition[1]} is not assigned to this consumer", name="_STATE"
+            ) from None
 
     def next(self) -> tuple[TopicPartition, WaitingRecord] | None:
-        """The next record to hand out; raises what made reading fail."""
+        """The next record to hand out; raises what made reading fail.
+
+        A turn hands out what waits in a partition at its begin. What is fetched meanwhile comes in the next turn.
+        """
         if self._fetcher.failure is not None:
             failure, self._fetcher.failure = self._fetcher.failure, None
             raise failure
         for _ in range(len(self._turns)):
-            place = self._turns[0]
-            position = self.positions[place]
+            topic_partition = self._turns[0]
+            position = self.positions[topic_partition]
             if position.waiting and not position.is_paused:
-                return place, position.waiting.popleft()
+                self._left_in_turn = (self._left_in_turn or len(position.waiting)) - 1
+                if not self._left_in_turn:
+                    self._turns.rotate(-1)
+                return topic_partition, position.waiting.popleft()
             self._turns.rotate(-1)
+            self._left_in_turn = 0
         return None
 
     async def _find_positions(self) -> None:
         """Find the leaders, and where to begin in partitions without an offset."""
         while True:
-            for place, position in list(self.positions.items()):
+            for topic_partition, position in list(self.positions.items()):
                 try:
-                    await self._find_position(place, position)
+                    await self._find_position(topic_partition, position)
                 except RefusedError as error:
                     self._fetcher.failure = error
                 except (ClientError, ChannelError):
                     await asyncio.sleep(_WAKE_S)
             await asyncio.sleep(_WAKE_S)
 
-    async def _find_position(self, place: TopicPartition, position: Position) -> None:
-        await self._link.find_leader(place)
+    async def _find_position(self, topic_partition: TopicPartition, position: Position) -> None:
+        await self._link.find_leader(topic_partition)
         if position.offset is not None:
             return
-        offset = await self._fetch_committed(place) if position.is_new and self._settings.group else None
+        offset = await self._fetch_committed(topic_partition) if position.is_new and self._settings.group else None
         if offset is None:
             when = _RESETS.get(self._settings.reset)
             if when is None:
                 raise refusal(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{place}: there is no committed offset, and auto.offset.reset says to fail",
+                    f"{topic_partition}: there is no committed offset, and auto.offset.reset says to fail",
                 )
-            offset = (await self._link.list_offsets(self._channels, {place: when}, _LOOK_UP_S))[place] or 0
+            found = await self._link.list_offsets(self._channels, {topic_partition: when}, _LOOK_UP_S)
+            offset = found[topic_partition] or 0
         if position.offset is None:
             position.move(offset)
 
 
 def deserialize_waiting(
-    place: TopicPartition, waiting: WaitingRecord, decode_key: Decoder | None, decode: Decoder | None
+    topic_partition: TopicPartition, waiting: WaitingRecord, decode_key: Decoder | None, decode: Decoder | None
 ) -> Record[Any, Any]:
     """A record as the program gets it; raises `DeserializationError`."""
     raw: Record[Any, Any] = Record(
-        place.topic,
-        place.partition,
+        topic_partition.topic,
+        topic_partition.partition,
         waiting.offset,
         waiting.key,
         waiting.value,
@@ -131,5 +143,7 @@ def deserialize_waiting(
         what = "value"
         value = raw.value if raw.value is None or decode is None else decode(raw.value)
     except Exception as error:  # the user's code may raise anything
-        raise DeserializationError(f"the {what} of {place} offset {raw.offset} cannot be read: {error}", raw) from error
+        raise DeserializationError(
+            f"the {what} of {topic_partition} offset {raw.offset} cannot be read: {error}", raw
+        ) from error
     return replace(raw, key=key, value=value)
