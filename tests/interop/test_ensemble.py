@@ -193,13 +193,20 @@ def test_apaches_3_9_follows_ours_and_leads_it_and_gives_its_data_to_ours(tmp_pa
             client.create("/w", b"")
             client.create("/alive", b"", ephemeral=True)
             write(client)
-            first = members.leader()
-            if first is not None and first is not apache:
-                first.stop()
-                eventually(lambda: apache.mode() == "leader", timeout_s=60, what="Apache's leads")
-                first.start()
+            first = eventually(members.leader, timeout_s=60, what="a member leads")
+            if first is apache:
+                apache.stop()
+                first = eventually(members.leader, timeout_s=60, what="one of ours leads")
+                apache.start()
                 members.until_serving()
-                write(client)
+            assert apache.mode() == "follower"
+            write(client)
+            check_same(members, "/w", names)
+            first.stop()
+            eventually(lambda: apache.mode() == "leader", timeout_s=60, what="Apache's leads")
+            first.start()
+            members.until_serving()
+            write(client)
             apache.stop()
             apache.is_apache = False
             apache.start()

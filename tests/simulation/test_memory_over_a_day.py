@@ -46,7 +46,10 @@ def servers_objects() -> Counter[str]:
 def test_what_servers_hold_does_not_grow_in_hours_of_a_busy_cluster(
     record_property: Callable[[str, object], None],
 ) -> None:
-    """Topics made, grown and deleted, groups, idempotent producers: the second half has no more than the first."""
+    """Topics made, grown and deleted, groups, idempotent producers, while the servers' objects are counted.
+
+    The last sixth of the run has at most 10 % and 300 objects more of any type, and of all together, than the third sixth.
+    """
     plan = RunPlan(
         brokers=3,
         topics=_TOPICS,

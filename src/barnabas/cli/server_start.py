@@ -29,7 +29,8 @@ def main(argv: list[str]) -> int:
     sys.setswitchinterval(_SWITCH_S)
     check_descriptor_limit(raise_descriptor_limit())
     limit_pauses()
-    import barnabas.broker.server  # noqa: F401  # late, so that errors above cost no import; early, for it would hold the loop
+    # Imported here: after the errors above, which then cost no import, and before the event loop runs, which it would hold.
+    import barnabas.broker.server  # noqa: F401
 
     return asyncio.Runner(loop_factory=_new_loop).run(_serve(texts))
 

@@ -179,7 +179,8 @@ class PartitionLog:
     ) -> AppendInfo:
         """Append the one batch in ``records`` (writable, changed in place, not kept) at the end of the log.
 
-        ``check`` has checked its records already, where that takes long. `awaits_sync` says whether to sync before responding; the caller does it.
+        ``check`` is the finished check of the records, if it was made in a thread (`long_check`).
+        `awaits_sync` says whether to sync before responding; the caller does it.
 
         Raises `KafkaError` with Kafka's code for what is wrong with the batch (see `append_checks.validate_batch` and
         `ProducerState.check`), RECORD_LIST_TOO_LARGE for more than a segment may hold, KAFKA_STORAGE_ERROR.

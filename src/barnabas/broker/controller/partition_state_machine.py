@@ -26,7 +26,12 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller.context import PARTITION_STATE_SOURCES, ControllerContext, PartitionState
 from barnabas.broker.controller.election_strategies import OFFLINE, ElectionStrategy
 from barnabas.broker.controller.partition_batches import in_batches
-from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, known_states, read_states, update_leadership
+from barnabas.broker.controller.partition_state_store import (
+    MAX_ROUNDS,
+    read_states,
+    states_for_attempt,
+    update_leadership,
+)
 from barnabas.broker.controller.request_batch import RequestBatch
 
 __all__ = ["bring_online", "elect", "move_partitions", "trigger_online"]
@@ -155,7 +160,7 @@ def elect(
     for attempt in range(MAX_ROUNDS):
         if not remaining:
             break
-        read = yield from read_states(remaining) if attempt else known_states(context, remaining)
+        read = yield from states_for_attempt(context, remaining, attempt)
         unclean = (yield from _unclean_topics(context, read)) if election.obeys_unclean_setting else set()
         proposals = {}
         to_read: list[TopicPartition] = []
@@ -170,6 +175,7 @@ def elect(
                 proposal = election.choose(
                     context, topic_partition, known.leader_and_isr, topic_partition.topic in unclean
                 )
+                # The state that this controller knows may be old: read it before a partition is given up.
                 if proposal is None and not attempt:
                     to_read.append(topic_partition)
                 elif proposal is None:

@@ -18,7 +18,7 @@ from barnabas.broker.cluster.znodes import (
 )
 from barnabas.broker.controller.context import ControllerContext
 
-__all__ = ["MAX_ROUNDS", "known_states", "read_leadership", "read_states", "update_leadership"]
+__all__ = ["MAX_ROUNDS", "read_leadership", "read_states", "states_for_attempt", "update_leadership"]
 
 logger = logging.getLogger(__name__)
 
@@ -43,25 +43,19 @@ def read_states(partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartiti
     return states
 
 
-def known_states(
-    context: ControllerContext, partitions: Iterable[TopicPartition]
+def states_for_attempt(
+    context: ControllerContext, partitions: Iterable[TopicPartition], attempt: int
 ) -> Steps[dict[TopicPartition, LeaderIsrAndControllerEpoch]]:
-    """The states as this controller knows them; those that it does not know are read.
+    """The states to decide by: in attempt 0 as this controller knows them; those that it does not know are read.
 
-    The first proposal may rest on them: who changed the znode meanwhile changed its version, and the write fails. Then
-    `read_states` comes first.
+    The first attempt may use them: if another writer has changed the znode, its version differs and the write fails.
+    Later attempts use `read_states`.
     """
-    states = {}
-    unknown = []
-    for topic_partition in partitions:
-        known = context.leadership.get(topic_partition)
-        if known is None:
-            unknown.append(topic_partition)
-        else:
-            states[topic_partition] = known
-    if unknown:
-        states.update((yield from read_states(unknown)))
-    return states
+    wanted = list(partitions)
+    leadership = context.leadership
+    known = {} if attempt else {each: leadership[each] for each in wanted if each in leadership}
+    read = yield from read_states(each for each in wanted if each not in known)
+    return {**known, **read}
 
 
 def read_leadership(context: ControllerContext, partitions: Iterable[TopicPartition]) -> Steps[None]:

@@ -16,7 +16,7 @@ from barnabas.broker.controller.context import (
     PartitionAndReplica,
     ReplicaState,
 )
-from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, known_states, read_states, update_leadership
+from barnabas.broker.controller.partition_state_store import MAX_ROUNDS, states_for_attempt, update_leadership
 from barnabas.broker.controller.request_batch import RequestBatch
 
 __all__ = ["move_replicas"]
@@ -125,7 +125,7 @@ def _leave_isr(
     for attempt in range(MAX_ROUNDS):
         if not remaining:
             break
-        read = yield from read_states(remaining) if attempt else known_states(context, remaining)
+        read = yield from states_for_attempt(context, remaining, attempt)
         proposals: dict[TopicPartition, LeaderAndIsr] = {}
         for topic_partition in remaining:
             known = read.get(topic_partition)

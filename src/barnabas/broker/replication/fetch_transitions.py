@@ -22,7 +22,7 @@ __all__ = ["FetchTransitions"]
 
 logger = logging.getLogger(__name__)
 
-_REPORTED = 10
+_MAX_REPORTED = 10
 _FIRST_BACKOFF_MS = 20  # a follower often learns of the election before the leader
 
 
@@ -86,8 +86,8 @@ class FetchTransitions:
             logger.info(
                 "%d partitions have a later leader epoch at their leader, and wait for LeaderAndIsr: %s%s",
                 len(fenced),
-                ", ".join(map(str, fenced[:_REPORTED])),
-                " ..." if len(fenced) > _REPORTED else "",
+                ", ".join(map(str, fenced[:_MAX_REPORTED])),
+                " ..." if len(fenced) > _MAX_REPORTED else "",
             )
 
     def log_failed(self, fetch_state: PartitionFetchState, error: KafkaError) -> None:

@@ -137,7 +137,7 @@ class ReplicaManager:
     ) -> AppendInfo:
         """Append batches to a partition that we lead. ``now_ms`` is wall time (for LogAppendTime).
 
-        ``check`` has checked the records already, where that takes long.
+        ``check`` is the finished check of the records, if it was made in a thread (`long_check`).
 
         Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks -1 and an ISR
         below min.insync.replicas), KAFKA_STORAGE_ERROR, and what the log finds wrong with the batches.

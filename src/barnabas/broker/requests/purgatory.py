@@ -60,8 +60,8 @@ class DelayedOperation:
             return False
         self.is_completed = True
         self._purgatory._remove(self)
-        # They know the request, and the request knows this operation: without the cycle all is freed at once, and each fetch
-        # that waited leaves nothing to the collector of garbage.
+        # The callbacks refer to the request, and the request to this operation. Without the cycle both are freed at once, and
+        # waiting fetches leave no work for the garbage collector.
         self._try_complete = _is_over
         self._on_expiration = _nothing
         return True

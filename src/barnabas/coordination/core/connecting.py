@@ -41,7 +41,7 @@ def _response(
 
 
 class SessionConnector:
-    """See the module."""
+    """Opens sessions, and moves them to a new connection."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class SessionConnector:
         if self._forwarder is not None and self._forwarder.is_read_only:
             self._connect_read_only(client, request, timeout_ms, now_ms, accepts=bool(read_only))
         elif request.session_id:
-            self._go_on(client, request, timeout_ms, now_ms)
+            self._reopen(client, request, timeout_ms, now_ms)
         elif self._local is not None:
             session = self._local.track_local(self._local.new_id(), timeout_ms, now_ms)
             _take_over(client, session)
@@ -108,7 +108,7 @@ class SessionConnector:
         _take_over(client, session)
         self.established(client, session)
 
-    def _go_on(self, client: ServerConnection, request: ConnectRequest, timeout_ms: int, now_ms: int) -> None:
+    def _reopen(self, client: ServerConnection, request: ConnectRequest, timeout_ms: int, now_ms: int) -> None:
         session_id = request.session_id
         is_owner = request.password == session_password(session_id)
         is_local = self._local is not None and self._local.is_local(session_id)
@@ -126,7 +126,7 @@ class SessionConnector:
         self.established(client, found)
 
     def revalidated(self, session_id: int, is_alive: bool, now_ms: int) -> None:
-        """The leader's answer for a client that wants to go on with its session here."""
+        """The leader's answer for a client that wants to reopen its session here."""
         waiting = self._revalidating.get(session_id)
         if not waiting:
             return

@@ -290,7 +290,7 @@ class Processor:
             self._propose(session.id, client, 0, OpCode.CREATE_SESSION, create, txn, now_ms, wall_ms)
 
     def revalidated(self, session_id: int, is_alive: bool, now_ms: int) -> None:
-        """The leader's answer for a client that wants to go on with its session here."""
+        """The leader's answer for a client that wants to reopen its session here."""
         self._sessions.revalidated(session_id, is_alive, now_ms)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:

@@ -91,7 +91,8 @@ class Statistics:
         self.sent += 1
         self.latency_count += 1
         self.last_latency_ms = latency_ms
-        if latency_ms or self.min_latency_ms:  # most are zero, and not the first one
+        # Most latencies are 0 ms, and change nothing once the minimum is 0.
+        if latency_ms or self.min_latency_ms:
             self.total_latency_ms += latency_ms
             if latency_ms > self.max_latency_ms:
                 self.max_latency_ms = latency_ms

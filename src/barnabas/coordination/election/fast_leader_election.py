@@ -258,7 +258,8 @@ class FastLeaderElection:
         self.vote = vote
         self._finalize_at_ms = None
         if self.my_id in self.voters:
-            # Also a server that only the next configuration names counts itself: its quorum may need this server.
+            # A server that is only in the next configuration counts its own vote, too: that configuration's quorum may need
+            # it.
             self._ballots[self.my_id] = Ballot(vote, self.round, PeerState.LOOKING)
 
     def _is_better(self, vote: Vote, than: Vote) -> bool:

@@ -5,8 +5,8 @@ side refuses this server or is not who it must be. What strangers can make a ser
 two seconds, and of more than 64 at a time the oldest ends.
 
 On the election port the server that connects says who it is before it authenticates. That greeting is sent here, and the
-other side's is kept until its authentication is over. A server that authenticates does so at once. So where it need not, one
-that says nothing behind its greeting, because it waits to hear this server's vote, is let in after a moment.
+other side's is kept until its authentication is over. A server that authenticates does so at once. Where authentication is
+not required, a server that sends nothing more within 0.3 s is accepted: it waits for this server's vote.
 
 In ZooKeeper: the calls of QuorumAuthServer and QuorumAuthLearner in QuorumCnxManager, Learner and LearnerHandler.
 """

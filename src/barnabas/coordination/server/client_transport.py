@@ -93,14 +93,13 @@ class ClientTransport:
             view = self._server.view()
             view.count_word(prefix)
             text = answer(prefix, view)
+        self.is_closing = True
         if text is None:
             logger.info(
                 "Closing the connection of %s: %r is not the length of a request", self.client.address, prefix[:4]
             )
-            self.is_closing = True
             self._connection.close()
         else:
-            self.is_closing = True
             self._connection.send([text])
             self._connection.close(after_sending=True)
 

@@ -28,8 +28,7 @@ class MemberFigures:
         self.proposals_received = 0
         self.commits_received = 0
         self.proposal_ms = Distribution()
-        """From the leader's decision to the proposal at a learner; likewise to its acknowledgement and its commit. By two
-        clocks."""
+        """From the leader's decision to the proposal's arrival at a learner; the wall clocks of two machines differ."""
         self.acknowledgement_ms = Distribution()
         self.commit_ms = Distribution()
         self.quorum_ms = Distribution()
@@ -73,7 +72,7 @@ class MemberFigures:
         }
 
     def summaries(self) -> dict[str, Summary | Distribution]:
-        """Likewise."""
+        """Times in ms, by the names of `mntr`."""
         return {
             "election_time": self.election_ms,
             "unavailable_time": self.unavailable_ms,
@@ -88,7 +87,7 @@ class MemberFigures:
         }
 
     def acknowledged(self, server_id: int, latency_ms: int) -> None:
-        """A learner, or this leader itself, has acknowledged a transaction after this time."""
+        """A learner has acknowledged a transaction so long after the decision."""
         self.learner_ms.setdefault(server_id, Distribution()).add(latency_ms)
 
 

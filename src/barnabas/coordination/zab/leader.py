@@ -110,7 +110,7 @@ class LeaderEnvironment(Protocol):
         ...
 
     def acknowledged(self, server_id: int, payload: bytes | bytearray) -> None:
-        """A server has a proposal on stable storage; called for one in a thousand."""
+        """A learner has a proposal on stable storage; called for zxids that are multiples of 1,000."""
         ...
 
     def resign(self, reason: str) -> None:

@@ -35,7 +35,7 @@ from barnabas.wire.jute.quorum import (
     encode_signal,
 )
 from barnabas.wire.jute.records import ReconfigRequest
-from barnabas.wire.jute.transactions import time_of
+from barnabas.wire.jute.transactions import decision_time_ms
 
 __all__ = ["LeaderServer"]
 
@@ -154,7 +154,7 @@ class LeaderServer:
                 member.service.wake_log()
 
     def acknowledged(self, server_id: int, payload: bytes | bytearray) -> None:
-        latency_ms = self._member.wall_ms() - time_of(payload)
+        latency_ms = self._member.wall_ms() - decision_time_ms(payload)
         self._member.counts.acknowledged(server_id, latency_ms)
 
     def see(self, configuration: QuorumConfiguration) -> None:

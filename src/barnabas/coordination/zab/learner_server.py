@@ -34,7 +34,7 @@ from barnabas.wire.jute.quorum import (
     encode_touched_sessions,
 )
 from barnabas.wire.jute.records import Id
-from barnabas.wire.jute.transactions import decode_transaction, time_of
+from barnabas.wire.jute.transactions import decision_time_ms, decode_transaction
 
 __all__ = ["LearnerServer"]
 
@@ -186,7 +186,7 @@ class LearnerServer:
         counts = self._member.counts
         counts.proposals_received += 1
         if self.processor is not None:
-            decided_ms = time_of(payload)
+            decided_ms = decision_time_ms(payload)
             counts.proposal_ms.add(self._heard_wall_ms - decided_ms)
             self._unsynced.append((zxid, decided_ms))
         self._member.log.add(zxid, payload)

@@ -26,13 +26,14 @@ __all__ = [
     "Txn",
     "TxnDigest",
     "TxnHeader",
+    "decision_time_ms",
     "decode_transaction",
     "encode_transaction",
-    "time_of",
 ]
 
 _TIME = struct.Struct(">q")
 _TIME_OFFSET = 20
+"""Behind the session id (8 bytes), cxid (4) and zxid (8) of TxnHeader."""
 
 
 @dataclass(slots=True)
@@ -218,7 +219,7 @@ def encode_transaction(header: TxnHeader, txn: Transaction, digest: TxnDigest | 
     return payload
 
 
-def time_of(payload: bytes | bytearray) -> int:
+def decision_time_ms(payload: bytes | bytearray) -> int:
     """When a transaction was decided, in ms since the epoch: the field of its `TxnHeader`, without the others."""
     found: tuple[int] = _TIME.unpack_from(payload, _TIME_OFFSET)
     return found[0]
