@@ -45,7 +45,7 @@ def test_status_shows_each_server_and_fails_for_one_that_does_not_serve(
             assert first["role"] == second["role"] == "standalone"
             assert first["zxid"] == second["zxid"]
             assert (first["lag"], first["sessions"], second["sessions"]) == (0, 0, None)
-            assert first["nodes"] == 6
+            assert first["nodes"] == 7  # as ZooKeeper counts: the root twice
             address = closed_one.address
         assert main(["zookeeper-status", f"{open_one.address},{address}"]) == 1
         table = capsys.readouterr().out
