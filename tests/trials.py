@@ -130,6 +130,10 @@ def trials(seeds: str) -> dict[str, Trial]:
             "the oldest PySpark that is accepted runs sources, flows, state and quarantine",
             program=("tests/spark/other_pyspark.py", "4.2.1"),
         ),
+        "spark connect": Trial(
+            "the source and the sink work in Spark Connect and in declarative pipelines",
+            program=("tests/spark/other_pyspark.py", "connect"),
+        ),
         "hostile bytes": Trial(
             "bad input is answered within 1 s, with 16 MiB at most, and others are served",
             ("tests/fault/test_hostile_bytes.py", "tests/fault/test_forged_requests.py",

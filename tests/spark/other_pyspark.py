@@ -1,7 +1,8 @@
-"""Runs some tests of this folder on another version of PySpark: ``python tests/spark/other_pyspark.py 4.2.1 [TEST ...]``.
+"""Runs some tests of this folder with other packages: ``python tests/spark/other_pyspark.py 4.2.1|connect [TEST ...]``.
 
-The version is installed into a temporary folder that goes before the environment's own (450 MB to download, so this is a trial
-and not a part of CI). The exit status is pytest's.
+A version is one of PySpark; ``connect`` adds what Spark Connect and declarative pipelines need. The packages are installed into
+a temporary folder that goes before the environment's own (PySpark is 450 MB to download, so this is a trial and not a part of
+CI). The exit status is pytest's.
 """
 
 import os
@@ -12,16 +13,19 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 TESTS = ("test_spark_source.py", "test_spark_quarantine.py", "test_spark_state.py")
+CONNECT = ("grpcio", "grpcio-status", "googleapis-common-protos", "pyyaml", "zstandard")
 
 
-def main(version: str, *tests: str) -> int:
+def main(what: str, *tests: str) -> int:
     """The exit status."""
+    packages, usual = (CONNECT, ("test_spark_connect.py",)) if what == "connect" else ((f"pyspark=={what}",), TESTS)
+    options = () if what == "connect" else ("--no-deps",)
     with tempfile.TemporaryDirectory(prefix="barnabas-pyspark-") as folder:
-        install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, f"pyspark=={version}"]
+        install = ["-m", "pip", "install", "--quiet", *options, "--target", folder, *packages]
         subprocess.run([sys.executable, *install], check=True)
         path = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
-        chosen = [str(HERE / each) for each in tests or TESTS]
-        print(f"{', '.join(Path(each).name for each in chosen)} on PySpark {version}", flush=True)
+        chosen = [str(HERE / each) for each in tests or usual]
+        print(f"{', '.join(Path(each).name for each in chosen)} with {', '.join(packages)}", flush=True)
         command = [sys.executable, "-m", "pytest", *chosen, "-q", "-p", "no:cacheprovider"]
         return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False).returncode
 

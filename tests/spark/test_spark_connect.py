@@ -1,7 +1,7 @@
 """The format ``barnabas`` in Spark Connect and in Spark's declarative pipelines.
 
-Both need gRPC's packages (``pip install 'pyspark[connect,pipelines]'``), which Barnabas itself does without; so they are
-not installed with it, and these tests run where a person has installed them.
+Both need gRPC's packages (``pip install 'pyspark[connect,pipelines]'``), which Barnabas itself does without. So they are not
+installed with it, and these tests are a trial: ``python tests/spark/other_pyspark.py connect``.
 """
 
 import os
@@ -14,7 +14,6 @@ import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 pyspark = pytest.importorskip("pyspark")
-pytest.importorskip("grpc_status", reason="needs pyspark[connect]")
 
 from barnabas.pipelines.jvm import find_java, prepare_home  # noqa: E402
 from barnabas.pipelines.session import cache_dir  # noqa: E402
