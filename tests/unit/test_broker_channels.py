@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -153,6 +154,28 @@ def test_a_broker_that_is_not_known_or_not_there_cannot_be_asked() -> None:
         channels.set_brokers({1: ("127.0.0.1", 1)})
         with pytest.raises(ChannelError, match="cannot be reached"):
             await channels.send(1, update())
+
+    run(test)
+
+
+def test_a_channel_that_is_closed_while_it_connects_leaves_no_connection() -> None:
+    """The broker has gone meanwhile: who asked hears so, and the peer sees the connection end."""
+
+    async def test(channels: Channels, peer: Peer) -> None:
+        network, has_ended = channels._network, asyncio.Event()
+        connect = network.connect
+
+        async def slow(*arguments: Any, **options: Any) -> Connection:
+            connection = await connect(*arguments, **options)
+            channels.set_brokers({})
+            return connection
+
+        network.connect = slow  # type: ignore[method-assign]  # the moment between the connection and its first use
+        peer.closed = lambda error: has_ended.set()  # type: ignore[method-assign]  # as above
+        with pytest.raises(ChannelError, match="gone"):
+            await channels.send(1, update())
+        async with asyncio.timeout(30):
+            await has_ended.wait()
 
     run(test)
 

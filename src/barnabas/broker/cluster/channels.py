@@ -174,7 +174,7 @@ class _Channel:
             await asyncio.sleep(self._backoff_s)
         self._backoff_s = min(max(self._backoff_s * 2, _FIRST_BACKOFF_S), _MAX_BACKOFF_S)
         try:
-            self._connection = await self._network.connect(
+            connection = await self._network.connect(
                 host,
                 port,
                 lambda connection: _Frames(self, connection),
@@ -184,6 +184,10 @@ class _Channel:
         except OSError as error:
             kind = BrokenConnectionError if isinstance(error, ConnectionError) else ChannelError
             raise kind(f"Broker {self._broker_id} at {host}:{port} cannot be reached: {error}") from error
+        if self._closed:  # while it connected
+            connection.close()
+            raise ChannelError(f"Broker {self._broker_id} is gone")
+        self._connection = connection
         asked = ApiVersionsRequest(client_software_name=_NAME, client_software_version=__version__)
         try:
             response: ApiVersionsResponse = await self._submit(asked, 3)
