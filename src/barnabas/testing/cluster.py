@@ -408,9 +408,8 @@ def _is_known(running: Mapping[str, _Server], topic: str, partitions: int, is_cu
     controllers = [n for n, cache in caches.items() if cache.controller_id == n]
     if not controllers:
         return False
-    controller = max(
-        controllers, key=lambda n: caches[n].partition_count(topic)
-    )  # a controller that is cut off may have been replaced
+    # A controller that is cut off may have been replaced.
+    controller = max(controllers, key=lambda n: caches[n].partition_count(topic))
     wanted = partitions if partitions > 0 else max(1, caches[controller].partition_count(topic))
     live = [broker.broker_id for broker in tuple(caches[controller].alive_brokers())]
     return all(caches[n].partition_count(topic) >= wanted for n in live if n in caches and not is_cut(n, controller))
