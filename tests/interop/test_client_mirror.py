@@ -137,6 +137,23 @@ def test_records_arrive_whole_and_new_topics_are_found(source: Up, target: Up, s
         assert len(admin.describe_topics(["first.a"])[0].partitions) == 2
 
 
+def test_a_mirror_without_any_topic_waits_for_one(source: Up, target: Up, start: Callable[..., Mirror]) -> None:
+    """All topics that it mirrors are deleted: it gives up its subscription, and takes the topic that comes again."""
+    fill(source, "gone.a", 100)
+    mirror = start("mirror-gone", "gone.a", "--offset.commit.interval.ms", "200")
+    try:
+        eventually(lambda: len(read(target, "gone.a")) == 100, what="the topic is mirrored")
+        with Admin({"bootstrap.servers": source.bootstrap}) as admin:
+            admin.delete_topics(["gone.a"])
+            eventually(lambda: "gone.a" not in admin.list_topics(), what="the topic is gone")
+            eventually(lambda: not admin.describe_group("mirror-gone").members, what="the mirror left its group")
+        fill(source, "gone.a", 50, first=100)
+        eventually(lambda: len(read(target, "gone.a")) == 150, what="the new topic is mirrored")
+    finally:
+        said = mirror.stop()
+    assert "mirrors nothing yet" in said
+
+
 def test_a_mirror_started_again_goes_on_where_it_stopped(source: Up, target: Up, start: Callable[..., Mirror]) -> None:
     """A clean stop commits what the target has: nothing is copied twice."""
     fill(source, "again", 100)

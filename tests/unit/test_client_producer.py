@@ -11,6 +11,7 @@ from barnabas.client import (
     AsyncProducer,
     BufferFullError,
     ClientError,
+    ConfigurationError,
     Consumer,
     DeliveryError,
     DroppedError,
@@ -132,6 +133,15 @@ def test_properties_that_librdkafka_refuses_are_a_config_error() -> None:
         Producer({**NO_BROKER, "no.such.property": 1})
     with pytest.raises(ConfigError, match=r'"no\.such\.property"'):
         Consumer({"bootstrap.servers": "127.0.0.1:1", "no.such.property": 1})
+
+
+def test_a_subscription_to_nothing_is_none_and_a_wrong_name_is_an_error() -> None:
+    """As in Kafka's client; what librdkafka raises is an error of ours."""
+    with Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, close_timeout_s=0.5) as consumer:
+        consumer.subscribe([])
+        assert consumer.librdkafka.assignment() == []
+        with pytest.raises(ConfigurationError, match=r"cannot subscribe to '\^\['"):
+            consumer.subscribe(["^["])
 
 
 def test_a_consumer_without_a_group_cannot_subscribe() -> None:

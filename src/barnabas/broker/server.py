@@ -146,6 +146,7 @@ class BrokerServer:
         components.configure_throttles()
         loading = components.log_dirs.load_in_slices(self._clock.wall_ms(), components.configs.log_config)
         await self._perform_in_slices(components, loading)  # the session goes on meanwhile
+        components.metadata.expect({stored.topic for _, stored, _ in components.log_dirs.stored()})
         await self._listen(components)
         components.groups.start(await components.interpreter.perform(count_offsets_partitions()))
         await components.controller.start()

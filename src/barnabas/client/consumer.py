@@ -146,6 +146,8 @@ class Consumer(Generic[K, V]):
     ) -> None:
         """Share these topics with the group; a name that starts with ``^`` is a regular expression.
 
+        Without any topic this is `unsubscribe`, as in Kafka's client. Raises `ClientError` for names that cannot be topics.
+
         ``on_assign`` and ``on_revoke`` receive the partitions that come and go. ``before_revoke`` is called before
         partitions go to another member, all that was handed out of them being processed by then: the last moment to
         `commit`. All three are called from within `poll`, `consume`, iteration and `close`.
@@ -154,12 +156,20 @@ class Consumer(Generic[K, V]):
             raise ConfigurationError(
                 "group.id is missing: a consumer without a group can assign partitions, not subscribe"
             )
+        if not topics:
+            self.unsubscribe()
+            return
         self._store()
         self._fetched.clear()
         hooks = self._rebalances
         # With a listener a rebalance waits until we ask for more, that is until what was handed out is processed.
         hooks.before_revoke, hooks.on_assign, hooks.on_revoke = before_revoke, on_assign, on_revoke
-        self.librdkafka.subscribe(list(topics), on_assign=hooks.assigned, on_revoke=hooks.revoking, on_lost=hooks.lost)
+        try:
+            self.librdkafka.subscribe(
+                list(topics), on_assign=hooks.assigned, on_revoke=hooks.revoking, on_lost=hooks.lost
+            )
+        except confluent_kafka.KafkaException as error:
+            raise from_librdkafka(error.args[0], f"cannot subscribe to {', '.join(map(repr, topics))}") from error
 
     def unsubscribe(self) -> None:
         """Leave the group, or give up what is assigned."""

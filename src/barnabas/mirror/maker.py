@@ -29,6 +29,8 @@ _TURN_S = 0.2
 _NO_TOPICS_S = 1.0
 _FLUSH_TURN_S = 1.0
 _STOP_FLUSH_S = 10.0
+_FIRST_LIST_S = 30.0
+_LIST_S = 5.0
 
 
 class MirrorMaker:
@@ -117,6 +119,7 @@ class _Stream:
         )
         self._producer = Producer(producer_properties(settings.producer), serializer=BYTES, key_serializer=BYTES)
         self._topics: frozenset[str] = frozenset()
+        self._has_listed = False
         self._failure: ClientError | None = None
         self._uncommitted = 0
         self._next_commit = self._next_refresh = 0.0
@@ -164,7 +167,9 @@ class _Stream:
             return False
 
     def _refresh_topics(self) -> None:
-        known = self._consumer.topics()
+        known = self._list_topics()
+        if known is None:
+            return
         wanted = self._settings.topics.choose(known)
         if self._link is not None:
             wanted = frozenset(filter(self._link.policy.may_copy, wanted | ({HEARTBEATS} & known.keys())))
@@ -173,10 +178,25 @@ class _Stream:
             except ClientError as error:  # the target is away: what is copied already goes on, new topics wait
                 logger.warning("The target's topics cannot be made yet: %s", error)
                 return
-        if wanted != self._topics:
-            logger.info("Stream %d mirrors %s", self.number, ", ".join(sorted(wanted)) or "nothing yet")
-            self._topics = wanted
-            self._consumer.subscribe(sorted(wanted), before_revoke=self._flush_and_commit)
+        if wanted == self._topics:
+            return
+        logger.info("Stream %d mirrors %s", self.number, ", ".join(sorted(wanted)) or "nothing yet")
+        if not wanted:
+            self._flush_and_commit()  # giving up a subscription does not wait for that
+        self._topics = wanted
+        self._consumer.subscribe(sorted(wanted), before_revoke=self._flush_and_commit)
+
+    def _list_topics(self) -> dict[str, int] | None:
+        """The source's topics; None while it is away. Raises `ClientError` when it has not answered even once."""
+        try:
+            known = self._consumer.topics(_LIST_S if self._has_listed else _FIRST_LIST_S)
+        except ClientError as error:
+            if not self._has_listed:
+                raise
+            logger.warning("The source's topics cannot be listed now: %s", error)
+            return None
+        self._has_listed = True
+        return known
 
     def _copy(self, record: Record[bytes, bytes]) -> None:
         self._uncommitted += 1

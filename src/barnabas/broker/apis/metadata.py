@@ -42,8 +42,10 @@ TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 FIRST_UPDATE = "metadata"
-"""The purgatory's key for requests that came before the controller's first UpdateMetadata."""
+"""The purgatory's key for requests that came before the controller's first UpdateMetadata requests."""
 _FIRST_UPDATE_WAIT_MS = 10_000
+_TOPICS_WAIT_MS = 3000
+"""A topic of a log may be gone: it was deleted while this broker was down and not its replica any more."""
 _LARGE = 256
 """Topics and partitions from which a response is encoded in slices."""
 
@@ -53,17 +55,39 @@ _CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 
 
 def _handle(services: Services, request: Request) -> None:
-    """Answer once the first UpdateMetadata has arrived: some clients wait for minutes after a list without brokers."""
-    if any(True for _ in services.metadata.alive_brokers()):
+    """Answer once the controller's first updates have arrived.
+
+    Some clients wait for minutes after a list without brokers, and many take a topic that is missing for a deleted one.
+    """
+    if _is_known(services, request.message):
         _answer(services, request)
         return
 
     def attempt(_: object) -> bool:
-        _answer(services, request)
-        return True
+        is_known = _is_known(services, request.message)
+        if is_known:
+            _answer(services, request)
+        return is_known
 
-    request.waiter = services.purgatory.watch(
-        [FIRST_UPDATE], attempt, lambda: _answer(services, request), _FIRST_UPDATE_WAIT_MS
+    def expire() -> None:
+        services.metadata.stop_expecting()
+        _answer(services, request)
+
+    has_brokers = any(True for _ in services.metadata.alive_brokers())
+    wait_ms = _TOPICS_WAIT_MS if has_brokers else _FIRST_UPDATE_WAIT_MS
+    request.waiter = services.purgatory.watch([FIRST_UPDATE], attempt, expire, wait_ms)
+
+
+def _is_known(services: Services, message: MetadataRequest) -> bool:
+    """Whether what is asked for is known, or as much as will be known."""
+    metadata = services.metadata
+    if not metadata.is_loading:
+        return True
+    if message.topics is None or not any(True for _ in metadata.alive_brokers()):
+        return False
+    return all(
+        topic.name in metadata if topic.name is not None else metadata.topic_name(topic.topic_id) is not None
+        for topic in message.topics
     )
 
 

@@ -58,8 +58,28 @@ class MetadataCache:
         self._broker_responses: dict[str, list[MetadataResponseBroker]] = {}
         self._listeners: list[UpdateListener] = []
         self._unreachable: set[int] = set()
+        self._expected: set[str] = set()
         self._changes = 0
         """How often anything changed that shows in a response."""
+
+    # The start
+
+    def expect(self, topics: Iterable[str]) -> None:
+        """This broker has logs of ``topics``: until updates have named them all, the cache `is_loading`.
+
+        A new controller first sends the live brokers alone, then partitions in batches. What a broker says in between is
+        wrong for those who take a missing topic for a deleted one.
+        """
+        self._expected.update(topics)
+
+    def stop_expecting(self) -> None:
+        """The cache is loaded, whatever is missing: a topic may have been deleted while this broker was down."""
+        self._expected.clear()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether this broker has just started, and the controller has not yet sent all that it will send at once."""
+        return not self._brokers or bool(self._expected)
 
     # Updates
 
@@ -99,6 +119,7 @@ class MetadataCache:
             for state in topic.partition_states:
                 self._update_partition(topic.topic_name, state, deleted)
             changed.add(topic.topic_name)
+        self._expected -= changed
         for kept in self._responses.values():
             for name in changed:
                 kept.pop(name, None)
