@@ -169,8 +169,8 @@ def is_synced(servers: str, topic: str) -> bool:
     return False
 
 
-def test_a_cluster_of_apaches_4_3_is_mirrored_to_ours(tmp_path: Path) -> None:
-    """Records, the topic's partitions and the group come over from KRaft brokers."""
+def test_records_and_groups_go_between_a_cluster_of_apaches_4_3_and_ours(tmp_path: Path) -> None:
+    """Records, the topic's partitions and the group come over from KRaft brokers, and to them."""
     port = free_ports(2, consecutive=True)[0]
     command = [
         str(APACHE),
@@ -190,23 +190,24 @@ def test_a_cluster_of_apaches_4_3_is_mirrored_to_ours(tmp_path: Path) -> None:
         assert apache.stdout is not None
         servers = apache.stdout.readline().split()[1]
         with ProcessCluster(1) as ours:
-            with Admin({"bootstrap.servers": servers}) as admin:
-                admin.create_topic("orders", partitions=2)
-            send(servers, 0, FIRST)
-            read_and_commit(servers, "orders", set(range(FIRST)))
-            mirror = Mirror(tmp_path / "there", servers, ours.bootstrap_servers, ("a", "b"))
-            with mirrors(mirror):
-                eventually(
-                    lambda: len(values(ours.bootstrap_servers, "a.orders")) == FIRST,
-                    timeout_s=LIMIT_S,
-                    what="all records",
-                )
-                eventually(
-                    lambda: is_synced(ours.bootstrap_servers, "a.orders"), timeout_s=LIMIT_S, what="offsets of shop"
-                )
-                send(servers, FIRST, MORE)
-                found = read_and_commit(ours.bootstrap_servers, "a.orders", set(range(FIRST, FIRST + MORE)))
-                assert len(set(found)) < MORE + FIRST / 2
+            sides = {"a": servers, "b": ours.bootstrap_servers}
+            for side in sides.values():
+                with Admin({"bootstrap.servers": side}) as admin:
+                    admin.create_topic("orders", partitions=2)
+                send(side, 0, FIRST)
+                read_and_commit(side, "orders", set(range(FIRST)))
+            there = Mirror(tmp_path / "there", sides["a"], sides["b"], ("a", "b"))
+            back = Mirror(tmp_path / "back", sides["b"], sides["a"], ("b", "a"))
+            with mirrors(there, back):
+                for source, target, remote in (("a", "b", "a.orders"), ("b", "a", "b.orders")):
+                    place = (sides[target], remote)
+                    eventually(
+                        lambda place=place: len(values(*place)) == FIRST, timeout_s=LIMIT_S, what=f"all of {remote}"
+                    )
+                    eventually(lambda place=place: is_synced(*place), timeout_s=LIMIT_S, what="offsets of shop")
+                    send(sides[source], FIRST, MORE)
+                    found = read_and_commit(*place, set(range(FIRST, FIRST + MORE)))
+                    assert len(set(found)) < MORE + FIRST / 2, "the group begins where it was, not at the beginning"
     finally:
         apache.send_signal(signal.SIGTERM)
         apache.wait(60)
