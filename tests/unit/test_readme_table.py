@@ -108,6 +108,17 @@ PROOFS: dict[str, dict[str, str]] = {
             "interop/test_migration.py::test_a_cluster_moves_to_ours_and_back_and_no_client_notices"
         ),
     },
+    "Apache Kafka 3.9.1 and 4.3.0 as the other side of a mirror": {
+        "records, partitions and group offsets in both directions, while our broker and the mirrors are killed and Apache's broker is paused": (
+            "interop/test_mirror_apache.py::test_records_and_groups_go_both_ways_through_kills_of_mirrors_and_brokers"
+        ),
+        "the same with KRaft brokers, without kills": (
+            "interop/test_mirror_apache.py::test_records_and_groups_go_between_a_cluster_of_apaches_4_3_and_ours"
+        ),
+        "MirrorClient and RemoteClusterUtils translate offsets": (
+            "interop/test_mirror_link.py::test_apaches_mirror_client_translates_offsets_and_sees_the_way"
+        ),
+    },
     "kazoo": {
         "nodes and ACLs": (
             "interop/test_coordination_kazoo.py::test_plain_operations_return_and_raise_what_kazoo_users_expect"
