@@ -11,7 +11,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 duckdb = pytest.importorskip("duckdb")
 deltalake = pytest.importorskip("deltalake")
 
+from barnabas.base.errors import BarnabasError  # noqa: E402
+from barnabas.base.ids import TopicPartition  # noqa: E402
 from barnabas.pipelines import spec  # noqa: E402
+from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
 from barnabas.pipelines.outputs.declared import SearchSink  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
 
@@ -95,6 +98,40 @@ def test_all_outputs_hold_the_same_rows_with_the_same_times(cluster: Any, spark:
     assert spark.read.parquet(str(tmp_path / "parquet")).count() == 20
     index = SearchSink(str(tmp_path / "search"), "t", ("message",), spec.POSITION)
     assert {hit.row["id"] for hit in search_index(index, '"2 disks"', limit=100)} == set(range(2, 20, 3))
+
+
+def test_a_flow_whose_table_is_gone_refuses_until_it_is_filled_again(cluster: Any, spark: Any, tmp_path: Path) -> None:
+    """It would go on from its checkpoint otherwise, with an empty table. A restored copy is fine, and so is a rewind."""
+    topic = cluster.topic(1)
+    text = HEAD.format(topic=topic, bootstrap=cluster.bootstrap, kind="state", limit=5) + sinks(
+        sqlite='path = "out.db"\ntable = "t"'
+    )
+    flow = spec.parse(text, file=str(tmp_path / "flow.toml"))
+
+    def add(*numbers: int) -> None:
+        cluster.produce(topic, [(None, b'{"id": %d}' % each) for each in numbers])
+
+    def ids() -> list[int]:
+        with sqlite3.connect(tmp_path / "out.db") as connection:
+            found = connection.execute("SELECT id FROM t ORDER BY id").fetchall()
+        connection.close()
+        return [each[0] for each in found]
+
+    add(1, 2)
+    run(spark, tmp_path, text)
+    (tmp_path / "out.db").rename(tmp_path / "copy.db")
+    add(3)
+    for _ in range(2):
+        with pytest.raises(BarnabasError, match="sqlite table t holds nothing that this flow wrote") as refused:
+            run(spark, tmp_path, text)
+        assert "flow.toml --to earliest --yes" in str(refused.value)
+    (tmp_path / "copy.db").rename(tmp_path / "out.db")
+    run(spark, tmp_path, text)
+    assert ids() == [1, 2, 3]
+    (tmp_path / "out.db").unlink()
+    Checkpoint(flow).rewind([{TopicPartition(topic, 0): 0}])
+    run(spark, tmp_path, text)
+    assert ids() == [1, 2, 3]
 
 
 MODEL = """

@@ -21,6 +21,7 @@ pa = pytest.importorskip("pyarrow")
 psycopg = pytest.importorskip("psycopg")
 
 from barnabas.pipelines.database import open_database  # noqa: E402
+from barnabas.pipelines.outputs.postgres_table import PostgresDatabase  # noqa: E402
 from barnabas.pipelines.spec import DatabaseSink  # noqa: E402
 from barnabas.pipelines.sql import DatabaseError  # noqa: E402
 
@@ -37,10 +38,33 @@ SCHEMA = pa.schema(
 DAY = datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+class PostgresServer:
     """A server that listens on a socket in a folder of its own."""
-    initdb, pg_ctl = program("initdb"), program("pg_ctl")
+
+    def __init__(self, folder: Path, extra: dict[str, Any]) -> None:
+        self._folder = folder
+        self._quiet = {"stdout": subprocess.DEVNULL, "check": True, "cwd": folder, **extra}
+        self.url = f"postgresql://tests@/postgres?host={folder}"
+        subprocess.run([program("initdb"), "-D", folder / "data", "-A", "trust", "-U", "tests"], **self._quiet)
+        self.start()
+
+    def start(self) -> None:
+        options = f"-k {self._folder} -c listen_addresses='' -c fsync=off"
+        self._control("-o", options, "-l", self._folder / "log", "-w", "-t", "120", "start")
+
+    def stop(self) -> None:
+        self._control("-m", "fast", "-w", "stop")
+
+    def crash(self) -> None:
+        """It ends at once, without a word to its clients' transactions, and recovers when it starts."""
+        self._control("-m", "immediate", "-w", "stop")
+
+    def _control(self, *arguments: Any) -> None:
+        subprocess.run([program("pg_ctl"), "-D", self._folder / "data", *arguments], **self._quiet)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
     with tempfile.TemporaryDirectory(prefix="pg-") as name:
         folder = Path(name)
         extra: dict[str, Any] = {}
@@ -50,14 +74,16 @@ def url() -> Iterator[str]:
                 pytest.skip("PostgreSQL does not run as root, and there is no user postgres or nobody")
             shutil.chown(folder, owner)
             extra = {"user": owner, "extra_groups": []}
-        quiet = {"stdout": subprocess.DEVNULL, "check": True, "cwd": folder, **extra}
-        subprocess.run([initdb, "-D", folder / "data", "-A", "trust", "-U", "tests"], **quiet)
-        options = f"-k {folder} -c listen_addresses='' -c fsync=off"
-        subprocess.run([pg_ctl, "-D", folder / "data", "-o", options, "-l", folder / "log", "-w", "start"], **quiet)
+        running = PostgresServer(folder, extra)
         try:
-            yield f"postgresql://tests@/postgres?host={folder}"
+            yield running
         finally:
-            subprocess.run([pg_ctl, "-D", folder / "data", "-m", "fast", "-w", "stop"], **quiet)
+            running.stop()
+
+
+@pytest.fixture(scope="module")
+def url(server: PostgresServer) -> str:
+    return server.url
 
 
 def _has_user(name: str) -> bool:
@@ -127,3 +153,44 @@ def test_a_refusal_is_reported_and_leaves_nothing(sink: DatabaseSink) -> None:
     assert contents(sink) == []
     assert database.apply(rows(("AA", 1)), "flow", "query", 0)
     database.close()
+
+
+def test_a_crashed_server_is_waited_for_and_each_row_is_there_once(server: PostgresServer, sink: DatabaseSink) -> None:
+    """It crashes before a batch, and after a commit whose answer is lost; the second time it stays away."""
+    waits: list[float] = []
+
+    def start_again(seconds: float) -> None:
+        if not waits:
+            server.start()
+        waits.append(seconds)
+
+    database = PostgresDatabase(sink, TYPES, wait=start_again)
+    assert database.apply(rows(("AA", 1)), "flow", "query", 0)
+    server.crash()
+    assert database.apply(rows(("AA", 2), ("UA", 5)), "flow", "query", 1)
+    assert waits
+    assert not database.apply(rows(("AA", 2), ("UA", 5)), "flow", "query", 1), "as after a commit with a lost answer"
+    now = iter(range(0, 1000, 50))
+    impatient = PostgresDatabase(sink, TYPES, clock=lambda: next(now), wait=lambda _: None)
+    server.crash()
+    with pytest.raises(DatabaseError, match="Start the flow again when the server is there"):
+        impatient.apply(rows(("DL", 9)), "flow", "query", 2)
+    server.start()
+    assert database.apply(rows(("DL", 9)), "flow", "query", 2)
+    database.close()
+    assert [row[1:3] for row in contents(sink)] == [("AA", 2), ("DL", 9), ("UA", 5)]
+
+
+def test_a_dropped_table_ends_a_batch_with_what_to_do_and_holds_none_when_it_is_made_again(sink: DatabaseSink) -> None:
+    """So that the flow refuses to go on with half of its rows."""
+    database = open_database(sink, TYPES)
+    database.apply(rows(("AA", 1)), "flow", "query", 3)
+    assert database.last_epoch("flow", "query") == 3
+    with psycopg.connect(sink.url) as connection:
+        connection.execute(f"DROP TABLE {sink.table}")
+    with pytest.raises(DatabaseError, match="does not exist.*Restore it, .*pipeline rewind FILE --to earliest"):
+        database.apply(rows(("AA", 1)), "flow", "query", 4)
+    database.close()
+    again = open_database(sink, TYPES)
+    assert again.last_epoch("flow", "query") == -1
+    again.close()

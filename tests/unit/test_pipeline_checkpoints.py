@@ -93,6 +93,25 @@ def test_filters_and_delays_may_change(begun: Path, old: str, new: str) -> None:
     assert Checkpoint(flow_in(begun, *changes)).changes() == []
 
 
+def test_a_sink_must_hold_the_batches_that_it_was_given(begun: Path) -> None:
+    """From the first run that had it on; one that is new holds none yet, and after a rewind all begin again."""
+    (begun / "state" / "main" / "metadata").write_text('{"id": "query"}')
+    flow, other = flow_in(begun), flow_in(begun, ('table = "t"', 'table = "u"'))
+    (begun / "state" / "flow.json").unlink()
+    assert Checkpoint(flow).held_by(flow.sinks[0]) is None, "a checkpoint that does not know since when"
+    Checkpoint(flow).note_flow()
+    assert Checkpoint(flow).held_by(flow.sinks[0]) is None
+    (begun / "state" / "main" / "commits" / "1").write_text("v1\n{}")
+    assert Checkpoint(flow).held_by(flow.sinks[0]) == ("query", 1)
+    Checkpoint(flow).note_flow()
+    assert Checkpoint(flow).held_by(flow.sinks[0]) == ("query", 1)
+    assert Checkpoint(other).held_by(other.sinks[0]) is None
+    Checkpoint(other).note_flow()
+    assert Checkpoint(flow).held_by(flow.sinks[0]) is None, "the last run was without it"
+    Checkpoint(flow).rewind([{}])
+    assert Checkpoint(other).held_by(other.sinks[0]) is None
+
+
 def test_a_rewind_keeps_what_was_and_sets_the_beginning(begun: Path) -> None:
     """The next run plans its first batch from there."""
     checkpoint = Checkpoint(flow_in(begun))

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from decimal import Decimal
@@ -124,6 +125,40 @@ def test_an_empty_batch_is_taken(output: Keyed) -> None:
     assert output.read() == []
 
 
+def test_an_output_that_was_deleted_and_made_again_holds_no_batches(output: Keyed) -> None:
+    """So a flow notices that its rows are gone, though a table of that name is there."""
+    opened = output.open()
+    opened.apply(rows(("AA", 1)), "flow", "query", 7)
+    assert (opened.last_epoch("flow", "query"), opened.last_epoch("flow", "another")) == (7, -1)
+    opened.close()
+    place = Path(getattr(output.sink, "path", "") or output.sink.url)
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        connect = duckdb.connect if output.sink.type == "duckdb" else sqlite3.connect
+        connection = connect(str(place))
+        connection.execute("DROP TABLE t")
+        connection.close()
+    opened = output.open()
+    assert opened.last_epoch("flow", "query") == -1
+    opened.close()
+    assert output.open().last_epoch("flow", "query") == -1
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_table_that_is_dropped_while_a_flow_runs_ends_it_with_what_to_do(kind: str, tmp_path: Path) -> None:
+    """Nothing is written to a table that lacks what was before."""
+    path = str(tmp_path / "out")
+    opened = open_database(DatabaseSink(kind, path, "t", KEY), TYPES)
+    opened.apply(rows(("AA", 1)), "flow", "query", 0)
+    connection = duckdb.connect(path) if kind == "duckdb" else sqlite3.connect(path)
+    connection.execute("DROP TABLE t")
+    connection.close()
+    with pytest.raises(DatabaseError, match="table t: .*Restore it, .*pipeline rewind FILE --to earliest"):
+        opened.apply(rows(("AA", 1)), "flow", "query", 1)
+    opened.close()
+
+
 def test_the_same_time_is_read_from_every_output(tmp_path: Path) -> None:
     """As an instant where the output has a type for it, and in one form of text where not."""
     kept = {}
@@ -200,6 +235,7 @@ def test_parquet_refuses_a_second_query_of_a_flow(tmp_path: Path) -> None:
     folder.apply(rows(("AA", 1)), "flow", "query", 0)
     with pytest.raises(OutputError, match="from another checkpoint"):
         folder.apply(rows(("AA", 1)), "flow", "another", 0)
+    assert (folder.last_epoch("flow", "query"), folder.last_epoch("another flow", "another")) == (None, -1)
     folder.apply(rows(("UA", 1)), "another flow", "another", 0)
     assert read_parquet(tmp_path / "lake") == [("AA", 1), ("UA", 1)]
 

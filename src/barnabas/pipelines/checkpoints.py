@@ -1,6 +1,6 @@
 """What a flow's checkpoint holds, without Spark: its position, its last run, the flow that made it; and how to change it.
 
-flow.json           the parts of the flow that the checkpoint depends on
+flow.json           the parts of the flow that the checkpoint depends on, and for each sink since when it gets micro-batches
 run.json            process, start and figures of the last run
 admitted-NAME.json  what a flow that quarantines may read of a source
 start.json          where the first run began; start-NAME.json for further sources
@@ -74,6 +74,24 @@ class Checkpoint:
         """Micro-batches that reached the sinks."""
         return max(self._numbers("commits"), default=-1) + 1
 
+    def held_by(self, sink: Any) -> tuple[str, int] | None:
+        """The query's id and the last micro-batch that a sink must hold; None if it need not hold any."""
+        last = self.batches() - 1
+        since = self._since().get(sink_name(sink))
+        if since is None or last < since:
+            return None
+        path = self.folder / "main" / "metadata"
+        try:
+            return str(json.loads(path.read_text())["id"]), last
+        except (OSError, ValueError, KeyError) as error:
+            raise PipelineError(f"{path} is damaged: {error}") from error
+
+    def _since(self) -> dict[str, int]:
+        """For each sink of the last run the first micro-batch that it was given."""
+        with contextlib.suppress(OSError, ValueError):  # `changes` reports what is damaged
+            return dict(json.loads((self.folder / "flow.json").read_text()).get("since", {}))
+        return {}
+
     def _numbers(self, which: str) -> list[int]:
         folder = self.folder / "main" / which
         return [int(each.name) for each in folder.iterdir() if each.name.isdecimal()] if folder.is_dir() else []
@@ -92,10 +110,11 @@ class Checkpoint:
         part.replace(path)
 
     def note_flow(self) -> None:
-        """Keep what the checkpoint depends on from now on."""
-        OsFiles().write_atomically(
-            str(self.folder / "flow.json"), json.dumps(describe_flow(self._flow), indent=1).encode()
-        )
+        """Keep what the checkpoint depends on from now on, and which sinks get micro-batches from now on."""
+        described = describe_flow(self._flow)
+        known, now = self._since(), self.batches()
+        described["since"] = {name: min(known.get(name, now), now) for name in described["sinks"]}
+        OsFiles().write_atomically(str(self.folder / "flow.json"), json.dumps(described, indent=1).encode())
 
     def changes(self) -> list[Change]:
         """What is different in the flow since the checkpoint was made; an empty list for a new checkpoint."""

@@ -289,7 +289,7 @@ class _Run:
 
     def _start(self, *, once: bool) -> None:
         from barnabas.pipelines.listener import ProgressListener
-        from barnabas.pipelines.sinks import open_sinks
+        from barnabas.pipelines.sinks import open_sinks, require_batches
         from barnabas.pipelines.views import build_views, output_mode
 
         flow = self._flow
@@ -299,7 +299,9 @@ class _Run:
             from barnabas.pipelines.models.scoring import Scorer
 
             self._scorer = Scorer(flow.model, self._checkpoint, self._say)
-        self._sinks = list(open_sinks(flow, self._scorer.add_columns(results) if self._scorer else results))
+        scored = self._scorer.add_columns(results) if self._scorer else results
+        self._sinks = list(open_sinks(flow, scored, give_up=self._stopped.is_set))
+        require_batches(flow, self._notes, self._sinks)
         self._listener = ProgressListener(flow.name, self._progress)
         self._spark.streams.addListener(self._listener)
         writer = results.writeStream.queryName(flow.name).outputMode(mode)

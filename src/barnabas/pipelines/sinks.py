@@ -6,21 +6,28 @@ every run of the batch, so a reader of the compacted topic, or one that keeps th
 result once; transactions will do this for other readers when brokers have them.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from barnabas.pipelines.checkpoints import Checkpoint, sink_name
 from barnabas.pipelines.database import SinkDatabase
+from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.outputs.opening import TableSink, open_output
 from barnabas.pipelines.spec import POSITION, Flow, FunctionSink, TopicSink
 from barnabas.pipelines.transforms import as_messages, field_types, latest_per_key
 
-__all__ = ["BatchSink", "open_sinks"]
+__all__ = ["BatchSink", "open_sinks", "require_batches"]
 
 
 class BatchSink(Protocol):
     """Takes micro-batches, in the order of their epochs."""
+
+    def last_epoch(self, query: str) -> int | None:
+        """The last micro-batch of the query that the sink holds, -1 for none; None if it does not know."""
+        ...
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:
         """Applies the batch; raises `BarnabasError` with the reason when it cannot."""
@@ -32,13 +39,18 @@ class BatchSink(Protocol):
 
 
 class _TableWriter:
-    def __init__(self, sink: TableSink, flow: Flow, results: DataFrame) -> None:
+    def __init__(self, sink: TableSink, flow: Flow, results: DataFrame, give_up: Callable[[], bool]) -> None:
         self._flow = flow
         self._key = sink.key
         schema = _for_key(results, flow, sink.key).schema
         rows_change = flow.last_aggregate is not None or sink.key != POSITION
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
-        self._output: SinkDatabase = open_output(sink, field_types(schema), arrow_schema, rows_change=rows_change)
+        self._output: SinkDatabase = open_output(
+            sink, field_types(schema), arrow_schema, rows_change=rows_change, give_up=give_up
+        )
+
+    def last_epoch(self, query: str) -> int | None:
+        return self._output.last_epoch(self._flow.name, query)
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:
         rows = _for_key(batch, self._flow, self._key).toArrow()
@@ -52,6 +64,9 @@ class _TopicWriter:
     def __init__(self, sink: TopicSink, flow: Flow) -> None:
         self._sink = sink
         self._flow = flow
+
+    def last_epoch(self, query: str) -> int | None:  # noqa: ARG002  # the protocol's
+        return None
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:  # noqa: ARG002  # the protocol's
         rows = _for_key(batch, self._flow, self._sink.key)
@@ -72,6 +87,9 @@ class _FunctionWriter:
         self._sink = sink
         self._flow = flow
 
+    def last_epoch(self, query: str) -> int | None:  # noqa: ARG002  # the protocol's
+        return None
+
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:  # noqa: ARG002  # the protocol's
         self._sink.function(_for_key(batch, self._flow, self._sink.key), epoch)
 
@@ -86,8 +104,11 @@ def _for_key(batch: DataFrame, flow: Flow, key: tuple[str, ...]) -> DataFrame:
     return latest_per_key(batch, key)
 
 
-def open_sinks(flow: Flow, results: DataFrame) -> list[BatchSink]:
-    """The flow's sinks, connected; ``results`` is the streaming frame, for its columns."""
+def open_sinks(flow: Flow, results: DataFrame, *, give_up: Callable[[], bool] = lambda: False) -> list[BatchSink]:
+    """The flow's sinks, connected; ``results`` is the streaming frame, for its columns.
+
+    ``give_up`` is asked while a server that went away is waited for.
+    """
     opened: list[BatchSink] = []
     try:
         for sink in flow.sinks:
@@ -96,12 +117,32 @@ def open_sinks(flow: Flow, results: DataFrame) -> list[BatchSink]:
             elif isinstance(sink, TopicSink):
                 opened.append(_TopicWriter(sink, flow))
             else:
-                opened.append(_TableWriter(sink, flow, _static(results)))
+                opened.append(_TableWriter(sink, flow, _static(results), give_up))
     except BaseException:
         for each in opened:
             each.close()
         raise
     return opened
+
+
+def require_batches(flow: Flow, checkpoint: Checkpoint, opened: Sequence[BatchSink]) -> None:
+    """Raise `PipelineError` if a sink lacks micro-batches that the checkpoint counts as done, and so would never get.
+
+    Its table or file was deleted, say, or restored from a copy that is older than the checkpoint.
+    """
+    for sink, writer in zip(flow.sinks, opened, strict=True):
+        if (expected := checkpoint.held_by(sink)) is None:
+            continue
+        query, last = expected
+        found = writer.last_epoch(query)
+        if found is not None and found < last:
+            file = flow.places.file or "FILE"
+            has = "nothing that this flow wrote" if found < 0 else f"micro-batches up to {found} only"
+            raise PipelineError(
+                f"{sink_name(sink)} holds {has}, but the checkpoint counts {last} as done: was it deleted, or restored from an older "
+                f"copy? Restore it as it was; or let the flow fill it again from the topics: `barnabas pipeline rewind {file} "
+                "--to earliest --yes`; or give the sink another table, which gets results from now on"
+            )
 
 
 def _static(results: DataFrame) -> DataFrame:

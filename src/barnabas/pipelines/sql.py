@@ -7,9 +7,23 @@ import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
 
-__all__ = ["EPOCHS_TABLE", "DatabaseError", "check_columns", "quoted", "split_by_null", "tuples_of", "upsert_statement"]
+__all__ = [
+    "EPOCHS_TABLE",
+    "GONE",
+    "DatabaseError",
+    "check_columns",
+    "quoted",
+    "split_by_null",
+    "tuples_of",
+    "upsert_statement",
+]
 
 EPOCHS_TABLE = "barnabas_epochs"
+GONE = (
+    f"It was there when the flow began. Restore it, together with {EPOCHS_TABLE}; or let the flow fill it again from the topics, "
+    "with `barnabas pipeline rewind FILE --to earliest --yes`"
+)
+"""What to do about a table that was dropped."""
 
 
 class DatabaseError(BarnabasError):

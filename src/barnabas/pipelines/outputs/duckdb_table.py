@@ -14,6 +14,7 @@ import pyarrow as pa
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     EPOCHS_TABLE,
+    GONE,
     DatabaseError,
     check_columns,
     quoted,
@@ -60,16 +61,23 @@ class DuckDatabase:
             self._prepare(connection)
 
     def _prepare(self, connection: Any) -> None:
-        columns = ", ".join(f"{quoted(name)} {_duckdb_type(type_name)}" for name, type_name in self._types.items())
+        columns = ", ".join(f"{quoted(column)} {_duckdb_type(type_name)}" for column, type_name in self._types.items())
         key = ", ".join(map(quoted, self._sink.key))
-        schema, dot, _ = self._sink.table.rpartition(".")
+        schema, dot, name = self._sink.table.rpartition(".")
         if dot:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {quoted(self._sink.table)} ({columns}, UNIQUE ({key}))")
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} (flow VARCHAR, sink VARCHAR, query VARCHAR NOT NULL, "
             "epoch BIGINT NOT NULL, PRIMARY KEY (flow, sink))"
         )
+        there = connection.execute(
+            "SELECT 1 FROM information_schema.tables WHERE lower(table_name) = lower(?) "
+            "AND lower(table_schema) = lower(coalesce(nullif(?, ''), current_schema()))",
+            (name, schema),
+        ).fetchall()
+        if not there:
+            connection.execute(f"CREATE TABLE {quoted(self._sink.table)} ({columns}, UNIQUE ({key}))")
+            connection.execute(f"DELETE FROM {EPOCHS_TABLE} WHERE sink = ?", (self._sink.table,))  # noqa: S608  # a constant
         found = connection.execute(f"SELECT * FROM {quoted(self._sink.table)} LIMIT 0").description  # noqa: S608  # quoted
         check_columns(self._sink.table, self._types, {column[0] for column in found})
 
@@ -85,7 +93,9 @@ class DuckDatabase:
             finally:
                 connection.close()  # rolls back what is not committed
         except self._duckdb.Error as error:
-            raise DatabaseError(f"DuckDB at {self._sink.url}, table {self._sink.table}: {error}") from error
+            advice = f" {GONE}" if isinstance(error, self._duckdb.CatalogException) else ""
+            text = " ".join(str(error).split())
+            raise DatabaseError(f"DuckDB at {self._sink.url}, table {self._sink.table}: {text}{advice}") from error
 
     def _connect(self) -> Any:
         waited_s = 0.0
@@ -102,11 +112,7 @@ class DuckDatabase:
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
         table = self._sink.table
         with self._transaction() as connection:
-            noted = connection.execute(
-                f"SELECT query, epoch FROM {EPOCHS_TABLE} WHERE flow = ? AND sink = ?",  # noqa: S608  # a constant
-                (flow, table),
-            ).fetchall()
-            if any(name == query and epoch <= last for name, last in noted):
+            if epoch <= self._last_epoch(connection, flow, query):
                 return False
             self._upsert(connection, _without_nesting(rows.select(list(self._types))))
             connection.execute(
@@ -115,6 +121,17 @@ class DuckDatabase:
                 (flow, table, query, epoch),
             )
         return True
+
+    def last_epoch(self, flow: str, query: str) -> int | None:
+        with self._transaction() as connection:
+            return self._last_epoch(connection, flow, query)
+
+    def _last_epoch(self, connection: Any, flow: str, query: str) -> int:
+        noted = connection.execute(
+            f"SELECT epoch FROM {EPOCHS_TABLE} WHERE flow = ? AND sink = ? AND query = ?",  # noqa: S608  # a constant
+            (flow, self._sink.table, query),
+        ).fetchall()
+        return int(noted[0][0]) if noted else -1
 
     def _upsert(self, connection: Any, rows: pa.Table) -> None:
         key = self._sink.key

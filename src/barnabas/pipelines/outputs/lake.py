@@ -75,6 +75,10 @@ class ParquetFolder:
             raise OutputError(f"cannot write to {self._folder}: {error.strerror or error}") from error
         return True
 
+    def last_epoch(self, flow: str, query: str) -> int | None:  # noqa: ARG002  # the protocol's
+        """-1 if the folder has no note of the flow; a batch without rows leaves no file, so more is not known."""
+        return None if (self._folder / _NOTES / flow).exists() else -1
+
     def _claim(self, flow: str, query: str) -> None:
         """The folder belongs to the first query of a flow that writes to it."""
         note = self._folder / _NOTES / flow
@@ -157,6 +161,15 @@ class DeltaTableSink:
         except (self._error, OSError) as error:
             raise OutputError(f"the Delta table at {self._sink.path}: {error}") from error
         return True
+
+    def last_epoch(self, flow: str, query: str) -> int | None:
+        """That of the last commit that carries one."""
+        try:
+            self._table.update_incremental()
+            last = self._way(flow, query)[1]
+        except (self._error, OSError) as error:
+            raise OutputError(f"the Delta table at {self._sink.path}: {error}") from error
+        return -1 if last is None else last
 
     def _way(self, flow: str, query: str) -> tuple[str, int | None]:
         """Append or merge, as the query's first batch did, and its last epoch."""

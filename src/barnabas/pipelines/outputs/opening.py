@@ -1,6 +1,6 @@
 """Which class takes the batches of which declared output."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -14,10 +14,20 @@ TableSink = DatabaseSink | LakeSink | SearchSink | OpenSearchSink
 """What takes batches as Arrow tables on the driver."""
 
 
-def open_output(sink: TableSink, types: Mapping[str, str], schema: pa.Schema, *, rows_change: bool) -> SinkDatabase:
-    """The output, connected and prepared; ``types`` and ``schema`` are the rows' columns for Spark and for Arrow."""
+def open_output(
+    sink: TableSink,
+    types: Mapping[str, str],
+    schema: pa.Schema,
+    *,
+    rows_change: bool,
+    give_up: Callable[[], bool] = lambda: False,
+) -> SinkDatabase:
+    """The output, connected and prepared; ``types`` and ``schema`` are the rows' columns for Spark and for Arrow.
+
+    ``give_up`` is asked while a server that went away is waited for.
+    """
     if isinstance(sink, DatabaseSink):
-        return open_database(sink, types)
+        return open_database(sink, types, give_up=give_up)
     if missing := [name for name in sink.key if name not in types]:
         raise OutputError(f"the key of {sink.table} names {', '.join(missing)}, but the rows have {', '.join(types)}")
     match sink:

@@ -65,17 +65,20 @@ class OpenSearchIndex:
         if parts.username:
             user, password = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
             self._headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-        self._create(types)
+        self._is_new = self._create(types)
 
-    def _create(self, types: Mapping[str, str]) -> None:
+    def _create(self, types: Mapping[str, str]) -> bool:
+        """Whether there was no index."""
         status, _ = self._send("HEAD", "")
         if status == 404:
             mapping = {"mappings": {"properties": {name: self._type(name, each) for name, each in types.items()}}}
             status, answer = self._send("PUT", "", json.dumps(mapping).encode())
             if status >= 400 and "already_exists" not in json.dumps(answer):
                 raise self._refused(status, answer)
-        elif status >= 400:
+            return status < 400
+        if status >= 400:
             raise self._refused(status, None)
+        return False
 
     def _type(self, name: str, type_name: str) -> dict[str, Any]:
         if name in self._sink.text:
@@ -90,6 +93,10 @@ class OpenSearchIndex:
         for number, lines in enumerate(requests):
             self._bulk(lines, is_last=number == len(requests) - 1)
         return True
+
+    def last_epoch(self, flow: str, query: str) -> int | None:  # noqa: ARG002  # the protocol's
+        """-1 if the index was made just now; an index keeps no epochs."""
+        return -1 if self._is_new else None
 
     def _requests(self, rows: pa.Table) -> Iterator[list[bytes]]:
         """Pairs of lines, an action and a document, up to a request's size."""

@@ -38,6 +38,10 @@ class SearchIndex:
         """The rows into the table, and so into the index."""
         return self._database.apply(rows, flow, query, epoch)
 
+    def last_epoch(self, flow: str, query: str) -> int | None:
+        """As of the table."""
+        return self._database.last_epoch(flow, query)
+
     def close(self) -> None:
         self._database.close()
 

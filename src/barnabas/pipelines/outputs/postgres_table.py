@@ -1,0 +1,181 @@
+"""A table of PostgreSQL as a sink, through psycopg: COPY to a temporary table, then one upsert (`barnabas.pipelines.database`).
+
+A server that goes away in the midst of a batch (a restart, a crash, a failover) is waited for: the connection is opened again
+and the batch applied again from its start. If the lost answer was that of a commit, the epoch says so, and the batch changes
+nothing.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from barnabas.pipelines.spec import DatabaseSink
+from barnabas.pipelines.sql import (
+    EPOCHS_TABLE,
+    GONE,
+    DatabaseError,
+    check_columns,
+    quoted,
+    tuples_of,
+    upsert_statement,
+)
+from barnabas.pipelines.texts import as_json
+
+__all__ = ["PostgresDatabase"]
+
+logger = logging.getLogger(__name__)
+_PATIENCE_S = 60.0
+_PAUSE_S = 0.5
+_LIMITS = {"connect_timeout": "10", "tcp_user_timeout": "30000"}
+"""Of libpq, unless the URL says otherwise: a host that does not answer at all is noticed."""
+
+
+class PostgresDatabase:
+    """A connection that is opened again when it was lost."""
+
+    def __init__(
+        self,
+        sink: DatabaseSink,
+        types: Mapping[str, str],
+        *,
+        give_up: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise DatabaseError("PostgreSQL needs psycopg: pip install 'barnabas[pipelines]'") from error
+        self._psycopg: Any = psycopg
+        self._sink = sink
+        self._types = dict(types)
+        self._give_up = give_up
+        self._clock = clock
+        self._wait = wait
+        try:
+            self._connection: Any = self._connect()
+            with self._connection.transaction():
+                self._prepare()
+        except psycopg.Error as error:
+            raise self._failure(error) from error
+
+    def _connect(self) -> Any:
+        psycopg = self._psycopg
+        settings = _LIMITS | psycopg.conninfo.conninfo_to_dict(self._sink.url)
+        return psycopg.connect(**settings, autocommit=True, application_name="barnabas")
+
+    def _failure(self, error: Exception) -> DatabaseError:
+        advice = f". {GONE}" if isinstance(error, self._psycopg.errors.UndefinedTable) else ""
+        text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        return DatabaseError(f"PostgreSQL, table {self._sink.table}: {text}{advice}")
+
+    def _prepare(self) -> None:
+        # Two flows that start at once must not both make the tables.
+        self._execute("SELECT pg_advisory_xact_lock(hashtext('barnabas'))")
+        table = quoted(self._sink.table)
+        self._execute(
+            f"CREATE TABLE IF NOT EXISTS {EPOCHS_TABLE} (flow text NOT NULL, sink text NOT NULL, query text NOT NULL, "
+            "epoch bigint NOT NULL, PRIMARY KEY (flow, sink))"
+        )
+        if self._execute("SELECT to_regclass(%s)", (table,)).fetchone()[0] is None:
+            columns = ", ".join(
+                f"{quoted(name)} {_postgres_type(type_name)}" for name, type_name in self._types.items()
+            )
+            key = ", ".join(map(quoted, self._sink.key))
+            self._execute(f"CREATE TABLE {table} ({columns}, UNIQUE ({key}))")
+            self._execute(f"DELETE FROM {EPOCHS_TABLE} WHERE sink = %s", (self._sink.table,))  # noqa: S608  # a constant
+        found = self._execute(f"SELECT * FROM {table} LIMIT 0").description  # noqa: S608  # quoted
+        check_columns(self._sink.table, self._types, {column.name for column in found or ()})
+
+    def _execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        return self._connection.execute(statement.encode(), values)
+
+    def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
+        """Raises `DatabaseError` if the server refuses, or is away for a minute."""
+        lost_at: float | None = None
+        while True:
+            try:
+                if self._connection.closed:
+                    self._connection = self._connect()
+                return self._apply(rows, flow, query, epoch)
+            except self._psycopg.Error as error:
+                if not self._connection.closed:
+                    raise self._failure(error) from error
+                if lost_at is None:
+                    lost_at = self._clock()
+                    logger.warning("%s. Trying again for %d s", self._failure(error), _PATIENCE_S)
+                if self._give_up() or self._clock() > lost_at + _PATIENCE_S:
+                    raise DatabaseError(
+                        f"{self._failure(error)}. Start the flow again when the server is there: it goes on from its "
+                        "checkpoint, and no row is lost or there twice"
+                    ) from error
+                self._wait(_PAUSE_S)
+
+    def _apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
+        with self._connection.transaction():
+            if epoch <= self._last_epoch(flow, query):
+                return False
+            self._upsert(rows.select(list(self._types)))
+            self._execute(
+                f"INSERT INTO {EPOCHS_TABLE} VALUES (%s, %s, %s, %s) ON CONFLICT (flow, sink) "  # noqa: S608  # a constant
+                "DO UPDATE SET query = excluded.query, epoch = excluded.epoch",
+                (flow, self._sink.table, query, epoch),
+            )
+        return True
+
+    def last_epoch(self, flow: str, query: str) -> int | None:
+        """As the note beside the rows says."""
+        try:
+            return self._last_epoch(flow, query)
+        except self._psycopg.Error as error:
+            raise self._failure(error) from error
+
+    def _last_epoch(self, flow: str, query: str) -> int:
+        noted = self._execute(
+            f"SELECT epoch FROM {EPOCHS_TABLE} WHERE flow = %s AND sink = %s AND query = %s FOR UPDATE",  # noqa: S608
+            (flow, self._sink.table, query),
+        ).fetchone()
+        return int(noted[0]) if noted else -1
+
+    def _upsert(self, rows: pa.Table) -> None:
+        table, names = quoted(self._sink.table), ", ".join(map(quoted, self._types))
+        self._execute(f"CREATE TEMPORARY TABLE barnabas_batch (LIKE {table}) ON COMMIT DROP")
+        with self._connection.cursor().copy(f"COPY barnabas_batch ({names}) FROM STDIN".encode()) as copy:
+            for row in tuples_of(rows, _postgres_value):
+                copy.write_row(row)
+        key = list(map(quoted, self._sink.key))
+        same = " AND ".join(f"{table}.{name} IS NOT DISTINCT FROM barnabas_batch.{name}" for name in key)
+        incomplete = " OR ".join(f"barnabas_batch.{name} IS NULL" for name in key)
+        self._execute(f"DELETE FROM {table} USING barnabas_batch WHERE ({incomplete}) AND {same}")  # noqa: S608
+        source = f"SELECT {names} FROM barnabas_batch"  # noqa: S608  # names are quoted
+        self._execute(upsert_statement(self._sink.table, source, list(self._types), self._sink.key))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _postgres_type(type_name: str) -> str:
+    known = {
+        "tinyint": "smallint",
+        "smallint": "smallint",
+        "int": "integer",
+        "bigint": "bigint",
+        "boolean": "boolean",
+        "float": "real",
+        "double": "double precision",
+        "binary": "bytea",
+        "string": "text",
+        "date": "date",
+        "timestamp": "timestamptz",
+        "timestamp_ntz": "timestamp",
+    }
+    if type_name.startswith("decimal"):
+        return type_name.replace("decimal", "numeric")
+    return known.get(type_name, "jsonb")
+
+
+def _postgres_value(value: Any) -> Any:
+    return as_json(value) if isinstance(value, list | dict) else value
