@@ -1,4 +1,5 @@
-"""Counts nodes and bytes below paths that have a quota: ZooKeeper's `Quotas` and `StatsTrack`.
+"""Counts nodes and bytes below paths that have a quota, and refuses writes beyond hard limits: ZooKeeper's `Quotas` and
+`StatsTrack`.
 
 A quota for ``/a`` is the node ``/zookeeper/quota/a/zookeeper_limits``, made by clients:
 
@@ -6,8 +7,14 @@ A quota for ``/a`` is the node ``/zookeeper/quota/a/zookeeper_limits``, made by 
 
 Beside it ``zookeeper_stats`` holds what is used, kept by every server for itself: it changes without a transaction, a
 version or a digest. With enforceQuota a write beyond a hard limit is refused, and one beyond a soft limit is logged.
-Without it usage is only counted. As in ZooKeeper, usage is that of the committed tree: writes that are on their way
-together may exceed a limit.
+Without it usage is only counted. As in ZooKeeper:
+
+- Usage is that of the committed tree: writes that are on their way together, and the parts of a multi, may exceed a limit.
+- Limits that cannot be read refuse each creation and setData below them with MARSHALLING_ERROR. So does usage that
+  cannot be read, where a limit needs it.
+- A limit that is exceeded already also refuses a setData that shrinks the data but stays above the limit.
+
+Usage that cannot be read is not changed by later writes; a ZooKeeper server stops there.
 """
 
 import logging
@@ -24,16 +31,66 @@ logger = logging.getLogger(__name__)
 
 _LIMITS = "zookeeper_limits"
 _STATS = "zookeeper_stats"
+_SEPARATORS = re.compile("[,;]+")
+_NUMBER = re.compile(r"[+-]?\d+")
+_MAX_LONG = (1 << 63) - 1
 
 
-def _numbers(node: DataNode | None) -> dict[str, int]:
-    """The fields of a limits or stats node; nothing where it cannot be read."""
-    data = node.data if node is not None else None
-    fields = [part.split("=") for part in re.split("[,;]+", (data or b"").decode("ascii", "replace")) if part]
+def _split(text: str, separator: re.Pattern[str] | str) -> list[str]:
+    """Split as Java's String.split: without the empty parts at the end."""
+    parts = separator.split(text) if isinstance(separator, re.Pattern) else text.split(separator)
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def _long(text: str) -> int:
+    number = int(text) if _NUMBER.fullmatch(text) else _MAX_LONG + 1
+    if not -_MAX_LONG - 1 <= number <= _MAX_LONG:
+        raise ValueError(f"{text!r} is not a number of 64 bits")
+    return number
+
+
+def _parse(data: bytes | None) -> dict[str, int]:
+    """The fields of a limits or stats node. Raises `ValueError` exactly where StatsTrack cannot read it."""
+    if data is None:
+        raise ValueError("there is no data")
+    found: dict[str, int] = {}
+    for pair in _split(data.decode("utf-8", "replace"), _SEPARATORS):
+        name, *values = _split(pair, "=") or [""]
+        if not values:
+            raise ValueError(f"{pair!r} has no value")
+        found[name] = _long(values[0]) if values[0] else -1
+    return found
+
+
+def _parse_or_empty(node: DataNode | None) -> dict[str, int]:
+    """The fields of a node that may be missing or unreadable, for figures that are only shown."""
     try:
-        return {name: int(value[0] if value and value[0] else "-1") for name, *value in fields}
+        return _parse(node.data) if node is not None else {}
     except ValueError:
         return {}
+
+
+def _parse_or_refuse(node: DataNode, path: str) -> dict[str, int]:
+    try:
+        return _parse(node.data)
+    except ValueError:
+        raise KeeperError(ErrorCode.MARSHALLING_ERROR, path) from None
+
+
+def _wrapped(number: int) -> int:
+    """A sum as a Java long."""
+    return (number + _MAX_LONG + 1 & (1 << 64) - 1) - _MAX_LONG - 1
+
+
+def _format(fields: dict[str, int]) -> bytes:
+    """The data of a stats node: count and bytes, then other fields in the order of their names."""
+    text = f"count={fields.get('count', -1)},bytes={fields.get('bytes', -1)}"
+    others = sorted(fields.keys() - {"count", "bytes"})
+    if others:
+        text += "=" + "".join(f";{name}={fields[name]}" for name in others)
+    return text.encode("utf-8")
 
 
 def _namespace(path: str) -> str:
@@ -41,13 +98,19 @@ def _namespace(path: str) -> str:
     return path.split("/", 2)[1]
 
 
-def _set_usage(nodes: dict[str, DataNode], limited: str, count: int, data_bytes: int) -> None:
+def _set_usage(nodes: dict[str, DataNode], limited: str, fields: dict[str, int]) -> None:
     path = f"{QUOTA_PATH}{limited}/{_STATS}"
     node = nodes.get(path)
     if node is not None:
         updated = node.copy()
-        updated.data = f"count={count},bytes={data_bytes}".encode("ascii")
+        updated.data = _format(fields)
         nodes[path] = updated
+
+
+def _effective_limit(limits: dict[str, int], name: str, hard_name: str) -> tuple[str, int]:
+    """The hard limit where there is one, else the soft one; negative if there is neither."""
+    hard = limits.get(hard_name, -1)
+    return ("hard", hard) if hard > -1 else ("soft", limits.get(name, -1))
 
 
 class Quotas:
@@ -76,30 +139,44 @@ class Quotas:
         limited = self._limit_above(path)
         if limited is not None:
             stats = nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}")
-            if stats is not None:
-                used = _numbers(stats)
-                _set_usage(nodes, limited, used.get("count", 0) + count_more, used.get("bytes", 0) + bytes_more)
+            if stats is None:
+                return
+            try:
+                used = _parse(stats.data)
+            except ValueError:
+                return  # an administrator has to write it again; until then limits refuse writes
+            used["count"] = _wrapped(used.get("count", -1) + count_more)
+            used["bytes"] = _wrapped(used.get("bytes", -1) + bytes_more)
+            _set_usage(nodes, limited, used)
 
     def check(self, nodes: dict[str, DataNode], path: str, bytes_more: int, count_more: int) -> None:
         """QUOTA_EXCEEDED for a write at ``path`` that would exceed a hard limit: ZooKeeperServer.checkQuota."""
         limited = self._limit_above(path)
-        if limited is None:
+        node = nodes.get(f"{QUOTA_PATH}{limited}/{_LIMITS}") if limited is not None else None
+        if limited is None or node is None:
             return
-        limits = _numbers(nodes.get(f"{QUOTA_PATH}{limited}/{_LIMITS}"))
-        used = _numbers(nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}"))
-        if not used:
+        limits = _parse_or_refuse(node, path)
+        checks = [
+            (name, kind, limit, more)
+            for name, hard_name, more in (
+                ("count", "countHardLimit", count_more),
+                ("bytes", "byteHardLimit", bytes_more),
+            )
+            for kind, limit in (_effective_limit(limits, name, hard_name),)
+            if more and limit > -1
+        ]
+        stats = nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}")
+        if not checks or stats is None:
             return
-        for name, hard_name, more in (("count", "countHardLimit", count_more), ("bytes", "byteHardLimit", bytes_more)):
-            hard, soft = limits.get(hard_name, -1), limits.get(name, -1)
-            limit = hard if hard > -1 else soft
-            wanted = used.get(name, -1) + more
-            if not more or limit < 0 or wanted <= limit:
+        used = _parse_or_refuse(stats, path)
+        for name, kind, limit, more in checks:
+            wanted = _wrapped(used.get(name, -1) + more)
+            if wanted <= limit:
                 continue
-            kind = "hard" if hard > -1 else "soft"
             self._exceeded[limited] += 1
             if self._exceeded[limited].bit_count() == 1:  # the log must not grow with every write
                 logger.warning("Quota exceeded: %s [current %s=%d, %s limit %d]", limited, name, wanted, kind, limit)
-            if hard > -1:
+            if kind == "hard":
                 self._refused[_namespace(limited)] += 1
                 raise KeeperError(ErrorCode.QUOTA_EXCEEDED, limited)
 
@@ -108,11 +185,10 @@ class Quotas:
         found: Counter[str] = Counter()
         for limited in sorted(self._limited):
             namespace = _namespace(limited)
-            limits = _numbers(nodes.get(f"{QUOTA_PATH}{limited}/{_LIMITS}"))
-            used = _numbers(nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}"))
+            limits = _parse_or_empty(nodes.get(f"{QUOTA_PATH}{limited}/{_LIMITS}"))
+            used = _parse_or_empty(nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}"))
             for name, hard_name in (("count", "countHardLimit"), ("bytes", "byteHardLimit")):
-                hard = limits.get(hard_name, -1)
-                limit = hard if hard > -1 else limits.get(name, -1)
+                _, limit = _effective_limit(limits, name, hard_name)
                 found[f"{namespace}_quota_{name}_limit_per_namespace"] += limit
                 found[f"{namespace}_quota_{name}_usage_per_namespace"] += used.get(name, -1)
         for namespace, refused in self._refused.items():
@@ -122,9 +198,11 @@ class Quotas:
     def created(self, nodes: dict[str, DataNode], children: dict[str, dict[str, None]], parent: str, name: str) -> None:
         """Note a node that was created below ``/zookeeper/quota``."""
         limited = parent[len(QUOTA_PATH) :]
-        if name == _LIMITS and limited:
+        if not limited.startswith("/"):  # the root has no quota
+            return
+        if name == _LIMITS:
             self._limited.add(limited)
-        elif name == _STATS and limited:
+        elif name == _STATS:
             self._count(nodes, children, limited)
 
     def deleted(self, parent: str, name: str) -> None:
@@ -145,4 +223,4 @@ class Quotas:
             count += 1
             data_bytes += len(nodes[path].data or b"")
             waiting.extend(f"{path}/{name}" for name in children.get(path, ()))
-        _set_usage(nodes, limited, count, data_bytes)
+        _set_usage(nodes, limited, {"count": count, "bytes": data_bytes})

@@ -135,7 +135,7 @@ class Tree:
             self._digest += node.digest - old.digest
             grown = data_bytes - len(old.data or b"")
             self.data_bytes += grown
-        if self.quotas:
+        if self.quotas and (old is None or node.mzxid != old.mzxid):  # not for new children or a new ACL
             self.quotas.changed(self.nodes, path, grown, 1 if old is None else 0)
 
     def _created(self, path: str, node: DataNode) -> None:

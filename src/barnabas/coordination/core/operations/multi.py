@@ -29,7 +29,7 @@ from barnabas.wire.jute.codec import MalformedRecordError, decode, encode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.frames import MultiPart, decode_multi_request
 from barnabas.wire.jute.opcodes import CreateMode, OpCode, Perms
-from barnabas.wire.jute.records import CheckVersionRequest, CreateRequest, ErrorResponse
+from barnabas.wire.jute.records import CheckVersionRequest, CreateRequest, CreateTTLRequest, ErrorResponse
 from barnabas.wire.jute.transactions import TRANSACTION_TYPES, CheckVersionTxn, ErrorTxn, MultiTxn, Txn
 
 __all__ = ["APPLY", "OPERATIONS", "decode_parts"]
@@ -39,12 +39,21 @@ _MODES = frozenset(mode for mode in CreateMode if not mode.has_ttl)
 
 def decode_parts(data: bytes, offset: int, max_parts: int | None) -> list[MultiPart]:
     """The parts of a multi. Raises `MalformedRecordError`, also for more than ``max_parts``, and for creations that no
-    client library would send: of an unknown mode, with a time to live that is not there, without an access control list."""
-    parts = decode_multi_request(data, offset, max_parts)
-    for _, request in parts:
-        if isinstance(request, CreateRequest) and (request.acl is None or request.flags not in _MODES):
+    client library would send: of an unknown mode, with a time to live that is not there, without an access control list.
+
+    The mode of create and createTTL decides what kind of creation a part is, as in MultiOperationRecord."""
+    return [_by_mode(opcode, request) for opcode, request in decode_multi_request(data, offset, max_parts)]
+
+
+def _by_mode(opcode: int, request: Any) -> MultiPart:
+    if isinstance(request, CreateTTLRequest) and request.flags in _MODES:
+        opcode, request = OpCode.CREATE, CreateRequest(request.path, request.data, request.acl, request.flags)
+    if isinstance(request, CreateRequest):
+        if request.acl is None or request.flags not in _MODES:
             raise MalformedRecordError(f"a creation in a multi without a mode or an access control list: {request}")
-    return parts
+        if opcode == OpCode.CREATE and request.flags == CreateMode.CONTAINER:
+            opcode = OpCode.CREATE_CONTAINER
+    return opcode, request
 
 
 def _decide_check(staging: Staging, request: CheckVersionRequest) -> tuple[int, CheckVersionTxn]:

@@ -1,0 +1,156 @@
+"""Quotas: usage against a plain count, and limits and usage as ZooKeeper reads them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.coordination.core.tree import Tree
+from barnabas.coordination.core.znode import DataNode
+from barnabas.wire.jute.errors import ErrorCode, KeeperError
+from barnabas.wire.jute.records import OPEN_ACL
+
+QUOTA = "/zookeeper/quota"
+
+
+class QuotaTree(Tree):
+    """A tree with a zxid for each change."""
+
+    __slots__ = ("zxid",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.zxid = 0
+
+    def write(self, path: str, data: bytes | None) -> None:
+        """Create the node or set its data."""
+        self.zxid += 1
+        node = self.get(path)
+        if node is None:
+            self.put(path, DataNode.new(path, data, OPEN_ACL, 0, self.zxid, 0))
+        else:
+            self.put(path, node.with_data(path, data, node.version + 1, self.zxid, 0))
+
+    def limit(self, path: str, limits: bytes | None) -> None:
+        """Set a quota, as clients do."""
+        parts = path.split("/")
+        for end in range(2, len(parts) + 1):
+            if self.get(parent := QUOTA + "/".join(parts[:end])) is None:
+                self.write(parent, b"")
+        self.write(f"{QUOTA}{path}/zookeeper_limits", limits)
+        self.write(f"{QUOTA}{path}/zookeeper_stats", b"")
+
+    def usage(self, path: str) -> bytes | None:
+        return self.nodes[f"{QUOTA}{path}/zookeeper_stats"].data
+
+    def refusal(self, path: str, bytes_more: int, count_more: int) -> ErrorCode | None:
+        try:
+            self.check_quota(path, bytes_more, count_more)
+        except KeeperError as error:
+            return ErrorCode(error.code)
+        return None
+
+
+@pytest.fixture
+def tree() -> QuotaTree:
+    return QuotaTree()
+
+
+PATHS = ["/a", "/a/b", "/a/b/c", "/a/d", "/b"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from([b"", b"x", b"data", None]), st.booleans())))
+def test_usage_equals_a_count_of_the_nodes_that_the_nearest_quota_covers(
+    steps: list[tuple[str, bytes | None, bool]],
+) -> None:
+    """After any creations, changes and deletions, of nodes with and without children."""
+    tree = QuotaTree()
+    tree.limit("/a", b"count=2,bytes=5")
+    tree.limit("/a/b", b"count=1,bytes=1")
+    for path, data, is_removal in steps:
+        node = tree.get(path)
+        if not is_removal:
+            if tree.get(path[: path.rfind("/")] or "/") is not None:
+                tree.write(path, data)
+        elif node is not None and not tree.names_below(path):
+            tree.remove(path)
+    outer = [tree.nodes[path] for path in ("/a", "/a/d") if path in tree.nodes]
+    inner = [tree.nodes[path] for path in ("/a/b", "/a/b/c") if path in tree.nodes]
+    for path, nodes in (("/a", outer), ("/a/b", inner)):
+        assert tree.usage(path) == f"count={len(nodes)},bytes={sum(len(node.data or b'') for node in nodes)}".encode()
+
+
+@pytest.mark.parametrize(
+    ("limits", "count", "data_bytes"),
+    [
+        (b"count=-1,bytes=-1=;byteHardLimit=10;countHardLimit=3", 3, 10),
+        (b"count=1,bytes=1=;byteHardLimit=10", None, 10),
+        (b"count=1,bytes=1", None, None),
+        (b"countHardLimit=3", 3, None),
+        (b"count=-1,bytes=-1=;countHardLimit=0;byteHardLimit=-5", 0, None),
+        (b"countHardLimit=1;countHardLimit=3", 3, None),
+        (b"countHardLimit==3", None, None),
+        (b"", None, None),
+        (b",", None, None),
+        (b"countHardLimit=", "unreadable", "unreadable"),
+        (b",countHardLimit=3", "unreadable", "unreadable"),
+        (b"countHardLimit= 3", "unreadable", "unreadable"),
+        (b"countHardLimit=1_0", "unreadable", "unreadable"),
+        (b"countHardLimit=9223372036854775808", "unreadable", "unreadable"),
+        (b"junk", "unreadable", "unreadable"),
+        (None, "unreadable", "unreadable"),
+    ],
+)
+def test_a_hard_limit_is_the_largest_usage_that_is_not_refused(
+    tree: QuotaTree, limits: bytes | None, count: int | str | None, data_bytes: int | str | None
+) -> None:
+    """Soft limits refuse nothing; limits that cannot be read refuse everything, as StatsTrack reads them."""
+    tree.limit("/a", limits)
+    for limit, more_to in ((count, lambda n: (0, n)), (data_bytes, lambda n: (n, 0))):
+        if isinstance(limit, str):
+            assert tree.refusal("/a/x", *more_to(1)) is ErrorCode.MARSHALLING_ERROR
+        elif limit is None:
+            assert tree.refusal("/a/x", *more_to(1000)) is None
+        else:
+            assert tree.refusal("/a/x", *more_to(limit)) is None
+            assert tree.refusal("/a/x", *more_to(limit + 1)) is ErrorCode.QUOTA_EXCEEDED
+
+
+def test_data_that_shrinks_is_refused_while_it_stays_above_the_limit(tree: QuotaTree) -> None:
+    """The limit came later than the data."""
+    tree.write("/a", b"x" * 100)
+    tree.limit("/a", b"byteHardLimit=50")
+    assert tree.refusal("/a", -49, 0) is ErrorCode.QUOTA_EXCEEDED
+    assert tree.refusal("/a", -50, 0) is None
+
+
+def test_usage_that_a_client_wrote_goes_on_from_there(tree: QuotaTree) -> None:
+    """Missing fields count from -1, other fields stay, in order; only a new node or new data writes it again."""
+    tree.limit("/a", b"countHardLimit=2")
+    tree.write(f"{QUOTA}/a/zookeeper_stats", b"zz=1;count=9223372036854775807;Beta=-4")
+    tree.write("/a", b"x")
+    assert tree.usage("/a") == b"count=-9223372036854775808,bytes=0=;Beta=-4;zz=1"
+    tree.write(f"{QUOTA}/a/zookeeper_stats", b"count=1")
+    node = tree.nodes["/a"]
+    tree.put("/a", node.with_acl("/a", OPEN_ACL, 1))
+    assert tree.usage("/a") == b"count=1"
+    tree.write("/a", b"y")
+    assert tree.usage("/a") == b"count=1,bytes=-1"
+
+
+def test_usage_that_cannot_be_read_refuses_writes_below_limits_and_stays(tree: QuotaTree) -> None:
+    """Apache's server stops at such a write; ours waits for somebody who writes usage again."""
+    tree.limit("/a", b"countHardLimit=2")
+    tree.write(f"{QUOTA}/a/zookeeper_stats", b"junk")
+    assert tree.refusal("/a", 0, 1) is ErrorCode.MARSHALLING_ERROR
+    assert tree.refusal("/a", 1, 0) is None
+    tree.write("/a", b"x")
+    assert tree.usage("/a") == b"junk"
+
+
+def test_nodes_beside_the_quotas_are_no_quotas(tree: QuotaTree) -> None:
+    """Neither the root nor a name that begins like the folder of quotas."""
+    tree.write(f"{QUOTA}/zookeeper_limits", b"countHardLimit=0")
+    tree.write(f"{QUOTA}x", b"")
+    tree.write(f"{QUOTA}x/zookeeper_limits", b"countHardLimit=0")
+    assert tree.refusal("/x", 1, 1) is None
+    assert tree.quotas.figures(tree.nodes) == {}
