@@ -11,6 +11,10 @@ from pathlib import Path
 
 from lab import PATIENT, Lab, run
 
+SETTINGS = {"replica.high.watermark.checkpoint.interval.ms": "500", "auto.leader.rebalance.enable": "false"}
+"""The high watermarks are on disk soon. The broker that comes back does not get its leadership back, in an epoch of its own,
+while the lab looks."""
+
 
 def body(lab: Lab) -> None:
     """Let a leader fail with records of its own, look at its files, and start it again."""
@@ -120,6 +124,6 @@ if __name__ == "__main__":
         run(
             "A failed replica rejoins",
             body,
-            settings=PATIENT | {"replica.high.watermark.checkpoint.interval.ms": "500"},
+            settings=PATIENT | SETTINGS,
         )
     )
