@@ -1,10 +1,25 @@
 """What a broker that has just opened its listener says of a cluster that it does not know yet."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from barnabas.base.ids import TopicPartition
+from barnabas.broker.cluster.steps import Steps, Watch
+from barnabas.broker.configuration.config_admin import TOPIC
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from barnabas.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.kafka.messages.describe_cluster import DescribeClusterRequest
+from barnabas.wire.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.wire.kafka.messages.incremental_alter_configs import (
+    AlterConfigsResource as IncrementalResource,
+)
+from barnabas.wire.kafka.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.kafka.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -86,3 +101,83 @@ def test_a_topic_that_was_deleted_meanwhile_delays_the_first_answers_only(broker
     broker.timers.advance(3000)
     assert names(client.answer()) == ["a"]
     assert names(client.ask(MetadataRequest(topics=None), 12)) == ["a"]
+
+
+def test_a_list_of_the_cluster_waits_for_the_live_brokers(broker: DataPath) -> None:
+    """A cluster without brokers could not have answered."""
+    broker.serve(("describe_cluster", "update_metadata"))
+    client, controller = broker.connect(), broker.connect()
+    client.post(DescribeClusterRequest(), 1)
+    assert client.answer() is None
+    controller.ask(update(), 8)
+    assert [each.broker_id for each in client.answer().brokers] == [0]
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [
+        (DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=TOPIC, resource_name="b")]), 4),
+        (AlterConfigsRequest(resources=[AlterConfigsResource(resource_type=TOPIC, resource_name="b")]), 2),
+        (IncrementalAlterConfigsRequest(resources=[IncrementalResource(resource_type=TOPIC, resource_name="b")]), 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_configurations_of_topics_wait_until_these_are_known(broker: DataPath, message: Any, version: int) -> None:
+    """No client asks again after UNKNOWN_TOPIC_OR_PARTITION."""
+    begun: list[Any] = []
+    apis = ("alter_configs", "describe_configs", "incremental_alter_configs", "update_metadata")
+    broker.serve(apis, start=begun.append)
+    broker.metadata.expect(["a", "b"])
+    client, controller = broker.connect(), broker.connect()
+    controller.ask(update("a"), 8)
+    client.post(message, version)
+    assert not begun
+    controller.ask(update("b"), 8)
+    assert len(begun) == 1
+    begun.pop().close()
+
+
+def test_any_partition_may_exist_until_the_metadata_is_loaded(broker: DataPath) -> None:
+    """Until then reads and writes are answered with NOT_LEADER_OR_FOLLOWER, after which every client asks again."""
+    metadata, controller = broker.metadata, broker.connect()
+    metadata.expect(["a"])
+    controller.ask(update(), 8)
+    assert metadata.may_have(TopicPartition("b", 0))
+    controller.ask(update("a"), 8)
+    assert (metadata.may_have(TopicPartition("a", 0)), metadata.may_have(TopicPartition("b", 0))) == (True, False)
+
+
+class NewController:
+    """A controller that has been elected and reads the znodes."""
+
+    is_active = True
+
+    def __init__(self) -> None:
+        self.commands = self
+        self.context = SimpleNamespace(is_complete=False)
+
+    def await_failover(self) -> Steps[None]:
+        yield Watch([])
+        self.context.is_complete = True
+
+
+def test_a_new_controller_plans_topics_when_it_has_read_the_znodes(broker: DataPath) -> None:
+    """Before, it knows neither the brokers nor which topics exist."""
+    planned: list[bool] = []
+    controller = NewController()
+
+    def plan(*_: object) -> None:
+        planned.append(controller.context.is_complete)
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+
+    begun: list[Steps[None]] = []
+    topics = SimpleNamespace(existing=list, plan=plan)
+    broker.serve(("create_topics",), start=begun.append, controller=controller, topics=topics)
+    client = broker.connect()
+    asked = CreateTopicsRequest(topics=[CreatableTopic(name="t")], timeout_ms=1000, validate_only=True)
+    client.post(asked, 7)
+    assert not planned
+    for _ in begun.pop():
+        assert not planned
+    assert planned == [True]
+    assert client.answer().topics[0].error_code == ErrorCode.POLICY_VIOLATION

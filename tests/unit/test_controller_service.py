@@ -312,6 +312,49 @@ class _Deposing(Interpreter):
         return await super().perform(steps, term=term, **options)
 
 
+def test_a_command_can_wait_until_a_new_controller_has_read_the_znodes(tmp_path: Path) -> None:
+    """Before that, what the controller does not know may exist all the same."""
+
+    async def run() -> None:
+        async with running_server(tmp_path) as server:
+            member = Member(f"127.0.0.1:{server.port}", 0, Brokers())
+            member.make_interpreter = _Reading
+            starting = asyncio.ensure_future(member.start())
+            try:
+                await until(lambda: hasattr(member, "controller") and member.controller.is_active)
+                await member.client.create(topic_path("t"), encode_topic(*assigned((0,))))
+                controller = member.controller
+                assert not controller.context.is_complete
+                waiting = asyncio.ensure_future(member.perform(controller.commands.await_failover()))
+                await asyncio.sleep(0)
+                assert (waiting.done(), list(controller.context.topics)) == (False, [])
+                _Reading.may_begin.set()
+                await waiting
+                assert (controller.context.is_complete, list(controller.context.topics)) == (True, ["t"])
+                await member.perform(controller.commands.await_failover())
+            finally:
+                _Reading.may_begin.set()
+                await starting
+                await member.close()
+
+    _Reading.may_begin = asyncio.Event()
+    asyncio.run(run())
+
+
+class _Reading(Interpreter):
+    """Begins the first steps of a term when it may."""
+
+    may_begin: asyncio.Event
+
+    def __init__(self, client: CoordinationClient) -> None:
+        super().__init__(client, NoBrokers(), asyncio.ensure_future)
+
+    async def perform(self, steps: Any, *, term: Any = None, **options: Any) -> Any:
+        if term is not None:
+            await self.may_begin.wait()
+        return await super().perform(steps, term=term, **options)
+
+
 def test_commands_elsewhere_are_refused(tmp_path: Path) -> None:
     """Clients look for the controller then."""
 

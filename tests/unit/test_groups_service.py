@@ -17,6 +17,7 @@ from barnabas.wire.kafka.messages.describe_groups import DescribeGroupsRequest
 from barnabas.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.kafka.messages.heartbeat import HeartbeatRequest
 from barnabas.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.wire.kafka.messages.list_groups import ListGroupsRequest
 from barnabas.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -34,6 +35,8 @@ from barnabas.wire.kafka.messages.offset_fetch import (
 )
 from barnabas.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.wire.kafka.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
@@ -46,6 +49,7 @@ UNKNOWN_ID = Uuid(bytes([1]) * 16)
 GROUP_APIS = (
     *("heartbeat", "join_group", "leave_group", "offset_commit", "offset_fetch", "sync_group"),
     *("delete_groups", "describe_groups", "find_coordinator", "list_groups", "offset_delete"),
+    "update_metadata",
 )
 
 
@@ -71,7 +75,7 @@ class GroupBroker(DataPath):
         self.serve(GROUP_APIS, groups=self.groups)
         state = UpdateMetadataPartitionState(partition_index=0, leader=0, replicas=[0], isr=[0])
         topic = UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
-        self.metadata.update(UpdateMetadataRequest(topic_states=[topic]))
+        self.metadata.update(UpdateMetadataRequest(live_brokers=[UpdateMetadataBroker(id=1)], topic_states=[topic]))
 
     def load(self, **options: Any) -> None:
         """Lead the group's partition, and read it."""
@@ -213,6 +217,56 @@ def test_coordinator_is_found_once_its_partition_has_a_leader(broker: GroupBroke
             answer = wire.ask(FindCoordinatorRequest(key_type=1, **keys), version)
             found = answer.coordinators[0] if version >= 4 else answer
             assert E(found.error_code) == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def named(wire: Wire, topic: str, *leaders: int) -> None:
+    """The controller names a topic, with the leaders of its partitions."""
+    states = [
+        UpdateMetadataPartitionState(partition_index=number, leader=leader, replicas=[leader], isr=[leader])
+        for number, leader in enumerate(leaders)
+    ]
+    end = UpdateMetadataEndpoint(port=9, host="h", listener="PLAINTEXT")
+    brokers = [UpdateMetadataBroker(id=number, endpoints=[end]) for number in range(2)]
+    topics = [UpdateMetadataTopicState(topic_name=topic, partition_states=states)]
+    update = UpdateMetadataRequest(controller_id=1, controller_epoch=1, live_brokers=brokers, topic_states=topics)
+    assert wire.ask(update, 8).error_code == E.NONE
+
+
+def test_transactions_are_refused_only_when_the_metadata_is_loaded(broker: GroupBroker) -> None:
+    """The refusal ends a client, and an Apache broker may have their topic."""
+    broker.metadata.expect(["__transaction_state"])
+    wire = broker.connect()
+    wire.post(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
+    assert wire.answer() is None
+    named(broker.connect(), "__transaction_state", 1)
+    [found] = wire.answer().coordinators
+    assert (E(found.error_code), found.node_id) == (E.NONE, 1)
+
+
+def test_a_commit_waits_for_topics_that_the_controller_has_not_named_yet(broker: GroupBroker) -> None:
+    """A coordinator that has just started may be loaded before: that is no reason to refuse the offset."""
+    broker.metadata.expect(["later"])
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=9)
+    topics = [OffsetCommitRequestTopic(name="later", partitions=[partition])]
+    wire = broker.connect()
+    assert code(wire.ask(commit_request(3), 8)) == E.NONE
+    wire.post(OffsetCommitRequest(group_id="g", topics=topics), 8)
+    assert wire.answer() is None
+    named(broker.connect(), "later", 1)
+    assert code(wire.answer()) == E.NONE
+
+
+def test_a_broker_that_has_just_started_does_not_say_that_it_has_no_groups(broker: GroupBroker) -> None:
+    """It waits for the offsets topic, and for the leaderships that the topic's partitions say it has."""
+    broker.metadata.expect([OFFSETS_TOPIC])
+    wire = broker.connect()
+    wire.post(ListGroupsRequest(), 5)
+    assert wire.answer() is None
+    named(broker.connect(), OFFSETS_TOPIC, 1, 1, 1, 0, 0)
+    assert E(wire.answer().error_code) == E.COORDINATOR_LOAD_IN_PROGRESS
+    broker.lead(OFFSETS_TOPIC, 4)
+    broker.work()
+    assert E(wire.ask(ListGroupsRequest(), 5).error_code) == E.NONE
 
 
 def test_group_that_is_not_there_is_not_found_since_version_6(broker: GroupBroker) -> None:

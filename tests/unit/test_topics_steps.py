@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.broker.cluster.steps import Read, Steps, Watch
 from barnabas.broker.cluster.znodes import (
-    Endpoint,
+    BrokerInfo,
     ReplicaAssignment,
     TopicAssignment,
     config_path,
@@ -28,11 +28,6 @@ from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.topics.planning import CreationPlan
 from barnabas.broker.topics.topics import Topics
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
-from barnabas.wire.kafka.messages.update_metadata import (
-    UpdateMetadataBroker,
-    UpdateMetadataEndpoint,
-    UpdateMetadataRequest,
-)
 from support.broker import ManualClock, ManualTimers
 from support.znode_steps import Znodes
 
@@ -45,10 +40,15 @@ class Commands:
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
+        self.on_failover: Callable[[], object] = lambda: None
 
     def _ask(self, what: Any) -> Steps[None]:
         yield Watch([])
         self.asked.append(what)
+
+    def await_failover(self) -> Steps[None]:
+        self.on_failover()
+        yield from ()
 
     def create_topics(self, topics: dict[str, TopicAssignment]) -> Steps[None]:
         return self._ask(("create", sorted(topics)))
@@ -68,11 +68,11 @@ class Broker:
         self.commands = Commands()
         config = BrokerConfig(definitions.DEFINITIONS.parse({"zookeeper.connect": "h:1"}))
         metadata = MetadataCache()
-        endpoint = UpdateMetadataEndpoint(port=Endpoint("h", 1, "PLAINTEXT", "PLAINTEXT").port, host="h", listener="P")
-        brokers = [UpdateMetadataBroker(id=number, endpoints=[endpoint]) for number in range(3)]
-        metadata.update(UpdateMetadataRequest(controller_id=0, controller_epoch=1, live_brokers=brokers))
         self.configs = DynamicConfig(config, tuple)
-        self.context = SimpleNamespace(topics=set(known), to_delete=set(), ineligible_for_deletion=set())
+        brokers = {number: BrokerInfo(number, ()) for number in range(3)}
+        self.context = SimpleNamespace(
+            brokers=brokers, topics=set(known), to_delete=set(), ineligible_for_deletion=set()
+        )
         controller: Any = SimpleNamespace(context=self.context, commands=self.commands)
         timers = ManualTimers(ManualClock())
         self.topics = Topics(
@@ -263,3 +263,24 @@ def test_a_deletion_that_a_crash_ended_can_be_ordered_again() -> None:
         return ended
 
     assert stops(crash) == [0, 1, 2]
+
+
+def test_a_deletion_waits_until_a_new_controller_knows_the_topics(znodes: Znodes) -> None:
+    """A client may know the controller from its life before, and ask before it has read the znodes."""
+    broker = Broker(znodes)
+    broker.commands.on_failover = lambda: broker.context.topics.add("t")
+    assert znodes.perform(broker.topics.delete(["t"])) == {}
+    assert delete_topic_path("t") in znodes.nodes
+
+
+def test_a_growth_waits_until_a_new_controller_knows_the_brokers(znodes: Znodes) -> None:
+    """Without them no replica could be placed."""
+    broker = Broker(znodes)
+    broker.create("t")
+    brokers, broker.context.brokers = broker.context.brokers, {}
+
+    def end_failover() -> None:
+        broker.context.brokers = brokers
+
+    broker.commands.on_failover = end_failover
+    assert broker.grow(3) == 3

@@ -144,7 +144,7 @@ class BrokerComponents:
             log_dirs,
             self.purgatory,
             log_config=self.configs.log_config,
-            is_known=lambda topic_partition: metadata.partition(topic_partition) is not None,
+            is_known=metadata.may_have,
             lag_time_max_ms=config["replica.lag.time.max.ms"],
             lag_max_messages=config["replica.lag.max.messages"],
             is_alive=lambda broker_id: metadata.alive_broker(broker_id) is not None,

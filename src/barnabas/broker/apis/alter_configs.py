@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
-from barnabas.broker.configuration.config_admin import ResourceChange
+from barnabas.broker.configuration.config_admin import TOPIC, ResourceChange
 from barnabas.broker.configuration.operations import SET
 from barnabas.broker.requests.request import Request
 from barnabas.wire.jute.errors import KeeperError
@@ -30,7 +31,11 @@ Result = TypeVar("Result")
 
 
 def _handle(services: Services, request: Request) -> None:
-    answer_later(services, request, _alter(services, request, request.message))
+    message = request.message
+    topics = [resource.resource_name for resource in message.resources if resource.resource_type == TOPIC]
+    when_topics_known(
+        services, request, topics, lambda: answer_later(services, request, _alter(services, request, message))
+    )
 
 
 def _alter(services: Services, request: Request, message: AlterConfigsRequest) -> Steps[None]:

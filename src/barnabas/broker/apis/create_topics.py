@@ -38,7 +38,14 @@ _METADATA_TOPIC = "__cluster_metadata"
 def _handle(services: Services, request: Request) -> None:
     if not services.controller.is_active:
         request.fail(ErrorCode.NOT_CONTROLLER)
-        return
+    elif services.controller.context.is_complete:
+        serve(services, request, _plan(services, request))
+    else:
+        answer_later(services, request, _plan_after_failover(services, request), request.message.timeout_ms)
+
+
+def _plan_after_failover(services: Services, request: Request) -> Steps[None]:
+    yield from services.controller.commands.await_failover()
     serve(services, request, _plan(services, request))
 
 

@@ -8,6 +8,7 @@ Errors: MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import when_loaded
 from barnabas.broker.apis.metadata import CLUSTER_OPERATIONS
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
@@ -40,6 +41,10 @@ def _handle(services: Services, request: Request) -> None:
             )
         )
         return
+    when_loaded(services, request, lambda: _describe(services, request), lambda: services.metadata.has_brokers)
+
+
+def _describe(services: Services, request: Request) -> None:
     response = DescribeClusterResponse(
         cluster_id=services.metadata.cluster_id,
         controller_id=services.metadata.controller_id,
@@ -48,7 +53,7 @@ def _handle(services: Services, request: Request) -> None:
             for broker in services.metadata.describe_brokers(request.client.listener)
         ],
     )
-    if message.include_cluster_authorized_operations:
+    if request.message.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     request.reply(response)
 

@@ -9,6 +9,7 @@ Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
@@ -39,7 +40,8 @@ def _handle(services: Services, request: Request) -> None:
         results = [_describe(services, resource, message) for resource in resources.values()]
         reply_once(request, DescribeConfigsResponse(results=results))
 
-    answer_later(services, request, work())
+    topics = [name for kind, name in resources if kind == TOPIC]
+    when_topics_known(services, request, topics, lambda: answer_later(services, request, work()))
 
 
 def _describe(

@@ -53,6 +53,7 @@ def _kind(request: Request) -> int:
 def _elect(services: Services, request: Request, message: ElectLeadersRequest) -> Steps[None]:
     deadline_ms = request.received_ms + message.timeout_ms
     asked = _asked(message)
+    yield from services.controller.commands.await_failover()
     partitions = list(services.controller.context.partitions()) if asked is None else asked
     results = yield from services.controller.commands.elect_leaders(partitions, unclean=_kind(request) == _UNCLEAN)
     elected: dict[TopicPartition, int] = {}

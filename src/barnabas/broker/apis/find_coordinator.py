@@ -16,6 +16,7 @@ codes it is the one after which every client stops at once: after most others li
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.services import Services
 from barnabas.broker.groups.coordinator import partition_of
 from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
@@ -31,10 +32,18 @@ from barnabas.wire.kafka.messages.find_coordinator import (
 TRANSACTIONS_TOPIC = "__transaction_state"
 _SEVERAL_SINCE_VERSION = 4
 _SHARE_SINCE_VERSION = 6
+_TRANSACTIONAL_ID = 1
 
 
 def handle(services: Services, request: Request) -> None:
-    """Answer from the metadata."""
+    """Answer from the metadata. "No transactions here" ends a client, so that must come from metadata that is loaded."""
+    if request.message.key_type == _TRANSACTIONAL_ID:
+        when_topics_known(services, request, [TRANSACTIONS_TOPIC], lambda: _answer(services, request))
+    else:
+        _answer(services, request)
+
+
+def _answer(services: Services, request: Request) -> None:
     message = request.message
     keys = message.coordinator_keys if request.version >= _SEVERAL_SINCE_VERSION else [message.key]
     found = [_find(services, request, key) for key in keys]

@@ -8,10 +8,11 @@ Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIM
 
 from barnabas.broker.apis.alter_configs import resource_results
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
-from barnabas.broker.configuration.config_admin import ResourceChange
+from barnabas.broker.configuration.config_admin import TOPIC, ResourceChange
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -25,7 +26,11 @@ __all__ = ["API"]
 
 
 def _handle(services: Services, request: Request) -> None:
-    answer_later(services, request, _alter(services, request, request.message))
+    message = request.message
+    topics = [resource.resource_name for resource in message.resources if resource.resource_type == TOPIC]
+    when_topics_known(
+        services, request, topics, lambda: answer_later(services, request, _alter(services, request, message))
+    )
 
 
 def _alter(services: Services, request: Request, message: IncrementalAlterConfigsRequest) -> Steps[None]:

@@ -8,8 +8,11 @@ The groups that this broker coordinates.
 Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS (beside the groups that are loaded).
 """
 
+from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import when_loaded
 from barnabas.broker.apis.services import Services
+from barnabas.broker.groups.offsets_topic import OFFSETS_TOPIC
 from barnabas.broker.groups.queries import list_groups
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -18,7 +21,11 @@ from barnabas.wire.kafka.messages.list_groups import ListGroupsResponse
 
 
 def handle(services: Services, request: Request) -> None:
-    """Answer from memory, while loading with what is there."""
+    """Answer from memory, while loading with what is there. A broker that has just started waits to learn what it leads."""
+    when_loaded(services, request, lambda: _list(services, request))
+
+
+def _list(services: Services, request: Request) -> None:
     coordinator = services.groups.coordinator
     if not coordinator.is_active:
         request.reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, groups=[]))
@@ -26,9 +33,17 @@ def handle(services: Services, request: Request) -> None:
     message = request.message
     request.reply(
         ListGroupsResponse(
-            error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.is_loading else ErrorCode.NONE,
+            error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if _is_loading(services) else ErrorCode.NONE,
             groups=list_groups(coordinator, message.states_filter, message.types_filter),
         )
+    )
+
+
+def _is_loading(services: Services) -> bool:
+    """Whether groups of this broker are still to come: of a partition whose leadership has not reached it since its start, too."""
+    return services.groups.coordinator.is_loading or any(
+        state.leader == services.broker_id and services.replicas.get(TopicPartition(OFFSETS_TOPIC, number)) is None
+        for number, state in services.metadata.partitions(OFFSETS_TOPIC).items()
     )
 
 

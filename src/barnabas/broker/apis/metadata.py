@@ -25,27 +25,23 @@ from collections.abc import Iterable
 from barnabas.base.ids import ZERO_UUID
 from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import when_loaded
 from barnabas.broker.apis.later import in_slices
 from barnabas.broker.apis.services import Services
-from barnabas.broker.metadata.cache import INTERNAL_TOPICS
+from barnabas.broker.metadata.cache import INTERNAL_TOPICS, MetadataCache
 from barnabas.broker.requests.request import Request
 from barnabas.broker.topics.planning import validate_topic_name
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 
-__all__ = ["API", "CLUSTER_OPERATIONS", "FIRST_UPDATE", "TOPIC_OPERATIONS"]
+__all__ = ["API", "CLUSTER_OPERATIONS", "TOPIC_OPERATIONS"]
 
 # Bits are numbers of AclOperation: READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, CLUSTER_ACTION 9,
 # DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12, CREATE_TOKENS 13, DESCRIBE_TOKENS 14.
 TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
-FIRST_UPDATE = "metadata"
-"""The purgatory's key for requests that came before the controller's first UpdateMetadata requests."""
-_FIRST_UPDATE_WAIT_MS = 10_000
-_TOPICS_WAIT_MS = 3000
-"""A topic of a log may be gone: it was deleted while this broker was down and not its replica any more."""
 _LARGE = 256
 """Topics and partitions from which a response is encoded in slices."""
 
@@ -59,35 +55,23 @@ def _handle(services: Services, request: Request) -> None:
 
     Some clients wait for minutes after a list without brokers, and many take a topic that is missing for a deleted one.
     """
-    if _is_known(services, request.message):
-        _answer(services, request)
-        return
-
-    def attempt(_: object) -> bool:
-        is_known = _is_known(services, request.message)
-        if is_known:
-            _answer(services, request)
-        return is_known
-
-    def expire() -> None:
-        services.metadata.stop_expecting()
-        _answer(services, request)
-
-    has_brokers = any(True for _ in services.metadata.alive_brokers())
-    wait_ms = _TOPICS_WAIT_MS if has_brokers else _FIRST_UPDATE_WAIT_MS
-    request.waiter = services.purgatory.watch([FIRST_UPDATE], attempt, expire, wait_ms)
+    when_loaded(
+        services,
+        request,
+        lambda: _answer(services, request),
+        lambda: _is_known(services.metadata, request.message),
+    )
 
 
-def _is_known(services: Services, message: MetadataRequest) -> bool:
-    """Whether what is asked for is known, or as much as will be known."""
-    metadata = services.metadata
-    if not metadata.is_loading:
-        return True
-    if message.topics is None or not any(True for _ in metadata.alive_brokers()):
-        return False
-    return all(
-        topic.name in metadata if topic.name is not None else metadata.topic_name(topic.topic_id) is not None
-        for topic in message.topics
+def _is_known(metadata: MetadataCache, message: MetadataRequest) -> bool:
+    """Whether all that is asked for is known."""
+    return (
+        message.topics is not None
+        and metadata.has_brokers
+        and all(
+            topic.name in metadata if topic.name is not None else metadata.topic_name(topic.topic_id) is not None
+            for topic in message.topics
+        )
     )
 
 

@@ -13,6 +13,7 @@ UNKNOWN_TOPIC_ID.
 """
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import when_topics_known
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
@@ -29,7 +30,19 @@ _TOPIC_IDS_SINCE_VERSION = 10
 
 
 def handle(services: Services, request: Request) -> None:
-    """Answer when the offsets are committed."""
+    """Answer when the offsets are committed.
+
+    A coordinator may be loaded before the controller has named the topics: an offset of one is not refused for that.
+    """
+    message: OffsetCommitRequest = request.message
+    if services.metadata.is_loading and not services.groups.coordinator.check(message.group_id, may_be_empty=True):
+        names = [services.metadata.topic_name(topic.topic_id) or topic.name for topic in message.topics]
+        when_topics_known(services, request, names, lambda: _commit(services, request))
+    else:
+        _commit(services, request)
+
+
+def _commit(services: Services, request: Request) -> None:
     if request.version < _TOPIC_IDS_SINCE_VERSION:
         serve(services, request, services.groups.commit_offsets(request.message, request.reply))
         return

@@ -13,8 +13,8 @@ Errors: STALE_BROKER_EPOCH, STALE_CONTROLLER_EPOCH.
 from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.control_requests import check_epochs
+from barnabas.broker.apis.first_updates import FIRST_UPDATES
 from barnabas.broker.apis.later import in_slices
-from barnabas.broker.apis.metadata import FIRST_UPDATE
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
@@ -30,7 +30,7 @@ def _update(services: Services, request: Request) -> Sliced[None]:
     message: UpdateMetadataRequest = request.message
     check_epochs(services, message.broker_epoch, message.controller_epoch)
     services.metadata.update(message)
-    services.purgatory.check_and_complete(FIRST_UPDATE)
+    services.purgatory.check_and_complete(FIRST_UPDATES)
     request.reply(UpdateMetadataResponse())
     yield None
 

@@ -47,6 +47,12 @@ class ControllerCommands:
         if not self._is_active():
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
 
+    def await_failover(self) -> Steps[None]:
+        """Done when the controller knows all that the znodes say, which it reads after its election."""
+        self.require_active()
+        if not self._context().is_complete:
+            yield from self._command(_nothing)
+
     def create_topics(self, topics: Mapping[str, TopicAssignment]) -> Steps[None]:
         """Elect leaders of topics whose znodes this broker just wrote. Done when the requests to brokers are queued."""
         self.require_active()
@@ -121,3 +127,7 @@ class ControllerCommands:
 
         result: T = yield Wait(begin)
         return result
+
+
+def _nothing(_context: ControllerContext, _batch: RequestBatch) -> Steps[None]:
+    yield from ()

@@ -81,6 +81,11 @@ class MetadataCache:
         """Whether this broker has just started, and the controller has not yet sent all that it will send at once."""
         return not self._brokers or bool(self._expected)
 
+    @property
+    def has_brokers(self) -> bool:
+        """Whether the controller has sent the live brokers, with its first update."""
+        return bool(self._brokers)
+
     # Updates
 
     def on_update(self, listener: UpdateListener) -> None:
@@ -191,6 +196,10 @@ class MetadataCache:
         """Leader, epochs, replicas and ISR of the controller's last update."""
         partitions = self._topics.get(topic_partition.topic)
         return None if partitions is None else partitions.get(topic_partition.partition)
+
+    def may_have(self, topic_partition: TopicPartition) -> bool:
+        """Whether the controller has named the partition, or may still do so: this broker has just started."""
+        return self.is_loading or self.partition(topic_partition) is not None
 
     def partitions(self, topic: str) -> Mapping[int, UpdateMetadataPartitionState]:
         """A topic's partitions by number; none for a topic that is not known."""

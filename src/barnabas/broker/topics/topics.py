@@ -82,14 +82,17 @@ class Topics:
         self._deleting: set[str] = set()
 
     def racks(self) -> dict[int, str | None]:
-        """Live brokers with their racks, for placement."""
-        return {broker.broker_id: broker.rack for broker in self._metadata.alive_brokers()}
+        """Live brokers with their racks, for placement on the controller.
+
+        The controller knows them before any broker's metadata: a client that has seen a new broker may place replicas on it.
+        """
+        return {broker: info.rack for broker, info in self._controller.context.brokers.items()}
 
     # Creation
 
     def existing(self) -> Collection[str]:
         """The names that are taken."""
-        # Metadata contains also topics that a controller which has just been elected is still reading.
+        # A topic that is deleted stays in the metadata until this broker receives the update.
         return {*self._controller.context.topics, *self._metadata.topics()}
 
     def plan(self, topic: CreatableTopic, existing: Collection[str]) -> CreationPlan:
@@ -198,6 +201,7 @@ class Topics:
             self._creating.difference_update(names)
 
     def _auto_create_here(self, topics: Sequence[CreatableTopic]) -> Steps[None]:
+        yield from self._controller.commands.await_failover()
         plans = []
         existing = self.existing()
         for topic in topics:
@@ -230,6 +234,7 @@ class Topics:
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
     ) -> Steps[int]:
         """Add partitions; returns how many there are then. Raises `KafkaError`."""
+        yield from self._controller.commands.await_failover()
         if name in self._controller.context.to_delete:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         while True:
@@ -257,6 +262,7 @@ class Topics:
 
     def delete(self, names: Sequence[str]) -> Steps[dict[str, KafkaError]]:
         """Queue topics for deletion; returns what failed, by name. A topic that is queued already is fine."""
+        yield from self._controller.commands.await_failover()
         failed: dict[str, KafkaError] = {}
         known = []
         for name in names:

@@ -1,0 +1,52 @@
+"""Requests that wait for what a broker does not know yet when it has just started.
+
+Clients take a topic that is missing for a deleted one, and an error about it for the last word. So a broker that has just
+started waits with an answer about topics until the controller has sent them: see `MetadataCache.expect`. Apache's
+brokers answer at once, from a cache that is still empty.
+"""
+
+from collections.abc import Callable, Iterable
+
+from barnabas.broker.apis.services import Services
+from barnabas.broker.requests.request import Request
+
+__all__ = ["FIRST_UPDATES", "TOPICS_WAIT_MS", "when_loaded", "when_topics_known"]
+
+FIRST_UPDATES = "metadata"
+"""The purgatory's key for requests that came before the controller's first UpdateMetadata requests."""
+_BROKERS_WAIT_MS = 10_000
+TOPICS_WAIT_MS = 3000
+"""A topic of a log may be gone: it was deleted while this broker was down and not its replica any more."""
+
+
+def when_loaded(
+    services: Services, request: Request, answer: Callable[[], None], is_known: Callable[[], bool] = lambda: False
+) -> None:
+    """Answer ``request`` as soon as the metadata is loaded or ``is_known``, or when nothing more is to be expected."""
+    metadata = services.metadata
+    if not metadata.is_loading or is_known():
+        answer()
+        return
+
+    def attempt(_: object) -> bool:
+        is_over = not metadata.is_loading or is_known()
+        if is_over:
+            answer()
+        return is_over
+
+    def expire() -> None:
+        metadata.stop_expecting()
+        answer()
+
+    wait_ms = TOPICS_WAIT_MS if metadata.has_brokers else _BROKERS_WAIT_MS
+    request.waiter = services.purgatory.watch([FIRST_UPDATES], attempt, expire, wait_ms)
+
+
+def when_topics_known(services: Services, request: Request, topics: Iterable[str], answer: Callable[[], None]) -> None:
+    """Answer ``request`` as soon as this broker knows these topics, or has all that it will be sent."""
+    metadata = services.metadata
+    if not metadata.is_loading:  # as nearly always
+        answer()
+    else:
+        names = frozenset(topics)
+        when_loaded(services, request, answer, lambda: all(name in metadata for name in names))
