@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from barnabas.broker.cluster.znodes import (
     BrokerInfo,
     Endpoint,
     ReplicaAssignment,
+    TopicAssignment,
     broker_path,
     delete_topic_path,
     encode_broker,
@@ -208,3 +210,40 @@ def test_the_counts_of_states_are_those_of_the_replicas() -> None:
     states = Counter(state for replicas in cluster.context.replica_states.values() for state in replicas.values())
     assert len(states) > 1
     assert {state: count for state, count in cluster.context.replica_counts["t"].items() if count} == states
+
+
+@pytest.mark.parametrize("work", ["creation", "deletion", "restart"])
+def test_no_step_changes_the_states_of_more_partitions_than_a_batch(work: str) -> None:
+    """Between two steps the event loop serves everything else, also where a decision writes and sends nothing."""
+    cluster = Cluster(0 if work == "creation" else MANY)
+    context, new_topic_id = cluster.context, lambda: TOPIC_ID
+    if work == "creation":
+        found = TopicAssignment(TOPIC_ID, {index: ReplicaAssignment((index % 3,)) for index in range(MANY)})
+        steps = topic_change.process_created_topics(context, cluster.batch, {"t": found})
+    elif work == "deletion":
+        cluster.znodes.put(delete_topic_path("t"), None)
+        steps = topic_change.process_topic_deletion(context, cluster.batch)
+    else:
+        context = cluster.context = ControllerContext(0, 1)
+        steps = failover.on_controller_failover(context, RequestBatch(context, "PLAINTEXT"), new_topic_id)
+    counts = {"assigned": len(context.topics.get("t", ())), "states": len(context.partition_states)}
+    largest = dict.fromkeys(counts, 0)
+    for _ in cluster.znodes.each(steps):
+        now = {"assigned": len(context.topics.get("t", ())), "states": len(context.partition_states)}
+        for what, count in now.items():
+            largest[what] = max(largest[what], abs(count - counts[what]))
+        counts = now
+    assert max(largest.values()) == BATCH
+
+
+def test_topics_are_learned_in_batches() -> None:
+    """A new controller that finds many small topics reads some at a time."""
+    cluster = Cluster()
+    topics = [f"t{number}" for number in range(3 * BATCH)]
+    for topic in topics:
+        cluster.znodes.nodes[topic_path(topic)] = (encode_topic(TOPIC_ID, {0: ReplicaAssignment((0,))}), 0, 1)
+    context = ControllerContext(0, 1)
+    steps = topic_change.learn_topics(context, topics, lambda: TOPIC_ID)
+    sizes = [0, *(len(context.topics) for _ in cluster.znodes.each(steps))]
+    assert sizes[-1] == len(topics)
+    assert max(after - before for before, after in pairwise(sizes)) == BATCH

@@ -175,3 +175,46 @@ def test_a_completed_operation_lets_go_of_what_waited(ending: str) -> None:
         assert reference() is None
     finally:
         gc.enable()
+
+
+def test_operations_that_are_too_many_for_a_turn_are_tried_in_the_next_ones_in_order() -> None:
+    """A thousand fetches wait for one partition: each is tried once, and other callbacks run in between."""
+    timers = ManualTimers()
+    purgatory = Purgatory(timers)
+    tried: list[int] = []
+
+    def note(number: int) -> bool:
+        tried.append(number)
+        return True
+
+    for number in range(1000):
+        purgatory.watch(["a"], lambda _, number=number: note(number), lambda: None, 1000)
+    purgatory.hold()
+    purgatory.check_and_complete("a")
+    purgatory.try_complete_actions()
+    turns = 1
+    while len(tried) < 1000:
+        due = [callback for delay_ms, callback in timers.pending if not delay_ms]
+        timers.pending = [timer for timer in timers.pending if timer[0]]
+        assert len(due) == 1
+        before = len(tried)
+        due[0]()
+        assert 0 < len(tried) - before <= 100
+        turns += 1
+    assert tried == list(range(1000))
+    assert turns >= 10
+    assert (len(purgatory), timers.pending) == (0, [])
+
+
+def test_an_operation_that_ends_before_its_turn_is_not_tried() -> None:
+    """Its client went away while others were tried."""
+    timers = ManualTimers()
+    purgatory = Purgatory(timers)
+    waiting = [Waits() for _ in range(100)]
+    operations = [purgatory.watch(["a"], each.attempt, each.expire, 1000) for each in waiting]
+    purgatory.check_and_complete("a")
+    timers.pending = [timer for timer in timers.pending if timer[0]]
+    purgatory.try_complete_actions()
+    operations[-1].force_complete()
+    purgatory.try_complete_actions()
+    assert [len(each.keys) for each in waiting] == [1] * 99 + [0]

@@ -168,3 +168,21 @@ def test_works_in_order_do_not_overlap() -> None:
     assert log == ["a0", "a1", "a.", "asks", "made", "goes on", "b0", "b1", "b."]
     in_order.start(counting(log, "c", 0))
     assert log[-1] == "c."
+
+
+def test_work_that_other_work_starts_shares_its_slice() -> None:
+    """A response that is encoded at the end of a search does not double the time for which the loop is held."""
+    loop, log = Loop(steps=4), []
+
+    def outer() -> Sliced[None]:
+        for step in range(3):
+            log.append(f"outer{step}")
+            yield None
+        loop.slices.start(counting(log, "inner", 4))
+
+    loop.slices.start(outer())
+    assert log == ["outer0", "outer1", "outer2", "inner0", "inner1"]
+    loop.turn()
+    assert log[5:] == ["inner2", "inner3", "inner."]
+    loop.slices.start(counting(log, "next", 4))
+    assert log[-1] == "next.", "the slice of work that ended was shared with what came later"

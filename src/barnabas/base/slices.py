@@ -4,7 +4,8 @@ Work in proportion to partitions, files, records or bytes is written as a genera
 interrupted: its data must be whole there, because other code runs before it continues. It yields `Beside` for what waits
 for a disk, which then runs in a thread. `Slices` runs such work. A slice ends at the first yield after some 5 ms, so
 short work is done before `Slices.start` returns, as if it were a plain call. Works that wait have their turn one after
-the other, and together they get one slice in each turn of the event loop. `InOrder` is for works that must not overlap.
+the other, and together they get one slice in each turn of the event loop. Work that other work starts, such as an encoding
+of what it found, shares its slice. `InOrder` is for works that must not overlap.
 
 A stop closes the generators that wait (GeneratorExit at their yield); a thread that runs is left to end.
 
@@ -52,6 +53,8 @@ class Slices:
         self._is_planned = False
         self._is_stopped = False
         self._latest: Sliced[None] | None = None
+        self._is_over: Callable[[], bool] | None = None
+        """Of the slice that runs now."""
 
     @property
     def work(self) -> str:
@@ -68,7 +71,7 @@ class Slices:
         elif self._waiting:
             self._waiting.append((work, None))
         else:
-            self._advance(work, None, self._clock.time_slice())
+            self._advance(work, None, self._is_over or self._clock.time_slice())
 
     def stop(self) -> None:
         """Start nothing more, and end what waits."""
@@ -78,6 +81,7 @@ class Slices:
 
     def _advance(self, work: Sliced[None], error: BaseException | None, is_over: Callable[[], bool]) -> None:
         self._latest = work
+        outer, self._is_over = self._is_over, is_over
         try:
             step = next(work) if error is None else work.throw(error)
             while step is None:
@@ -90,6 +94,8 @@ class Slices:
         except Exception:
             logger.exception("Work in slices failed")
             return
+        finally:
+            self._is_over = outer
         self._in_thread(step.work, partial(self._resume, work))
 
     def _resume(self, work: Sliced[None], error: BaseException | None) -> None:

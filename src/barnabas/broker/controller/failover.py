@@ -16,7 +16,7 @@ from barnabas.broker.controller import reassignment, replica_leader_election
 from barnabas.broker.controller.broker_change import read_brokers
 from barnabas.broker.controller.context import ControllerContext, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import OFFLINE
-from barnabas.broker.controller.partition_batches import in_batches
+from barnabas.broker.controller.partition_batches import NEXT_TURN, in_batches
 from barnabas.broker.controller.partition_state_machine import bring_online
 from barnabas.broker.controller.partition_state_store import read_leadership
 from barnabas.broker.controller.replica_state_machine import move_replicas
@@ -47,7 +47,7 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
     # Brokers must know the live brokers before they get LeaderAndIsr with leaders to follow.
     batch.add_update_metadata([])
     yield Send(batch.take())
-    _initialize_states(context)
+    yield from _initialize_states(context)
     batch.keep_topics_whole()
     for partitions in in_batches(_leaderless_first(context)):
         yield from _bring_up_to_date(context, batch, partitions)
@@ -61,11 +61,11 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
 
 def _leaderless_first(context: ControllerContext) -> list[TopicPartition]:
     """All partitions, and first those that no client can use before they have a leader."""
-    is_online = {
-        topic_partition: context.partition_states[topic_partition] is PartitionState.ONLINE
-        for topic_partition in context.partitions()
-    }
-    return sorted(is_online, key=is_online.__getitem__)
+    leaderless: list[TopicPartition] = []
+    led: list[TopicPartition] = []
+    for topic_partition, state in context.partition_states.items():
+        (led if state is PartitionState.ONLINE else leaderless).append(topic_partition)
+    return leaderless + led
 
 
 def _bring_up_to_date(
@@ -90,16 +90,22 @@ def _bring_up_to_date(
     yield from move_replicas(context, batch, online, ReplicaState.ONLINE)
 
 
-def _initialize_states(context: ControllerContext) -> None:
-    for topic_partition in context.partitions():
-        known = context.leadership.get(topic_partition)
-        if known is None:
-            context.partition_states[topic_partition] = PartitionState.NEW
-        elif context.is_online(known.leader_and_isr.leader, topic_partition):
-            context.partition_states[topic_partition] = PartitionState.ONLINE
-        else:
-            context.partition_states[topic_partition] = PartitionState.OFFLINE
-        for broker in context.assignment(topic_partition).replicas:
-            is_online = context.is_online(broker, topic_partition)
-            state = ReplicaState.ONLINE if is_online else ReplicaState.INELIGIBLE
-            context.set_replica_state(topic_partition, broker, state)
+def _initialize_states(context: ControllerContext) -> Steps[None]:
+    for partitions in in_batches(list(context.partitions())):
+        for topic_partition in partitions:
+            _initialize_state(context, topic_partition)
+        yield NEXT_TURN
+
+
+def _initialize_state(context: ControllerContext, topic_partition: TopicPartition) -> None:
+    known = context.leadership.get(topic_partition)
+    if known is None:
+        context.partition_states[topic_partition] = PartitionState.NEW
+    elif context.is_online(known.leader_and_isr.leader, topic_partition):
+        context.partition_states[topic_partition] = PartitionState.ONLINE
+    else:
+        context.partition_states[topic_partition] = PartitionState.OFFLINE
+    for broker in context.assignment(topic_partition).replicas:
+        is_online = context.is_online(broker, topic_partition)
+        state = ReplicaState.ONLINE if is_online else ReplicaState.INELIGIBLE
+        context.set_replica_state(topic_partition, broker, state)

@@ -3,8 +3,9 @@
 Work in proportion to partitions is done in batches: some partitions are read, decided, written and sent, then the next.
 Between two steps the event loop serves everything else, so neither clients nor the session wait for a topic of 10,000
 partitions, and brokers begin with the first batch while the next is decided. A batch is also what one request carries, and
-what its receiver decodes in one piece; only UpdateMetadata may name a whole topic (`RequestBatch.keep_topics_whole`). A controller that dies between two batches leaves the same as one that dies between
-two writes: its successor finds in the znodes what is done.
+what its receiver decodes in one piece; only UpdateMetadata may name a whole topic (`RequestBatch.keep_topics_whole`). A
+controller that dies between two batches leaves the same as one that dies between two writes: its successor finds in the
+znodes what is done. A decision that writes and sends nothing between two batches yields `NEXT_TURN`.
 
 Kafka has no counterpart: its requests name all partitions of a decision.
 """
@@ -12,9 +13,14 @@ Kafka has no counterpart: its requests name all partitions of a decision.
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-__all__ = ["in_batches"]
+from barnabas.broker.cluster.steps import Pause
+
+__all__ = ["NEXT_TURN", "in_batches"]
 
 T = TypeVar("T")
+
+NEXT_TURN = Pause(0)
+"""Continue in the next turn of the event loop."""
 
 _PARTITIONS_A_BATCH = 256
 """Some 5 ms of the controller's time."""

@@ -122,7 +122,7 @@ def _initialize(
         return set()
     # A topic that has led partitions has their parent too; to create it again would only make the batch fail.
     topics = dict.fromkeys(p.topic for p in first)
-    grown = {t for t in topics if any(TopicPartition(t, index) in context.leadership for index in context.topics[t])}
+    grown = {t for t in topics if any((t, index) in context.leadership for index in context.topics[t])}
     parents_of = [topic for topic in topics if topic not in grown]
     ops: list[Create] = [Create(partitions_path(topic)) for topic in parents_of]
     parents = len(ops)

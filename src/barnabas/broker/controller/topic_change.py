@@ -24,7 +24,7 @@ from barnabas.broker.cluster.znodes import (
 from barnabas.broker.controller import topic_deletion
 from barnabas.broker.controller.context import ControllerContext, PartitionAndReplica, PartitionState, ReplicaState
 from barnabas.broker.controller.election_strategies import OFFLINE
-from barnabas.broker.controller.partition_batches import in_batches
+from barnabas.broker.controller.partition_batches import NEXT_TURN, in_batches
 from barnabas.broker.controller.partition_state_machine import bring_online, move_partitions
 from barnabas.broker.controller.replica_state_machine import move_replicas
 from barnabas.broker.controller.request_batch import RequestBatch
@@ -50,7 +50,15 @@ def learn_topics(
     context: ControllerContext, topics: Iterable[str], new_topic_id: NewTopicId
 ) -> Steps[list[TopicPartition]]:
     """Read the assignments of topics, and give an id to those that have none. Returns their partitions."""
-    names = list(topics)
+    learned: list[TopicPartition] = []
+    for names in in_batches(list(topics)):
+        learned += yield from _learn_some_topics(context, names, new_topic_id)
+    return learned
+
+
+def _learn_some_topics(
+    context: ControllerContext, names: Sequence[str], new_topic_id: NewTopicId
+) -> Steps[list[TopicPartition]]:
     znodes: list[Znode | None] = yield Read([topic_path(topic) for topic in names])
     learned: list[TopicPartition] = []
     without_id: list[SetData] = []
@@ -66,19 +74,23 @@ def learn_topics(
         if topic_id is None:
             topic_id = new_topic_id()
             without_id.append(SetData(topic_path(topic), encode_topic(topic_id, found.partitions), znode.version))
-        learned += _learn_topic(context, topic, TopicAssignment(topic_id, found.partitions))
+        learned += yield from _learn_topic(context, topic, TopicAssignment(topic_id, found.partitions))
     if without_id:
         yield Write(without_id)
     return learned
 
 
-def _learn_topic(context: ControllerContext, topic: str, found: TopicAssignment) -> list[TopicPartition]:
+def _learn_topic(context: ControllerContext, topic: str, found: TopicAssignment) -> Steps[list[TopicPartition]]:
     if found.topic_id is not None:
         context.topic_ids[topic] = found.topic_id
     context.topics[topic] = {}
-    for index, assignment in found.partitions.items():
-        context.set_assignment(TopicPartition(topic, index), assignment)
-    return [TopicPartition(topic, index) for index in found.partitions]
+    partitions = [TopicPartition(topic, index) for index in found.partitions]
+    for some in in_batches(partitions):
+        for topic_partition in some:
+            context.set_assignment(topic_partition, found.partitions[topic_partition.partition])
+        if len(some) < len(partitions):
+            yield NEXT_TURN
+    return partitions
 
 
 def process_topic_change(context: ControllerContext, batch: RequestBatch, new_topic_id: NewTopicId) -> Steps[list[str]]:
@@ -100,7 +112,7 @@ def process_created_topics(
     learned: list[TopicPartition] = []
     new = [topic for topic in topics if topic not in context.topics]
     for topic in new:
-        learned += _learn_topic(context, topic, topics[topic])
+        learned += yield from _learn_topic(context, topic, topics[topic])
     yield from _on_new_partition_creation(context, batch, learned)
     if new:
         yield Watch([topic_path(topic) for topic in new])

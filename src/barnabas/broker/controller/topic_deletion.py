@@ -102,13 +102,12 @@ def _resume(context: ControllerContext, batch: RequestBatch, topics: Iterable[st
 
 def _start(context: ControllerContext, batch: RequestBatch, topics: list[str]) -> Steps[None]:
     partitions = context.partitions_of(topics)
-    unseen = [
-        topic_partition for topic_partition in partitions if topic_partition.topic not in context.deletion_started
-    ]
-    move_partitions(context, unseen, PartitionState.OFFLINE)
-    move_partitions(context, unseen, PartitionState.ABSENT)
+    new_topics = set(topics) - context.deletion_started
     context.deletion_started.update(topics)
     for some in in_batches(partitions):
+        unseen = [topic_partition for topic_partition in some if topic_partition.topic in new_topics]
+        move_partitions(context, unseen, PartitionState.OFFLINE)
+        move_partitions(context, unseen, PartitionState.ABSENT)
         batch.add_update_metadata(some)  # brokers stop serving the topics at once
         yield Send(batch.take())
     waiting: set[str] = set()

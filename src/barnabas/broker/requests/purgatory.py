@@ -9,7 +9,8 @@ An operation names the keys (partitions, groups, anything hashable) whose change
 tries to. `check_and_complete` notes a changed key; `try_complete_actions` tries the operations of all keys noted since.
 The two are apart so that the request that caused a change is answered before those that waited for it. The dispatcher
 brackets each request with `hold` and `try_complete_actions`; a change made elsewhere, by a timer for example, is
-handled in the next turn of the event loop. Nothing polls.
+handled in the next turn of the event loop. Nothing polls. A thousand fetches may wait for one partition: they are tried in
+several turns, so that their responses do not hold the loop.
 
 Fetch sessions cover thousands of partitions, of which few change between two requests. They leave a `KeyListener` at
 each partition that they need not look at: the first change removes the listener and informs the session at once, so the
@@ -17,6 +18,7 @@ session has a list of the partitions that may have changed. A waiting request of
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 
@@ -25,6 +27,9 @@ from barnabas.base.clock import CallLater, Timer
 __all__ = ["DelayedOperation", "KeyListener", "Purgatory"]
 
 logger = logging.getLogger(__name__)
+
+_ATTEMPTS_A_TURN = 64
+"""Some 3 ms, if each reads and sends a record."""
 
 
 def _is_over(_: Hashable) -> bool:
@@ -99,13 +104,15 @@ class KeyListener(Protocol):
 class Purgatory:
     """All operations of one broker that wait."""
 
-    __slots__ = ("_by_key", "_call_later", "_changed", "_is_held", "_is_trying", "_listeners")
+    __slots__ = ("_by_key", "_call_later", "_changed", "_due", "_is_held", "_is_trying", "_listeners")
 
     def __init__(self, call_later: CallLater) -> None:
         self._call_later = call_later
         self._by_key: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._listeners: dict[Hashable, dict[KeyListener, None]] = {}
         self._changed: dict[Hashable, None] = {}
+        self._due: deque[tuple[DelayedOperation, Hashable]] = deque()
+        """Operations to try, with the key that changed. A turn that was too short leaves some."""
         self._is_trying = False
         self._is_held = False
 
@@ -163,17 +170,28 @@ class Purgatory:
         self._is_held = True
 
     def try_complete_actions(self) -> None:
-        """Try the operations of changed keys, and those of keys that change by that."""
+        """Try the operations of changed keys, and those of keys that change by that. What is too much for a turn comes next."""
         self._is_held = False
-        if not self._changed or self._is_trying:
+        changed, due = self._changed, self._due
+        if self._is_trying or not (changed or due):
             return
         self._is_trying = True
+        left = _ATTEMPTS_A_TURN
         try:
-            while self._changed:
-                key = next(iter(self._changed))
-                del self._changed[key]
-                for operation in tuple(self._by_key.get(key, ())):
+            while True:
+                while due:
+                    if not left:
+                        self._call_later(0, self.try_complete_actions)
+                        return
+                    left -= 1
+                    operation, key = due.popleft()
                     operation._attempt(key)
+                if not changed:
+                    return
+                key = next(iter(changed))
+                del changed[key]
+                for operation in self._by_key.get(key, ()):
+                    due.append((operation, key))
         finally:
             self._is_trying = False
 
