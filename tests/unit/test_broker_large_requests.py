@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.broker.replication import delayed_fetch
 from barnabas.broker.replication.reads import ReadResult, read_log
-from barnabas.log import append
+from barnabas.log import record_checks
 from barnabas.log.partition_log import PartitionLog
 from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.delete_records import (
@@ -154,7 +154,7 @@ def test_thousands_of_records_in_one_batch_are_checked_beside_the_event_loop(
     assert not client.sent
     ((work, done),) = beside
     work()
-    monkeypatch.setattr(append, "validate_plain_records", None)  # would be called on the loop
+    monkeypatch.setattr(record_checks, "validate_plain_records", None)  # would be called on the loop
     done(None)
     (answer,) = client.answer().responses[0].partition_responses
     assert answer.error_code == (ErrorCode.INVALID_RECORD if is_damaged else ErrorCode.NONE)

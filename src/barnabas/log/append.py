@@ -16,13 +16,9 @@ from barnabas.log.append_checks import (
     validate_batch,
 )
 from barnabas.log.components import LogComponents, roll
-from barnabas.log.conversion import (
-    ContentsCheck,
-    needs_record_validation,
-    validate_and_convert,
-    validate_plain_records,
-)
+from barnabas.log.conversion import needs_record_validation
 from barnabas.log.producer_state import Origin
+from barnabas.log.record_checks import AT_ONCE, RecordChecks
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.settings import LogConfig
@@ -95,17 +91,15 @@ class Appender:
         leader_epoch: int,
         now_ms: int,
         origin: int,
-        check: ContentsCheck | None = None,
+        checks: RecordChecks = AT_ONCE,
     ) -> AppendInfo:
         """See `PartitionLog.append_as_leader`."""
         header = unpack_header(records)
         validate_batch(records, header, config, origin, now_ms)
         if needs_record_validation(header, config, origin, now_ms):
-            records, header = self._convert(records, header, config, now_ms)
-        elif check is not None:
-            check.raise_if_failed()
+            records, header = self._convert(records, header, config, now_ms, checks)
         elif origin == Origin.CLIENT and not header[5] & COMPRESSION_MASK:
-            validate_plain_records(records, header)
+            checks.validate_plain_records(records, header)
         _, length, _, _, _, attributes, delta, _, max_timestamp, producer_id, epoch, sequence, _ = header
         if producer_id >= 0 and origin == Origin.CLIENT:
             duplicate = self._duplicate(header, config, leader_epoch)
@@ -138,9 +132,9 @@ class Appender:
         )
 
     def _convert(
-        self, records: Buffer, header: HeaderFields, config: LogConfig, now_ms: int
+        self, records: Buffer, header: HeaderFields, config: LogConfig, now_ms: int, checks: RecordChecks
     ) -> tuple[Buffer, HeaderFields]:
-        converted = validate_and_convert(records, header, config, now_ms)
+        converted = checks.validate_and_convert(records, header, config, now_ms)
         if converted is not records:
             header = unpack_header(converted)
         validate_batch(converted, header, config, Origin.COORDINATOR, now_ms)

@@ -28,9 +28,8 @@ from barnabas.wire.kafka.records.contents import Contents, TooManyObjectsError, 
 from barnabas.wire.kafka.records.records import Record, read_records, unpack_records
 
 __all__ = [
-    "ContentsCheck",
     "RejectedRecordsError",
-    "long_check",
+    "convert_unpacked",
     "needs_record_validation",
     "validate_and_convert",
     "validate_plain_records",
@@ -39,8 +38,6 @@ __all__ = [
 _NO_LIMIT = (1 << 63) - 1
 _FEW_RECORDS = 4
 _MOST_RECORDS_NAMED = 10_000
-_MANY_RECORDS = 4_096
-"""Some 4 ms, if each has to be looked at."""
 
 
 class RejectedRecordsError(KafkaError):
@@ -93,6 +90,11 @@ def validate_and_convert(batch: Buffer, fields: HeaderFields, config: LogConfig,
         body = unpack_records(batch, header, limit_bytes=unpacked_limit_bytes(config))
     except CorruptDataError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    return convert_unpacked(batch, header, body, config, now_ms)
+
+
+def convert_unpacked(batch: Buffer, header: BatchHeader, body: Buffer, config: LogConfig, now_ms: int) -> Buffer:
+    """As `validate_and_convert`, of a batch whose records are unpacked in ``body``."""
     contents = _checked_contents(body, header.record_count)
     if not _is_valid(header, contents, config, now_ms):
         _reject_records(batch, config, now_ms)
@@ -108,39 +110,6 @@ def validate_plain_records(batch: Buffer, fields: HeaderFields) -> None:
     count = fields[12]
     if count < _FEW_RECORDS or not (are_uniform(body, count) or are_plain(body, count)):
         _checked_contents(body, count)
-
-
-class ContentsCheck:
-    """The check of a plain batch's records apart from its append, because it takes long."""
-
-    def __init__(self, batch: Buffer, fields: HeaderFields) -> None:
-        self._batch = batch
-        self._fields = fields
-        self._error: KafkaError | None = None
-
-    def run(self) -> None:
-        """Check the records, in any thread; `raise_if_failed` shows the outcome."""
-        try:
-            validate_plain_records(self._batch, self._fields)
-        except KafkaError as error:
-            self._error = error
-
-    def raise_if_failed(self) -> None:
-        """Raises what `validate_plain_records` raised."""
-        if self._error is not None:
-            raise self._error
-
-
-def long_check(batch: Buffer) -> ContentsCheck | None:
-    """The check of a produced batch that has so many records that it should be made beside the event loop; None for others.
-
-    The batch may be damaged in any way: its header is checked when it is appended.
-    """
-    if len(batch) < HEADER_BYTES:
-        return None
-    fields: HeaderFields = HEADER.unpack_from(batch)
-    is_plain = fields[3] == 2 and not fields[5] & COMPRESSION_MASK
-    return ContentsCheck(batch, fields) if is_plain and fields[12] >= _MANY_RECORDS else None
 
 
 def _checked_contents(body: Buffer, count: int) -> Contents:

@@ -32,13 +32,13 @@ from barnabas.log.append import Appender, AppendInfo, UnexpectedOffsetError
 from barnabas.log.availability import Availability
 from barnabas.log.checkpoints import PARTITION_METADATA, write_topic_id
 from barnabas.log.components import raise_start, roll
-from barnabas.log.conversion import ContentsCheck
 from barnabas.log.flush_task import FlushTask
 from barnabas.log.flushing import Flusher
 from barnabas.log.leader_epochs import EpochEndOffset
 from barnabas.log.lost_data import LostData, remove_lost_data, write_lost_data
 from barnabas.log.producer_state import Origin
 from barnabas.log.read import FetchSlice, aborted_transactions, read_segments
+from barnabas.log.record_checks import AT_ONCE, RecordChecks
 from barnabas.log.recovery import LoadedLog, LogOptions
 from barnabas.log.retention import apply_retention
 from barnabas.log.segment.segment import Segment
@@ -175,11 +175,11 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         origin: int = Origin.CLIENT,
-        check: ContentsCheck | None = None,
+        checks: RecordChecks = AT_ONCE,
     ) -> AppendInfo:
         """Append the one batch in ``records`` (writable, changed in place, not kept) at the end of the log.
 
-        ``check`` is the finished check of the records, if it was made in a thread (`long_check`).
+        ``checks`` decides when the records are checked. With `SHORT_CHECKS`, a check that takes long raises `LongCheckError`.
         `awaits_sync` says whether to sync before responding; the caller does it.
 
         Raises `KafkaError` with Kafka's code for what is wrong with the batch (see `append_checks.validate_batch` and
@@ -188,7 +188,7 @@ class PartitionLog:
         if self.availability.reason is not None:
             self.availability.check()
         try:
-            return self._appender.append_as_leader(records, self.config, leader_epoch, now_ms, origin, check)
+            return self._appender.append_as_leader(records, self.config, leader_epoch, now_ms, origin, checks)
         except OSError as error:
             raise self.availability.fail(error, "appending to") from error
 

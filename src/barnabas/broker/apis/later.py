@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from barnabas.base.clock import CallLater
-from barnabas.base.slices import Sliced
+from barnabas.base.slices import Beside, Sliced
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
@@ -83,13 +83,20 @@ def in_slices(request: Request, work: Sliced[None]) -> Sliced[None]:
 def serve(services: Services, request: Request, work: Sliced[None]) -> None:
     """Do work that answers ``request``: that of a large request in slices, other work at once, whatever else waits.
 
-    The work must not yield `Beside`.
+    If the work yields `Beside`, it goes on in slices.
     """
     if request.is_large:
         services.slices.start(in_slices(request, work))
-    else:
-        for _ in work:
-            pass
+        return
+    for step in work:
+        if step is not None:
+            services.slices.start(in_slices(request, _from(step, work)))
+            return
+
+
+def _from(step: Beside, work: Sliced[None]) -> Sliced[None]:
+    yield step
+    yield from work
 
 
 def reply_once(request: Request, response: Any) -> None:

@@ -25,13 +25,14 @@ from collections.abc import Mapping
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.slices import Beside, Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.later import in_slices
+from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.leader_hints import LeaderHints
 from barnabas.broker.apis.services import Services
 from barnabas.broker.replication.delayed_produce import acknowledgement, wait_for_acknowledgements
 from barnabas.broker.replication.produce_rules import validate_request
 from barnabas.broker.requests.request import Request
-from barnabas.log.conversion import RejectedRecordsError, long_check
+from barnabas.log.conversion import RejectedRecordsError
+from barnabas.log.record_checks import SHORT_CHECKS, LongCheckError
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.produce import (
@@ -55,12 +56,7 @@ def handle(services: Services, request: Request) -> None:
     message: ProduceRequest = request.message
     if message.transactional_id is not None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    work = _append(services, request)
-    if request.is_large:
-        services.slices.start(in_slices(request, work))
-    else:
-        for _ in work:
-            pass
+    serve(services, request, _append(services, request))
 
 
 def _append(services: Services, request: Request) -> Sliced[None]:
@@ -86,10 +82,12 @@ def _append(services: Services, request: Request) -> Sliced[None]:
             topic_partition = TopicPartition(name, data.index)
             try:
                 records = validate_request(name, data.records, acks, request.client_id, request.version)
-                check = long_check(records) if request.is_large else None
-                if check is not None:
-                    yield Beside(check.run)
-                info = services.replicas.append(topic_partition, records, acks=acks, now_ms=now_ms, check=check)
+                append = services.replicas.append
+                try:
+                    info = append(topic_partition, records, acks=acks, now_ms=now_ms, checks=SHORT_CHECKS)
+                except LongCheckError as unchecked:
+                    yield Beside(unchecked.check.run)
+                    info = append(topic_partition, records, acks=acks, now_ms=now_ms, checks=unchecked.check)
             except KafkaError as error:
                 _refuse(answer, error)
                 failed = True

@@ -15,10 +15,10 @@ from barnabas.broker.replication.alter_partition_manager import AlterPartitionMa
 from barnabas.broker.replication.partition import FetchSessionActivity, Leader, Partition, StateChange, always_alive
 from barnabas.broker.replication.reads import Isolation, ReadResult, read_log
 from barnabas.broker.requests.purgatory import Purgatory
-from barnabas.log.conversion import ContentsCheck
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.dirs.new_folders import FolderTask
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
+from barnabas.log.record_checks import AT_ONCE, RecordChecks
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_partition import AlterPartitionResponse
@@ -133,11 +133,11 @@ class ReplicaManager:
         acks: int,
         now_ms: int,
         origin: int = Origin.CLIENT,
-        check: ContentsCheck | None = None,
+        checks: RecordChecks = AT_ONCE,
     ) -> AppendInfo:
         """Append batches to a partition that we lead. ``now_ms`` is wall time (for LogAppendTime).
 
-        ``check`` is the finished check of the records, if it was made in a thread (`long_check`).
+        ``checks`` decides when the records are checked. With `SHORT_CHECKS`, a check that takes long raises `LongCheckError`.
 
         Raises `KafkaError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks -1 and an ISR
         below min.insync.replicas), KAFKA_STORAGE_ERROR, and what the log finds wrong with the batches.
@@ -154,7 +154,7 @@ class ReplicaManager:
                 f"{log.config.min_insync_replicas} for partition {topic_partition}",
             )
         info: AppendInfo = log.append_as_leader(
-            records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin, check=check
+            records, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=origin, checks=checks
         )
         if log.awaits_sync(info.last_offset):
             self._sync(log)

@@ -1,0 +1,108 @@
+"""When the records of a produced batch are checked: at once, or in a thread first if that takes long. Kafka: LogValidator.
+
+An append is given one of three: `AT_ONCE` checks whatever comes. `SHORT_CHECKS` checks what takes some milliseconds at most,
+and raises `LongCheckError` for the rest: many records, large batches of topics that open them, compressed batches that
+grow. Its caller runs the error's check in a thread and appends again, with the check. Apache's brokers need no such choice:
+there each request has a thread.
+
+How long a check takes follows from the number of records, and from the bytes that are unpacked and compressed again. What a
+compressed batch holds is only known by unpacking it, so that stops at a limit.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from barnabas.base.errors import BarnabasError, CorruptDataError
+from barnabas.base.files import Buffer
+from barnabas.log.append_checks import unpacked_limit_bytes
+from barnabas.log.conversion import convert_unpacked, validate_and_convert, validate_plain_records
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.errors import KafkaError
+from barnabas.wire.kafka.records.batch_header import BatchHeader, HeaderFields
+from barnabas.wire.kafka.records.records import unpack_records
+
+__all__ = ["AT_ONCE", "SHORT_CHECKS", "LongCheckError", "RecordChecks", "RecordsCheck"]
+
+_MANY_RECORDS = 4_096
+"""Some 4 ms, if each has to be looked at."""
+_MANY_BYTES = 32 * 1024
+"""Some 2 ms for gzip, 7 for the highest levels; headers that fill it take 3."""
+
+
+class RecordChecks(Protocol):
+    """How an append checks records; see the functions of the same names in `barnabas.log.conversion`."""
+
+    def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None: ...
+
+    def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer: ...
+
+
+class RecordsCheck:
+    """The check of one batch apart from its append. `run` it in any thread, then append the batch with it."""
+
+    def __init__(self, check: Callable[[], Buffer | None], config: LogConfig | None = None) -> None:
+        """``check`` has the converted batch, for ``config``, as its result; None for a plain batch."""
+        self._check = check
+        self._config = config
+        self._converted: Buffer | None = None
+        self._error: KafkaError | None = None
+
+    def run(self) -> None:
+        """Check the records. The append shows the outcome."""
+        try:
+            self._converted = self._check()
+        except KafkaError as error:
+            self._error = error
+
+    def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None:
+        if self._config is not None:  # the topic's configuration changed meanwhile
+            validate_plain_records(batch, fields)
+        elif self._error is not None:
+            raise self._error
+
+    def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
+        if config is not self._config:
+            return validate_and_convert(batch, fields, config, now_ms)
+        if self._error is not None:
+            raise self._error
+        assert self._converted is not None
+        return self._converted
+
+
+class LongCheckError(BarnabasError):
+    """Nothing was appended: run ``check`` in a thread, and append the batch with it."""
+
+    def __init__(self, check: RecordsCheck) -> None:
+        super().__init__("the records of a batch take long to check")
+        self.check = check
+
+
+class _AtOnce:
+    def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None:
+        validate_plain_records(batch, fields)
+
+    def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
+        return validate_and_convert(batch, fields, config, now_ms)
+
+
+class _ShortChecks:
+    def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None:
+        if fields[12] >= _MANY_RECORDS:
+            raise LongCheckError(RecordsCheck(lambda: validate_plain_records(batch, fields)))
+        validate_plain_records(batch, fields)
+
+    def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
+        header = BatchHeader._make(fields)
+        if header.record_count < _MANY_RECORDS and header.length <= _MANY_BYTES:
+            limit = min(_MANY_BYTES, unpacked_limit_bytes(config))
+            try:
+                body = unpack_records(batch, header, limit_bytes=limit)
+            except CorruptDataError:
+                pass  # it is too large, or damaged: the long check distinguishes
+            else:
+                return convert_unpacked(batch, header, body, config, now_ms)
+        raise LongCheckError(RecordsCheck(lambda: validate_and_convert(batch, fields, config, now_ms), config))
+
+
+AT_ONCE: RecordChecks = _AtOnce()
+SHORT_CHECKS: RecordChecks = _ShortChecks()

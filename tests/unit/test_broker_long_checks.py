@@ -1,0 +1,162 @@
+"""Records of topics that open every batch: long checks and conversions are made beside the event loop, short ones at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from barnabas.base.files import FileSlice
+from barnabas.log import record_checks
+from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.wire.kafka.records.batch_header import read_header
+from barnabas.wire.kafka.records.compression import CompressionType
+from barnabas.wire.kafka.records.records import Record, build_batch, read_records
+from support.broker import DataPath, Wire
+
+COMPACTED = {"cleanup.policy": "compact"}
+ZSTD = {"compression.type": "zstd"}
+
+LARGE = [Record(number, 1000, b"k%d" % number, b"%04d" % number * 100) for number in range(400)]
+MANY = [Record(number, 1000, b"k%d" % number, b"v") for number in range(5000)]
+SMALL = [Record(number, 1000, b"k%d" % number, b"v" * 100) for number in range(100)]
+
+
+class Topic:
+    """A topic that one broker leads, and a producer. Work beside the loop waits until the test does it."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]) -> None:
+        self.broker = DataPath(directory)
+        self.log = self.broker.lead("t").log
+        self.configure(settings)
+        self.client = self.broker.connect()
+        self.beside: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+        monkeypatch.setattr(
+            self.broker.dispatcher.slices, "_in_thread", lambda work, done: self.beside.append((work, done))
+        )
+
+    def configure(self, settings: dict[str, str]) -> None:
+        self.log.configure(LogConfig(settings))
+
+    def produce(self, records: bytearray, client: Wire | None = None) -> None:
+        data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])]
+        request = ProduceRequest(transactional_id=None, acks=1, timeout_ms=1000, topic_data=data)
+        (client or self.client).post(request, 9)
+
+    def answer(self) -> tuple[ErrorCode, list[int]]:
+        """The error of the one partition, and the records that are named with it."""
+        (answer,) = self.client.answer().responses[0].partition_responses
+        return ErrorCode(answer.error_code), [error.batch_index for error in answer.record_errors]
+
+    def stored(self) -> bytes:
+        part = self.log.read(0, 1 << 22, upper_bound=self.log.log_end_offset, min_one_batch=True)
+        assert isinstance(part.records, FileSlice)
+        return part.records.read()
+
+
+@pytest.mark.parametrize(
+    ("settings", "codec"),
+    [(COMPACTED, codec) for codec in CompressionType]
+    + [(ZSTD, codec) for codec in CompressionType if codec is not CompressionType.ZSTD],
+)
+@pytest.mark.parametrize("records", [LARGE, MANY], ids=["large", "many"])
+def test_a_long_check_is_made_beside_the_event_loop_and_only_there(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, str],
+    codec: CompressionType,
+    records: list[Record],
+) -> None:
+    """However few bytes a batch has on the wire. The connection waits; the batch is appended as the topic asks for it."""
+    topic = Topic(tmp_path, monkeypatch, settings)
+    topic.produce(build_batch(records, compression=codec))
+    assert topic.client.is_paused
+    assert (topic.client.sent, topic.log.log_end_offset) == ([], 0)
+    ((work, done),) = topic.beside
+    work()
+    for function in ("validate_and_convert", "convert_unpacked", "unpack_records"):
+        monkeypatch.setattr(record_checks, function, None)  # would be called on the loop
+    done(None)
+    assert topic.answer() == (ErrorCode.NONE, [])
+    stored = topic.stored()
+    assert read_header(stored).compression == (CompressionType.ZSTD if settings is ZSTD else codec)
+    assert [(record.offset, record.value) for record in read_records(stored)] == [
+        (record.offset, record.value) for record in records
+    ]
+
+
+@pytest.mark.parametrize("settings", [COMPACTED, ZSTD], ids=["compacted", "codec"])
+def test_a_short_check_is_made_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]
+) -> None:
+    """The answer is there when the frame has been handed on."""
+    topic = Topic(tmp_path, monkeypatch, settings)
+    topic.produce(build_batch(SMALL, compression=CompressionType.LZ4))
+    assert topic.beside == []
+    assert topic.answer() == (ErrorCode.NONE, [])
+    assert topic.log.log_end_offset == len(SMALL)
+
+
+def test_others_are_served_while_a_batch_is_checked_and_append_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets are assigned when the check is done."""
+    topic = Topic(tmp_path, monkeypatch, COMPACTED)
+    other = topic.broker.connect()
+    topic.produce(build_batch(LARGE))
+    topic.produce(build_batch(SMALL), other)
+    assert other.answer().responses[0].partition_responses[0].base_offset == 0
+    ((work, done),) = topic.beside
+    work()
+    done(None)
+    assert topic.client.answer().responses[0].partition_responses[0].base_offset == len(SMALL)
+
+
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.GZIP])
+def test_what_a_long_check_finds_is_in_the_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: CompressionType
+) -> None:
+    """Records without keys are named, and nothing is appended."""
+    topic = Topic(tmp_path, monkeypatch, COMPACTED)
+    keyless = [record._replace(key=None) if record.offset in (7, 300) else record for record in LARGE]
+    topic.produce(build_batch(keyless, compression=codec))
+    ((work, done),) = topic.beside
+    work()
+    done(None)
+    assert topic.answer() == (ErrorCode.INVALID_RECORD, [7, 300])
+    assert topic.log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(("before", "after"), [({}, COMPACTED), (COMPACTED, ZSTD), (ZSTD, {})])
+def test_a_batch_is_appended_as_the_configuration_asks_for_that_came_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: dict[str, str], after: dict[str, str]
+) -> None:
+    """What was checked for other settings counts for nothing."""
+    topic = Topic(tmp_path, monkeypatch, before)
+    topic.produce(build_batch([record._replace(key=None) for record in MANY] if after is COMPACTED else MANY))
+    ((work, done),) = topic.beside
+    work()
+    topic.configure(after)
+    done(None)
+    if after is COMPACTED:
+        error, named = topic.answer()
+        assert (error, len(named)) == (ErrorCode.INVALID_RECORD, len(MANY))
+        assert topic.log.log_end_offset == 0
+        return
+    assert topic.answer() == (ErrorCode.NONE, [])
+    assert read_header(topic.stored()).compression == (CompressionType.ZSTD if after else CompressionType.NONE)
+
+
+def test_a_leader_that_lost_its_office_during_a_check_appends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything is decided when the check is done, as if the request came then."""
+    topic = Topic(tmp_path, monkeypatch, COMPACTED)
+    topic.produce(build_batch(LARGE))
+    topic.broker.lead("t", epoch=1, leader=1, replicas=(0, 1))
+    ((work, done),) = topic.beside
+    work()
+    done(None)
+    assert topic.answer() == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+    assert topic.log.log_end_offset == 0
