@@ -1,11 +1,15 @@
 """What the commands that start servers say when they cannot."""
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from barnabas.cli.main import main
+from barnabas.cli.supervisor import Supervisor
 
 
 def server_properties(tmp_path: Path, text: str) -> str:
@@ -40,3 +44,20 @@ def test_a_broker_without_coordination_says_what_it_waits_for(
     waiting = "Waiting for a coordination server at zookeeper.connect=127.0.0.1:1, up to 2050 ms in all"
     assert waiting in caplog.text
     assert "could be reached within 2050 ms. Is it running?" in capsys.readouterr().err
+
+
+def test_a_cluster_is_ready_when_every_broker_knows_every_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller's news reach brokers one by one: the first to know all does not speak for the others."""
+    known = {"here:1": [2, 3], "here:2": [2, 2, 3], "here:3": [1, 3]}
+
+    @contextlib.contextmanager
+    def connect(server: str) -> Iterator[SimpleNamespace]:
+        cluster = SimpleNamespace(brokers=range(known[server].pop(0)), controller_id=0)
+        yield SimpleNamespace(describe_cluster=lambda: cluster)
+
+    monkeypatch.setattr("barnabas.client.admin_connection.AdminConnection", connect)
+    monkeypatch.setattr("barnabas.client.groups.prepare_groups", lambda _: None)
+    assert Supervisor(tmp_path, [], ",".join(known), 3).wait_until_ready()
+    assert known == {"here:1": [], "here:2": [], "here:3": []}

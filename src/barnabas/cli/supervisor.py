@@ -93,10 +93,13 @@ class Supervisor:
                 child.kill()
 
     def wait_until_ready(self) -> bool:
-        """Whether every broker is known to clients and has a controller, rather than a signal or a death first."""
-        from barnabas.client.admin_connection import AdminConnection
+        """Whether every broker knows all brokers and the controller, rather than a signal or a death first.
+
+        The controller's news reach brokers one by one, and a client may ask any of them.
+        """
         from barnabas.client.groups import prepare_groups
 
+        unready = self._bootstrap.split(",")
         end = time.monotonic() + _READY_TIMEOUT_S
         while time.monotonic() < end:
             dead = [name for name, child in self._children.items() if child.exitcode is not None]
@@ -106,14 +109,24 @@ class Supervisor:
                 return False
             if self._wake.poll(0.01):
                 return False
-            with contextlib.suppress(BarnabasError, OSError), AdminConnection(self._bootstrap) as admin:
-                cluster = admin.describe_cluster()
-                if len(cluster.brokers) == self._brokers and cluster.controller_id >= 0:
-                    threading.Thread(target=prepare_groups, args=(self._bootstrap,), daemon=True).start()
-                    return True
+            while unready and self._knows_all(unready[0]):
+                del unready[0]
+            if not unready:
+                threading.Thread(target=prepare_groups, args=(self._bootstrap,), daemon=True).start()
+                return True
         self.has_failed = True
         _say(f"the cluster did not come up within {_READY_TIMEOUT_S} s; its logs are in {self._logs}")
         return False
+
+    def _knows_all(self, server: str) -> bool:
+        from barnabas.client.admin_connection import AdminConnection
+
+        try:
+            with AdminConnection(server) as admin:
+                cluster = admin.describe_cluster()
+        except (BarnabasError, OSError):
+            return False
+        return len(cluster.brokers) == self._brokers and cluster.controller_id >= 0
 
     def watch(self) -> None:
         """Until a signal: say which child ended and why, and leave it so (a lab stops brokers on purpose)."""
