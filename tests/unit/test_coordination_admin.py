@@ -12,11 +12,19 @@ from pathlib import Path
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.coordination.admin.commands import ADMIN_COMMANDS
+from barnabas.coordination.admin.commands import ADMIN_COMMANDS, answer_command
 from barnabas.coordination.admin.server import AdminServer
+from barnabas.coordination.core.connections import Limits
+from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.processor import Processor
+from barnabas.coordination.core.sessions import SessionTracker
+from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.server.access_settings import PROMETHEUS_PROVIDER
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
+from barnabas.coordination.server.view import ServerState, ServerView
+from barnabas.coordination.zab.figures import QuorumState
+from barnabas.coordination.zab.learner_handler import LearnerHandler, LearnerStatistics
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL, CreateRequest, ExistsRequest
 from support.coordination import RawClient
@@ -80,7 +88,11 @@ def test_every_command_answers_in_json_under_all_its_names(tmp_path: Path) -> No
         assert answers["watches_by_path"]["path_to_session_ids"] == {"/watched": [session]}
         assert answers["watches"]["session_id_to_watched_paths"] == {str(session): ["/watched"]}
         assert answers["server_stats"]["node_count"] == 6  # the root counts twice, as in ZooKeeper
-        assert answers["set_trace_mask"]["error"]
+        assert answers["set_trace_mask"]["error"] == "setTraceMask requires long traceMask argument"
+        assert answers["leader"]["error"] == "server is not initialized"
+        assert answers["voting_view"]["current_config"] == {}
+        assert (answers["observers"]["synced_observers"], answers["observers"]["observers"]) == (0, [])
+        assert (answers["zabstate"]["voting"], answers["zabstate"]["zabstate"]) == (False, "")
         connections = json.loads(get(http_ports[0], "/commands/connections"))["connections"]
         assert [each["session_id"] for each in connections] == [session]
         assert json.loads(get(http_ports[0], "/commands/set_trace_mask?traceMask=7"))["tracemask"] == 7
@@ -162,3 +174,105 @@ def test_a_port_that_is_taken_ends_the_start_with_its_setting(tmp_path: Path) ->
         port = str(taken.getsockname()[1])
         with pytest.raises(ConfigError, match=rf"127.0.0.1:{port} \(admin.serverPort\)"):
             serve(tmp_path, lambda *_: None, **ON, **{"admin.serverPort": port})
+
+
+def member_view(my_id: int, *, is_serving: bool = True) -> ServerView:
+    """A member of an ensemble of two voters, of which 2 leads, and the observer 3."""
+    lines = {"server.1": "one:2888:3888", "server.2": "two:2888:3888;2182", "server.3": "three:2888:3888:observer"}
+    settings = parse_settings(
+        {"dataDir": "/data", "clientPort": "2181", "tickTime": "2000", "initLimit": "5", "syncLimit": "5", **lines}
+    )
+    database = Database()
+    database.last_zxid = 0x300000007
+    processor = Processor(
+        database, SessionTracker(2000, 1, 0), Limits(min_session_timeout_ms=4000, max_session_timeout_ms=40_000), 0
+    )
+    observer = LearnerHandler(None, 0, server_id=3, acked_zxid=0x300000000)  # type: ignore[arg-type]  # without a connection
+    observer.statistics = LearnerStatistics("10.0.0.3:40000", 900, received=5, sent=6, requests=1)
+    observers = [observer] if my_id == 2 else []
+    quorum = QuorumState(QuorumConfiguration.parse(lines), my_id, 2, "broadcast", observers)
+    mode = {1: "follower", 2: "leader", 3: "observer"}[my_id]
+    figures = {"last_proposal_size": 48, "min_proposal_size": 32, "max_proposal_size": 64} if my_id == 2 else {}
+    state = ServerState(
+        mode, my_id, 2181, is_serving=is_serving, now_ms=1000, wall_ms=5000, member=figures, quorum=quorum
+    )
+    return ServerView(processor, [], settings, state)
+
+
+def ask(view: ServerView, name: str) -> dict[str, object]:
+    """A command's answer, without what all have."""
+    answer = json.loads(answer_command(view, name, {}, "/commands").body)
+    assert answer.pop("command") in ADMIN_COMMANDS
+    assert answer.pop("error") is None
+    return answer
+
+
+def test_members_show_their_leader_voters_and_observers_as_apaches() -> None:
+    """The names and forms are those of ZooKeeper 3.9.4's admin server."""
+    assert ask(member_view(1), "lead") == {"is_leader": False, "leader_id": 2, "leader_ip": "two"}
+    assert ask(member_view(2), "leader") == {"is_leader": True, "leader_id": 2, "leader_ip": "two"}
+    assert ask(member_view(1), "observers") == {"synced_observers": 0, "observers": []}
+    assert ask(member_view(2), "server_stats")["proposal_stats"] == {
+        "last_buffer_size": 48,
+        "min_buffer_size": 32,
+        "max_buffer_size": 64,
+    }
+    assert "proposal_stats" not in ask(member_view(1), "server_stats")
+    assert ask(member_view(1), "voting_view")["current_config"] == {
+        "1": {
+            "server_addresses": ["one:2888"],
+            "election_addresses": ["one:3888"],
+            "client_address": "0.0.0.0:2181",
+            "learner_type": "participant",
+        },
+        "2": {
+            "server_addresses": ["two:2888"],
+            "election_addresses": ["two:3888"],
+            "client_address": "0.0.0.0:2182",
+            "learner_type": "participant",
+        },
+    }
+
+
+def test_a_leader_counts_the_packets_of_its_observers_until_it_is_asked_to_begin_again() -> None:
+    """The time of the connection stays."""
+    leader = member_view(2)
+    shown = {
+        "remote_socket_address": "/10.0.0.3:40000",
+        "sid": 3,
+        "established": 4900,
+        "queued_packets": 0,
+        "queued_packets_size": 0,
+        "packets_received": 5,
+        "packets_sent": 6,
+        "requests": 1,
+        "last_zxid": 0x300000000,
+    }
+    assert ask(leader, "obsr") == {"synced_observers": 1, "observers": [shown]}
+    assert ask(leader, "orst") == {}
+    zero = dict.fromkeys(("packets_received", "packets_sent", "requests"), 0)
+    assert ask(leader, "obsr")["observers"] == [{**shown, **zero}]
+
+
+def test_zabstate_shows_epoch_and_counter_of_the_last_zxid_and_answers_without_service() -> None:
+    """An observer has no vote. During an election there is no state."""
+    found = ask(member_view(3), "zabstate")
+    one_address = found.pop("quorum_address")
+    assert isinstance(one_address, dict)
+    assert one_address["one"] == "three:2888"
+    assert one_address["wildcard_addresses"] == ["0.0.0.0:2888"]
+    del found["election_address"]
+    assert found == {
+        "myid": 3,
+        "is_leader": False,
+        "client_address": "0.0.0.0:2181",
+        "voting": False,
+        "last_zxid": "0x300000007",
+        "zab_epoch": 3,
+        "zab_counter": 7,
+        "zabstate": "broadcast",
+    }
+    assert ask(member_view(1), "zabstate")["voting"] is True
+    assert ask(member_view(1, is_serving=False), "zabstate") == {"voting": False, "zabstate": ""}
+    refused = json.loads(answer_command(member_view(1, is_serving=False), "ruok", {}, "/commands").body)
+    assert refused["error"] == "This ZooKeeper instance is not currently serving requests"

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.coordination.core.operations.base import Outcome
-from barnabas.coordination.core.request_metrics import Distribution, RequestMetrics
+from barnabas.coordination.core.request_metrics import RequestMetrics
+from barnabas.coordination.core.statistics import Distribution
 from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.opcodes import OpCode
 

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from barnabas.base.settings import Kind, Values
-from barnabas.coordination.core.request_metrics import Distribution
+from barnabas.coordination.core.statistics import Distribution
+from barnabas.coordination.quorum.members import ANY_ADDRESS, HostAndPort, QuorumServer
 from barnabas.coordination.server.metric_names import COUNTER_NAMES
 from barnabas.coordination.server.view import VERSION_TEXT, ServerView
+from barnabas.wire.jute.quorum import epoch_of
 
 __all__ = ["ADMIN_COMMANDS", "AdminResponse", "answer_command", "metrics_page"]
 
@@ -23,8 +25,7 @@ _INT_NAMES = {
     "clientPort": "client_port", "secureClientPort": "secure_client_port", "dataDir": "data_dir",
     "dataLogDir": "data_log_dir", "tickTime": "tick_time", "maxClientCnxns": "max_client_cnxns",
     "minSessionTimeout": "min_session_timeout", "maxSessionTimeout": "max_session_timeout", "serverId": "server_id",
-    "clientPortListenBacklog": "client_port_listen_backlog", "initLimit": "init_limit", "syncLimit": "sync_limit",
-    "electionAlg": "election_alg",
+    "clientPortListenBacklog": "client_port_listen_backlog",
 }  # fmt: skip
 
 
@@ -38,6 +39,8 @@ class AdminResponse(NamedTuple):
 
 def _configuration(view: ServerView, _: Mapping[str, str]) -> Fields:
     found = view.configuration()
+    if found["secureClientPort"] == -1:
+        del found["secureClientPort"]
     return {json_name: found[name] for name, json_name in _INT_NAMES.items() if name in found}
 
 
@@ -98,10 +101,13 @@ def _get_trace_mask(view: ServerView, _: Mapping[str, str]) -> Fields:
 
 
 def _set_trace_mask(view: ServerView, parameters: Mapping[str, str]) -> Fields:
-    try:
-        view.processor.statistics.trace_mask = int(parameters["traceMask"])
-    except (KeyError, ValueError):
+    given = parameters.get("traceMask")
+    if given is None:
         return {"error": "setTraceMask requires long traceMask argument"}
+    try:
+        view.processor.statistics.trace_mask = int(given)
+    except ValueError:
+        return {"error": f"setTraceMask requires long traceMask argument, got {given[:100]}"}
     return _get_trace_mask(view, parameters)
 
 
@@ -117,6 +123,91 @@ def _is_read_only(view: ServerView, _: Mapping[str, str]) -> Fields:
 def _last_snapshot(view: ServerView, _: Mapping[str, str]) -> Fields:
     zxid, timestamp_s = view.state.last_snapshot
     return {"zxid": f"{zxid:x}" if zxid >= 0 else "-1", "timestamp": timestamp_s}
+
+
+def _leader(view: ServerView, _: Mapping[str, str]) -> Fields:
+    quorum = view.state.quorum
+    if quorum is None:
+        return {"error": "server is not initialized"}
+    leader = quorum.configuration.servers.get(quorum.leader_id)
+    return {
+        "is_leader": quorum.is_leader,
+        "leader_id": quorum.leader_id,
+        "leader_ip": leader.host if leader is not None else "",
+    }
+
+
+def _observers(view: ServerView, _: Mapping[str, str]) -> Fields:
+    observers = view.observers()
+    return {"synced_observers": len(observers), "observers": observers}
+
+
+def _observer_connection_stat_reset(view: ServerView, _: Mapping[str, str]) -> Fields:
+    view.reset_observers()
+    return {}
+
+
+def _client_address(view: ServerView) -> str:
+    quorum, state = view.state.quorum, view.state
+    me = quorum.configuration.servers.get(quorum.my_id) if quorum is not None else None
+    host = me.client.host if me is not None and me.client is not None else view.settings["clientPortAddress"]
+    return f"{host or ANY_ADDRESS}:{state.client_port}"
+
+
+def _voting_view(view: ServerView, _: Mapping[str, str]) -> Fields:
+    quorum = view.state.quorum
+    members = quorum.configuration.servers.values() if quorum is not None else ()
+    return {"current_config": {each.id: _member(view, each) for each in members if each.is_participant}}
+
+
+def _member(view: ServerView, server: QuorumServer) -> Fields:
+    quorum = view.state.quorum
+    is_this = quorum is not None and server.id == quorum.my_id
+    client = "" if server.client is None else str(server.client)
+    return {
+        "server_addresses": [str(server.quorum_address)],
+        "election_addresses": [str(server.election_address)],
+        "client_address": _client_address(view) if is_this else client,
+        "learner_type": server.role.value,
+    }
+
+
+def _address(address: HostAndPort) -> Fields:
+    """One address under the names of all the questions that MultipleAddresses answers."""
+    text = str(address)
+    wildcard = str(HostAndPort(ANY_ADDRESS, address.port))
+    return {
+        "empty": False,
+        "all_addresses": [text],
+        "wildcard_addresses": [wildcard],
+        "all_ports": [address.port],
+        "all_host_strings": [address.host],
+        "reachable_address": text,
+        "all_reachable_addresses": [text],
+        "all_reachable_addresses_or_all": [text],
+        "reachable_or_one": text,
+        "one": text,
+    }
+
+
+def _zabstate(view: ServerView, _: Mapping[str, str]) -> Fields:
+    quorum = view.state.quorum
+    me = quorum.configuration.servers.get(quorum.my_id) if quorum is not None else None
+    if quorum is None or me is None or not view.state.is_serving:
+        return {"voting": False, "zabstate": ""}
+    zxid = view.processor.database.last_zxid
+    return {
+        "myid": quorum.my_id,
+        "is_leader": quorum.is_leader,
+        "quorum_address": _address(me.quorum_address),
+        "election_address": _address(me.election_address),
+        "client_address": _client_address(view),
+        "voting": quorum.my_id in quorum.configuration.voters,
+        "last_zxid": f"0x{zxid:x}",
+        "zab_epoch": epoch_of(zxid),
+        "zab_counter": zxid & 0xFFFFFFFF,
+        "zabstate": quorum.phase,
+    }
 
 
 def _monitor(view: ServerView, _: Mapping[str, str]) -> Fields:
@@ -139,7 +230,7 @@ def _server_stats(view: ServerView, _: Mapping[str, str]) -> Fields:
     same = "packets_sent packets_received uptime outstanding_requests avg_latency max_latency min_latency auth_failed_count"
     return {
         "version": VERSION_TEXT,
-        "read_only": False,
+        "read_only": view.state.mode == "read-only",
         "server_stats": {
             **{name: gauges[name] for name in same.split()},
             "client_response_stats": sizes,
@@ -149,9 +240,22 @@ def _server_stats(view: ServerView, _: Mapping[str, str]) -> Fields:
             "server_state": view.state.mode,
             "num_alive_client_connections": gauges["num_alive_connections"],
             "provider_null": False,
+            "fsync_threshold_exceed_count": view.counters().get("fsync_threshold_exceed_count", 0),
+            "non_mtlsremote_conn_count": gauges["non_mtls_remote_conn_count"],
+            "non_mtlslocal_conn_count": gauges["non_mtls_local_conn_count"],
         },
         "client_response": sizes,
+        **_proposal_stats(view),
         "node_count": view.node_count,
+    }
+
+
+def _proposal_stats(view: ServerView) -> Fields:
+    member = view.state.member
+    if view.state.mode != "leader":
+        return {}
+    return {
+        "proposal_stats": {f"{name}_buffer_size": member[f"{name}_proposal_size"] for name in ("last", "min", "max")}
     }
 
 
@@ -189,27 +293,31 @@ ADMIN_COMMANDS: dict[str, tuple[_Command, str]] = {
     "initial_configuration": (_initial_configuration, "icfg"),
     "is_read_only": (_is_read_only, "isro"),
     "last_snapshot": (_last_snapshot, "lsnp"),
+    "leader": (_leader, "lead"),
     "monitor": (_monitor, "mntr"),
+    "observer_connection_stat_reset": (_observer_connection_stat_reset, "orst"),
+    "observers": (_observers, "obsr"),
     "ruok": (_ruok, ""),
     "server_stats": (_server_stats, "srvr"),
     "set_trace_mask": (_set_trace_mask, "stmk"),
     "stat_reset": (_stat_reset, "srst"),
     "stats": (_stats, "stat"),
     "system_properties": (_system_properties, "sysp"),
+    "voting_view": (_voting_view, ""),
     "watch_summary": (_watch_summary, "wchs"),
     "watches": (_watches, "wchc"),
     "watches_by_path": (_watches_by_path, "wchp"),
+    "zabstate": (_zabstate, ""),
 }
-"""Commands with the other names that they have. Those of the ensemble, and snapshot and restore, are not offered."""
+"""Commands with the other names that they have. snapshot and restore are not offered."""
 
 _QUANTILES = (0.5, 0.9, 0.99)
 _WITHOUT_SERVICE = (
     "environment",
     "get_trace_mask",
     "set_trace_mask",
-    "initial_configuration",
-    "ruok",
     "system_properties",
+    "zabstate",
 )
 
 _BY_NAME = {

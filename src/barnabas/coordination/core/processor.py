@@ -43,11 +43,11 @@ from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
 from barnabas.coordination.core.operations.multi import decode_parts
 from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, EXPIRED, MOVED, UNREADABLE
-from barnabas.coordination.core.request_metrics import Distribution, RequestMetrics
+from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.sasl_steps import step_sasl
 from barnabas.coordination.core.sessions import LearnerSessionTracker, Session, SessionTracker
 from barnabas.coordination.core.sliced_reads import SlicedRead, SlicedReads
-from barnabas.coordination.core.statistics import Statistics
+from barnabas.coordination.core.statistics import Distribution, Statistics
 from barnabas.coordination.core.tree import Event, Staged
 from barnabas.coordination.core.watches import Watches
 from barnabas.coordination.core.znode import DIGEST_VERSION
@@ -108,8 +108,10 @@ class Processor:
         forwarder: Forwarder | None = None,
         reconfig: WriteOperation | None = None,
         metrics: RequestMetrics | None = None,
+        quorum_latency: Distribution | None = None,
     ) -> None:
-        """``reconfig`` takes the place of the operation that refuses to change the ensemble."""
+        """``reconfig`` takes the place of the operation that refuses to change the ensemble. A leader measures in
+        ``quorum_latency`` the time from its decisions to their quorums."""
         self.database = database
         self._local: UpgradeableSessionTracker | None = None
         if limits.local_sessions is not None and not isinstance(tracker, UpgradeableSessionTracker):
@@ -119,8 +121,7 @@ class Processor:
         self.watches: Watches[ServerConnection] = Watches()
         self.statistics = Statistics()
         self.metrics = metrics or RequestMetrics()
-        self.quorum_latency: Distribution | None = None
-        """Where a leader measures the time from decisions to quorums."""
+        self._quorum_latency = quorum_latency
         self.unlogged: list[bytearray] = []
         """Transactions for the log, in order, that the edge has not taken yet."""
         self._staged = Staged(database.tree)
@@ -363,7 +364,7 @@ class Processor:
 
     def commit(self, count: int, now_ms: int) -> None:
         """The next ``count`` transactions are on stable storage: apply them and answer them."""
-        database, metrics, quorum_latency = self.database, self.metrics, self.quorum_latency
+        database, metrics, quorum_latency = self.database, self.metrics, self._quorum_latency
         for _ in range(count):
             proposal = self._proposals.popleft()
             header = proposal.header

@@ -1,95 +1,26 @@
 """What a server measures of its requests through all its roles, by the names of ``mntr``.
 
-Times are whole milliseconds, so a list that counts each of them is exact, and costs less than a sample: percentiles are
-computed when someone asks. What is counted by namespace (the first part of a path) is bounded by the number of namespaces,
-because clients choose them.
+What is counted by namespace (the first part of a path) is bounded by the number of namespaces, because clients choose
+them.
 
-In ZooKeeper: the part of ServerMetrics that FinalRequestProcessor and DataTree fill, AvgMinMaxPercentileCounter and
-AvgMinMaxCounterSet.
+In ZooKeeper: the part of ServerMetrics that FinalRequestProcessor and DataTree fill, and AvgMinMaxCounterSet.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 
 from barnabas.coordination.core.operations.base import Outcome
-from barnabas.coordination.core.statistics import Summary
+from barnabas.coordination.core.statistics import Distribution, Summary
 from barnabas.wire.jute.opcodes import OpCode
 
-__all__ = ["Distribution", "RequestMetrics"]
+__all__ = ["RequestMetrics"]
 
-_EXACT_MS = 1024
 _MAX_NAMESPACES = 1000
 _STAT_BYTES = 68
 """What ZooKeeper adds for the stat to the bytes of each read."""
-_PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 _WITH_DATA = frozenset(
     (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_TTL, OpCode.CREATE_CONTAINER, OpCode.SET_DATA, OpCode.RECONFIG)
 )
 _DELETES = frozenset((OpCode.DELETE, OpCode.DELETE_CONTAINER))
-
-
-class Distribution:
-    """Times in ms with their percentiles: exact below 1,024 ms; above, at most 0.2 % too low. Minimum and maximum are exact."""
-
-    __slots__ = ("_counts", "_long", "_long_greatest", "_long_least", "_long_total")
-
-    def __init__(self) -> None:
-        self._counts = [0] * _EXACT_MS
-        self._long: Counter[int] = Counter()
-        self._long_least = self._long_greatest = self._long_total = 0
-
-    def add(self, value_ms: int) -> None:
-        """Count a measurement; one below zero, which clocks of two machines can give, is none."""
-        if 0 <= value_ms < _EXACT_MS:
-            self._counts[value_ms] += 1
-        elif value_ms > 0:
-            self._long_least = min(value_ms, self._long_least or value_ms)
-            self._long_greatest = max(value_ms, self._long_greatest)
-            shift = value_ms.bit_length() - _EXACT_MS.bit_length() + 1
-            self._long[value_ms >> shift << shift] += 1
-            self._long_total += value_ms
-
-    def add_zeros(self, count: int) -> None:
-        """Count measurements that were less than a millisecond."""
-        self._counts[0] += count
-
-    @property
-    def total(self) -> int:
-        """The sum of all."""
-        return sum(value * count for value, count in enumerate(self._counts)) + self._long_total
-
-    def _sorted(self) -> list[tuple[int, int]]:
-        """Each value that was measured, with its number."""
-        short = [(value, count) for value, count in enumerate(self._counts) if count]
-        return short + sorted(self._long.items())
-
-    @property
-    def count(self) -> int:
-        """The number of measurements."""
-        return sum(self._counts) + self._long.total()
-
-    def percentile(self, part: float) -> int:
-        """The least value that this part of the measurements does not exceed; 0 without any."""
-        left = part * self.count
-        found = 0
-        for value, count in self._sorted():
-            found = value
-            left -= count
-            if left <= 0:
-                break
-        return found
-
-    def values(self, name: str) -> dict[str, float]:
-        """The figures, by the names of ``mntr``."""
-        measured, count, total = self._sorted() or [(0, 0)], self.count, self.total
-        return {
-            f"avg_{name}": round(total / count, 4) if count else 0.0,
-            f"min_{name}": measured[0][0] if measured[0][0] < _EXACT_MS else self._long_least,
-            f"max_{name}": self._long_greatest or measured[-1][0],
-            f"cnt_{name}": count,
-            f"sum_{name}": total,
-            **{f"{percentile}_{name}": self.percentile(part) for percentile, part in _PERCENTILES.items()},
-        }
 
 
 def _add(traffic: dict[str, Summary], path: str, size_bytes: int) -> None:

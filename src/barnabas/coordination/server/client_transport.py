@@ -9,6 +9,7 @@ from typing import Protocol
 
 from barnabas.base.network import Connection
 from barnabas.coordination.core.connections import ServerConnection
+from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.server.four_letter_words import answer
 from barnabas.coordination.server.view import ServerView
 
@@ -91,7 +92,7 @@ class ClientTransport:
         text = None
         if self.client.session is None:
             view = self._server.view()
-            view.count_word(prefix)
+            _count_word(view.processor, prefix)
             text = answer(prefix, view)
         self.is_closing = True
         if text is None:
@@ -163,3 +164,10 @@ class ClientTransport:
         if not self.client.is_closed:
             self.is_closing = True
             self._connection.close()
+
+
+def _count_word(processor: Processor, word: bytes) -> None:
+    """A four-letter word counts as a packet, and so does its answer."""
+    processor.statistics.received += 1
+    processor.statistics.sent += 1
+    processor.metrics.received_bytes += len(word)

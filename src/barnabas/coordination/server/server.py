@@ -433,7 +433,7 @@ class CoordinationServer:
             summaries={**metrics.summaries(), **(counts.summaries() if counts is not None else {})},
             counters={**metrics.counters, **(counts.counters() if counts is not None else {})},
             member=peer.figures() if peer is not None else {},
-            membership=peer.member.configuration.text() if peer is not None else "",
+            quorum=peer.state() if peer is not None else None,
             show_date=machine.show_date,
             environment=machine.environment,
             process=machine.process_figures,

@@ -2,8 +2,7 @@
 
 from collections import Counter
 
-from barnabas.coordination.core.request_metrics import Distribution
-from barnabas.coordination.core.statistics import Summary
+from barnabas.coordination.core.statistics import Distribution, Summary
 
 __all__ = ["ServerMetrics"]
 

@@ -10,10 +10,11 @@ from barnabas import __version__
 from barnabas.base.settings import Values
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.processor import Processor
-from barnabas.coordination.core.request_metrics import Distribution
-from barnabas.coordination.core.statistics import Summary
+from barnabas.coordination.core.statistics import Distribution, Summary
 from barnabas.coordination.server.metric_names import named_zeros
 from barnabas.coordination.server.settings import session_timeouts_ms
+from barnabas.coordination.zab.figures import QuorumState
+from barnabas.coordination.zab.learner_handler import LearnerHandler
 from barnabas.wire.jute.opcodes import EventType, OpCode
 
 __all__ = ["VERSION_TEXT", "ServerState", "ServerView"]
@@ -81,8 +82,8 @@ class ServerState:
     process: Callable[[], Mapping[str, float]] = _no_figures
     member: Mapping[str, object] = field(default_factory=dict)
     """the figures of a member of an ensemble, by the names of `mntr`"""
-    membership: str = ""
-    """the configuration of the ensemble"""
+    quorum: QuorumState | None = None
+    """the ensemble; None for a server alone"""
     sizes: Callable[[], tuple[int, int]] = _no_sizes
     """bytes in the snapshot and the log directory"""
 
@@ -106,12 +107,6 @@ class ServerView:
     def established(self) -> list[ServerConnection]:
         """The connections that have a session."""
         return [each for each in self.connections if each.session is not None]
-
-    def count_word(self, word: bytes) -> None:
-        """A four-letter word counts as a packet, and so does its answer."""
-        self.processor.statistics.received += 1
-        self.processor.statistics.sent += 1
-        self.processor.metrics.received_bytes += len(word)
 
     # Figures
 
@@ -139,9 +134,10 @@ class ServerView:
                 found[name] = settings[name]
             found["peerType"] = 1 if state.mode == "observer" else 0
             found["membership"] = ""
-            for line in state.membership.split("\n"):
-                name, _, text = line.partition("=")
-                found[name] = text
+            text = state.quorum.configuration.text() if state.quorum is not None else ""
+            for line in text.split("\n"):
+                name, _, value = line.partition("=")
+                found[name] = value
         return found
 
     def gauges(self) -> dict[str, float]:
@@ -243,6 +239,25 @@ class ServerView:
             }
         return found
 
+    def observers(self) -> list[dict[str, object]]:
+        """The observers that follow this leader, under the names of the admin server."""
+        quorum = self.state.quorum
+        return [self._observer(each) for each in quorum.observers] if quorum is not None else []
+
+    def _observer(self, handler: LearnerHandler) -> dict[str, object]:
+        counts = handler.statistics
+        return {
+            "remote_socket_address": f"/{counts.address}",
+            "sid": handler.server_id,
+            "established": self.state.wall_ms - (self.state.now_ms - counts.since_ms),
+            "queued_packets": 0,
+            "queued_packets_size": 0,
+            "packets_received": counts.received,
+            "packets_sent": counts.sent,
+            "requests": counts.requests,
+            "last_zxid": handler.acked_zxid,
+        }
+
     def expiring_sessions(self) -> dict[int, list[int]]:
         """Ids of sessions by the time at which they expire."""
         found: dict[int, list[int]] = {}
@@ -276,6 +291,11 @@ class ServerView:
     def reset_statistics(self) -> None:
         """Begin to count again."""
         self.processor.statistics.reset()
+
+    def reset_observers(self) -> None:
+        """Begin to count again for each observer of this leader."""
+        for each in self.state.quorum.observers if self.state.quorum is not None else ():
+            each.statistics.reset()
 
     def reset_connections(self) -> None:
         """Begin to count again for each connection."""

@@ -141,6 +141,9 @@ class LearnerConnection:
         self._behind: list[bytes] = []
         self._is_closed = False
         self.handler: LearnerHandler = leader.connected(self, host.now_ms())
+        self._statistics = self.handler.statistics
+        self._statistics.address = "{}:{}".format(*connection.peer)
+        self._statistics.since_ms = host.now_ms()
         if len(leader.handlers) > len(leader.quorums.current.servers) + _MAX_STRANGERS:
             self.close("too many servers have connected without saying who they are")
         asyncio.get_running_loop().call_later(_INTRODUCTION_S, self._check_introduction)
@@ -154,6 +157,7 @@ class LearnerConnection:
         except MalformedRecordError as error:
             self.close(f"it does not speak the protocol of the quorum port: {error}")
             return
+        self._statistics.received += len(packets)
         try:
             self._leader.packets(self.handler, packets, self._host.now_ms())
         except OSError as error:
@@ -177,6 +181,7 @@ class LearnerConnection:
     # From the leader
 
     def send(self, data: bytes) -> None:
+        self._statistics.sent += 1
         if self._snapshot is not None or self._sends_history:
             self._behind.append(data)
         elif data and not self._is_closed:

@@ -4,13 +4,34 @@ In ZooKeeper: `LeaderZooKeeperServer.dumpMonitorValues` and the gauges of `Quoru
 """
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from barnabas.coordination.core.request_metrics import Distribution
-from barnabas.coordination.core.statistics import Summary
+from barnabas.coordination.core.statistics import Distribution, Summary
+from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.zab.leader import Leader
+from barnabas.coordination.zab.learner_handler import LearnerHandler
 from barnabas.wire.jute.quorum import PacketType
 
-__all__ = ["MemberFigures", "leader_figures"]
+__all__ = ["MemberFigures", "QuorumState", "leader_figures"]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumState:
+    """What a member knows of its ensemble: what the commands `leader`, `observers`, `voting_view` and `zabstate` show."""
+
+    configuration: QuorumConfiguration
+    my_id: int
+    leader_id: int
+    """-1 during an election"""
+    phase: str
+    """of Zab"""
+    observers: Sequence[LearnerHandler] = ()
+    """those of a leader"""
+
+    @property
+    def is_leader(self) -> bool:
+        return self.my_id == self.leader_id
 
 
 class MemberFigures:

@@ -85,6 +85,20 @@ class LeaderServer:
         return leader_figures(self.leader, self._member.now_ms() - self._since_ms)
 
     @property
+    def leader_id(self) -> int:
+        return self._member.my_id
+
+    @property
+    def phase(self) -> str:
+        """Of Zab."""
+        return self.leader.phase.value
+
+    @property
+    def observers(self) -> list[LearnerHandler]:
+        """The learners that are up to date and acknowledge nothing."""
+        return [each for each in self.leader.handlers if each.is_synced and not each.is_participant]
+
+    @property
     def database(self) -> Database:
         return self._member.database
 
@@ -113,9 +127,14 @@ class LeaderServer:
         tracker = SessionTracker(member.timing.tick_ms, member.first_session_id(), now_ms)
         reconfig = leader_operation(self._plan, self._proposed) if member.configurations.can_reconfigure else None
         self.processor = Processor(
-            member.database, tracker, member.limits, now_ms, reconfig=reconfig, metrics=member.metrics
+            member.database,
+            tracker,
+            member.limits,
+            now_ms,
+            reconfig=reconfig,
+            metrics=member.metrics,
+            quorum_latency=member.counts.quorum_ms,
         )
-        self.processor.quorum_latency = member.counts.quorum_ms
         member.serve(self.processor, "leader")
 
     def commit(self, count: int) -> None:
@@ -146,6 +165,7 @@ class LeaderServer:
             handler.link.send(encode_session_answer(session_id, is_alive))
         else:
             request = decode_forwarded_request(packet)
+            handler.statistics.requests += 1
             if request.opcode == OpCode.SYNC:
                 self.propose()
                 self.leader.sync(lambda: handler.link.send(encode_signal(PacketType.SYNC, 0)))

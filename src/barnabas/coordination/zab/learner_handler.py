@@ -4,7 +4,7 @@ In ZooKeeper: the state of a LearnerHandler.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from barnabas.coordination.zab.catch_up import encode_committed
 from barnabas.coordination.zab.history import SyncPlan
 from barnabas.wire.jute.quorum import PROTOCOL_VERSION, PacketType, encode_packet, first_zxid_of
 
-__all__ = ["HandlerState", "LearnerHandler", "LearnerLink", "catch_up_packets", "inform"]
+__all__ = ["HandlerState", "LearnerHandler", "LearnerLink", "LearnerStatistics", "catch_up_packets", "inform"]
 
 _VERSION = PROTOCOL_VERSION.to_bytes(4, "big")
 
@@ -50,6 +50,25 @@ class HandlerState(Enum):
     """it has acknowledged NEWLEADER"""
 
 
+@dataclass(slots=True)
+class LearnerStatistics:
+    """What the connection of a learner counts, for monitors."""
+
+    address: str = ""
+    since_ms: int = 0
+    """when it connected"""
+    received: int = 0
+    """packets"""
+    sent: int = 0
+    """packets; those that bring the learner up to date count as one"""
+    requests: int = 0
+    """writes that it has forwarded"""
+
+    def reset(self) -> None:
+        """Begin to count again."""
+        self.received = self.sent = self.requests = 0
+
+
 @dataclass(slots=True, eq=False)
 class LearnerHandler:
     """One learner, as its leader sees it."""
@@ -65,6 +84,7 @@ class LearnerHandler:
     accepted_epoch: int = 0
     acked_zxid: int = -1
     is_up_to_date: bool = False
+    statistics: LearnerStatistics = field(default_factory=LearnerStatistics)
 
     @property
     def is_introduced(self) -> bool:

@@ -51,7 +51,7 @@ class LearnerServer:
     ) -> None:
         """``when_logged`` runs work in a thread once the log has everything; ``on_end`` is called when the role has ended."""
         self._member = member
-        self._leader_id = leader_id
+        self.leader_id = leader_id
         self._when_logged = when_logged
         self._on_end = on_end
         self.send: Callable[[bytes], None] = lambda data: None  # noqa: ARG005  # until there is a connection
@@ -91,6 +91,11 @@ class LearnerServer:
     def close(self) -> None:
         """The role ends."""
         self.learner.close()
+
+    @property
+    def phase(self) -> str:
+        """Of Zab."""
+        return self.learner.phase.value
 
     def figures(self) -> dict[str, object]:
         """The role's own figures, by the names of `mntr`."""
@@ -248,11 +253,11 @@ class LearnerServer:
                     "The ensemble is reconfigured: restart this server with the new lines and reconfigEnabled=true"
                 )
             return leader_id is not None
-        return configurations.activate(parse_configuration(configuration), leader_id, self._leader_id)
+        return configurations.activate(parse_configuration(configuration), leader_id, self.leader_id)
 
     def fail(self, reason: str) -> None:
         if not self.has_ended:
-            logger.warning("Shutting down as follower of server %d: %s", self._leader_id, reason)
+            logger.warning("Shutting down as follower of server %d: %s", self.leader_id, reason)
             self.learner.close()
             self._end()
 

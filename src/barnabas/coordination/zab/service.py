@@ -25,6 +25,7 @@ from barnabas.coordination.core.sessions import LearnerSessionTracker
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.quorum.members import HostAndPort
 from barnabas.coordination.zab.channels import Elector, FileReads, LearnerConnection, QuorumOutbox
+from barnabas.coordination.zab.figures import QuorumState
 from barnabas.coordination.zab.leader_server import LeaderServer
 from barnabas.coordination.zab.learner_server import LearnerServer
 from barnabas.coordination.zab.member import EnsembleMember
@@ -83,6 +84,13 @@ class QuorumPeer:
         role = self._role.figures() if self._role is not None else {"peer_state": "looking"}
         member = self.member
         return {"quorum_size": len(member.configuration.voters), **role}
+
+    def state(self) -> QuorumState:
+        """What this server knows of its ensemble."""
+        member, role = self.member, self._role
+        observers = role.observers if isinstance(role, LeaderServer) else ()
+        leader_id, phase = (role.leader_id, role.phase) if role is not None else (-1, "election")
+        return QuorumState(member.configuration, member.my_id, leader_id, phase, observers)
 
     def start(self, elector: Elector) -> None:
         """Begin to elect; the state is loaded."""
