@@ -92,6 +92,15 @@ def test_strangers_are_few_and_those_that_would_need_a_connection_are_dropped() 
     assert links.greeted(99, "d") == []
 
 
+def test_a_server_that_is_to_join_is_connected_to_again_when_it_asks_again() -> None:
+    """It lost its power: the old connection looks whole, and nothing comes over it."""
+    links = Links[str](2, GREETING, lambda peer_id: peer_id in (2, 3), lambda: None, calls_back=True)
+    assert links.greeted(1, "a", "zoo1:3888") == [CloseLink("a"), ConnectTo(1, "zoo1:3888")]
+    assert links.greeted(1, "b", "zoo1:3888") == [CloseLink("b")]
+    links.connected(1, "mine")
+    assert links.greeted(1, "c", "zoo1:3888") == [CloseLink("c"), CloseLink("mine"), ConnectTo(1, "zoo1:3888")]
+
+
 def test_a_link_that_does_not_work_is_given_up_and_replaced() -> None:
     """The message is not lost."""
     links = links_of()

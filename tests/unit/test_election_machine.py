@@ -207,12 +207,58 @@ def test_a_server_without_a_vote_is_answered_and_never_counted() -> None:
 
 
 def test_a_vote_for_a_server_that_is_no_voter_is_ignored() -> None:
-    """Of an observer that proposes nothing, or from another configuration."""
+    """It comes from another configuration, or from a server that has not loaded its data."""
     election = looking(my_id=2)
     assert election.receive(1, vote_of(99, 1000), 0) == []
-    assert election.receive(1, Notification(PeerState.LOOKING, NO_VOTE, 1), 0) == []
     assert election.receive(1, vote_of(1, -1), 0) == []
     assert election.vote == Vote(0, 0, 2)
+
+
+def test_a_voter_without_a_vote_of_its_own_gets_one_and_its_newer_round_is_joined() -> None:
+    """The configuration in force, which it has adopted, does not name it, but the next one needs it for a quorum."""
+    election = FastLeaderElection(1, ensemble({f"server.{n}": f"z{n}:1:2" for n in (1, 3)}))
+    election.reconfigure(election.configuration, ensemble({f"server.{n}": f"z{n}:1:2" for n in (1, 2)}))
+    election.look(9, 2, 0)
+    mine = Vote(2, 9, 1)
+
+    def without_vote(round_number: int, state: str = "LOOKING") -> list[ElectionEffect]:
+        return election.receive(2, Notification(PeerState[state], NO_VOTE, round_number), 0)
+
+    assert sent(without_vote(1)) == [(2, mine)]
+    assert without_vote(1, "FOLLOWING") == []
+    assert (sent(without_vote(4)), election.round) == ([(2, mine), (3, mine)], 4)
+    assert sent(without_vote(3)) == [(2, mine)]
+    election.receive(3, vote_of(1, 9, 2, round_number=4), 0)
+    assert elected(election.tick(FINALIZE_WAIT_MS)) == []
+    assert elected(election.receive(2, vote_of(1, 9, 2, round_number=4), 300)) == [1]
+
+
+def test_two_servers_without_a_vote_do_not_answer_each_other() -> None:
+    """Neither has anything to say, and each would go on for ever."""
+    election = FastLeaderElection(1, ensemble({"server.3": "z3:1:2", "server.4": "z4:1:2"}))
+    election.reconfigure(election.configuration, ensemble({f"server.{n}": f"z{n}:1:2" for n in (1, 2)}))
+    assert election.look(9, 2, 0)
+    assert election.receive(2, Notification(PeerState.LOOKING, NO_VOTE, 1), 0) == []
+
+
+def test_a_newer_configuration_begins_the_count_again_in_the_same_round() -> None:
+    """A server that loses its vote by it must not be a round ahead of those that elect."""
+    election = FastLeaderElection(2, ensemble(THREE), can_reconfigure=True)
+    election.look(9, 2, 0)
+    newer = ensemble({name: THREE[name] for name in ("server.1", "server.3")} | {"version": "5"})
+    notification = Notification(PeerState.LOOKING, Vote(2, 9, 3), 1, newer.text().encode())
+    effects = election.receive(3, notification, 0)
+    assert election.round == 1
+    assert sent(effects) == [(1, NO_VOTE), (3, NO_VOTE), (1, Vote(2, 9, 3)), (3, Vote(2, 9, 3))]
+
+
+def test_a_server_that_alone_knows_of_a_proposed_configuration_joins_the_leader_of_the_present_one() -> None:
+    """The others have elected without it, so that configuration was never committed."""
+    election = FastLeaderElection(3, ensemble(THREE))
+    election.reconfigure(ensemble(THREE), ensemble({f"server.{n}": f"z{n}:1:2" for n in (3, 4, 5)}))
+    election.look(9, 1, 0)
+    assert elected(election.receive(1, vote_of(2, epoch=2, round_number=7, state="FOLLOWING"), 0)) == []
+    assert elected(election.receive(2, vote_of(2, epoch=2, round_number=7, state="LEADING"), 0)) == [2]
 
 
 def test_an_observer_finds_the_leader_and_proposes_nothing() -> None:

@@ -20,7 +20,7 @@ Invariants:
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from barnabas.base.errors import ConfigError
@@ -170,7 +170,7 @@ class FastLeaderElection:
         """
         self._last_zxid, self._current_epoch = last_zxid, current_epoch
         logger.info("LOOKING")
-        effects = self._begin(now_ms)
+        effects = self._begin(now_ms, self.round + 1 if self.round + 1 < MAX_ROUND else 1)
         early, self._early = self._early, {}
         for sender, notification in early.items():
             effects += self.receive(sender, notification, now_ms)
@@ -221,8 +221,10 @@ class FastLeaderElection:
                 return self._answer(sender, notification)
             self._early[sender] = notification
             return []
+        if notification.vote == NO_VOTE:
+            return self._hear_without_vote(sender, notification, now_ms)
         if notification.vote.leader not in voters:
-            return []  # it has no proposal, or one from another configuration
+            return []  # from another configuration
         match notification.state:
             case PeerState.LOOKING:
                 return self._hear_looking(sender, notification, now_ms)
@@ -233,9 +235,9 @@ class FastLeaderElection:
 
     # Rounds and votes
 
-    def _begin(self, now_ms: int) -> list[ElectionEffect]:
+    def _begin(self, now_ms: int, round_number: int) -> list[ElectionEffect]:
         self.state = PeerState.LOOKING
-        self.round = self.round + 1 if self.round + 1 < MAX_ROUND else 1
+        self.round = round_number
         self._established.clear()
         self._interval_ms = self._min_interval_ms
         self._resend_at_ms = now_ms + self._interval_ms
@@ -273,10 +275,7 @@ class FastLeaderElection:
         if round_number < self.round:
             return [SendNotification(sender, self.notification())]
         if round_number > self.round:
-            self.round = round_number
-            own = self._own_vote()
-            self._start_round(vote if self._is_better(vote, own) else own)
-            effects += self._send_to_all()
+            effects += self._join_round(round_number, vote)
         elif self._is_better(vote, self.vote):
             self._propose(vote)
             effects += self._send_to_all()
@@ -284,6 +283,24 @@ class FastLeaderElection:
             effects.append(SendNotification(sender, self.notification()))  # an earlier one may be lost
         self._ballots[sender] = Ballot(vote, round_number, PeerState.LOOKING)
         return effects + self._count(now_ms)
+
+    def _join_round(self, round_number: int, vote: Vote) -> list[ElectionEffect]:
+        """Another server is in a newer round: this server's vote there is the better of its own and that one."""
+        self.round = round_number
+        own = self._own_vote()
+        self._start_round(vote if self._is_better(vote, own) else own)
+        return self._send_to_all()
+
+    def _hear_without_vote(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
+        """A server that only the next configuration names as a voter has no vote of its own, and takes over another's.
+
+        That configuration's quorum may need it, so the two must meet in one round.
+        """
+        if notification.state is not PeerState.LOOKING:
+            return []
+        if notification.round > self.round:
+            return [*self._join_round(notification.round, NO_VOTE), *self._count(now_ms)]
+        return [] if self.vote == NO_VOTE else self._answer(sender, notification)
 
     def _count(self, now_ms: int) -> list[ElectionEffect]:
         """See whether a quorum has this server's vote, and decide at once when no other vote can come."""
@@ -312,7 +329,14 @@ class FastLeaderElection:
         return []
 
     def _is_established(self, ballots: Mapping[int, Ballot], ballot: Ballot) -> bool:
-        return self._has_quorum(ballots, ballot) and self._leads(ballots, ballot)
+        """Whether a quorum of the configuration in force follows a leader that leads.
+
+        The quorum of a configuration that is only proposed is not asked for. If that one had been committed, a quorum of the
+        present one would have it in its log, and none of them would have been elected without it. A server that alone
+        knows of such a proposal would otherwise never come back. (Apache ZooKeeper's servers ask for both quorums here.)
+        """
+        agreeing = self._agreeing(ballots, ballot)
+        return AckTracker([self.configuration.verifier], agreeing).has_all_quorums() and self._leads(ballots, ballot)
 
     def _leads(self, ballots: Mapping[int, Ballot], ballot: Ballot) -> bool:
         """Whether the leader confirms that it leads; others may still follow one that has died."""
@@ -326,8 +350,11 @@ class FastLeaderElection:
         verifiers = [self.configuration.verifier]
         if self._next_configuration is not None:
             verifiers.append(self._next_configuration.verifier)
-        agreeing = (server_id for server_id, cast in ballots.items() if cast.agrees_with(ballot))
-        return AckTracker(verifiers, agreeing).has_all_quorums()
+        return AckTracker(verifiers, self._agreeing(ballots, ballot)).has_all_quorums()
+
+    @staticmethod
+    def _agreeing(ballots: Mapping[int, Ballot], ballot: Ballot) -> Iterator[int]:
+        return (server_id for server_id, cast in ballots.items() if cast.agrees_with(ballot))
 
     def _decide(self, vote: Vote, round_number: int) -> Elected:
         self._resend_at_ms = self._finalize_at_ms = None
@@ -387,7 +414,8 @@ class FastLeaderElection:
         logger.info("Received version: %x my version: %x", configuration.version, known.version)
         self.reconfigure(configuration, following)
         effects: list[ElectionEffect] = [NewerConfiguration(configuration)]
-        return effects if is_same or not self.is_looking else effects + self._begin(now_ms)
+        # In the same round: a server that loses its vote by this must not be ahead of those that have one.
+        return effects if is_same or not self.is_looking else effects + self._begin(now_ms, self.round)
 
     def _log(self, sender: int, notification: Notification) -> None:
         vote = notification.vote

@@ -120,11 +120,11 @@ class Links(Generic[L]):
         """Connect to the members for which messages wait."""
         return [effect for peer_id in sorted(self.pending) for effect in self._connect(peer_id)]
 
-    def _connect(self, peer_id: int) -> list[LinkEffect[L]]:
+    def _connect(self, peer_id: int, address: str | None = None) -> list[LinkEffect[L]]:
         if peer_id in self._connecting or peer_id in self.by_peer:
             return []
         self._connecting.add(peer_id)
-        return [ConnectTo(peer_id)]
+        return [ConnectTo(peer_id, address)]
 
     def connected(self, peer_id: int, link: L) -> list[LinkEffect[L]]:
         """The connection to a member stands."""
@@ -152,26 +152,25 @@ class Links(Generic[L]):
             return self._greeted_by_stranger(peer_id, link, address)
         if peer_id > self._my_id:
             return self._use(peer_id, link)
-        effects: list[LinkEffect[L]] = [CloseLink(link)]
+        return [CloseLink(link), *self._replace(peer_id)]
+
+    def _replace(self, peer_id: int, address: str | None = None) -> list[LinkEffect[L]]:
+        """Connect to a server that asks for it; an older connection with it is of no use, for it has likely restarted."""
         old = self.by_peer.pop(peer_id, None)
-        if old is not None:
-            effects.append(CloseLink(old))
-        return effects + self._connect(peer_id)
+        effects: list[LinkEffect[L]] = [] if old is None else [CloseLink(old)]
+        return effects + self._connect(peer_id, address)
 
     def _greeted_by_stranger(self, peer_id: int, link: L, address: str) -> list[LinkEffect[L]]:
-        if self._calls_back and address and peer_id < self._my_id and self._count_unnamed() < _MAX_STRANGERS:
-            if peer_id in self._connecting or peer_id in self.by_peer:
-                return [CloseLink(link)]
-            self._connecting.add(peer_id)
-            return [CloseLink(link), ConnectTo(peer_id, address)]
+        if self._calls_back and address and peer_id < self._my_id and self._count_unnamed(peer_id) < _MAX_STRANGERS:
+            return [CloseLink(link), *self._replace(peer_id, address)]
         if peer_id < self._my_id or len(self._strangers) >= _MAX_STRANGERS or peer_id in self._strangers:
             logger.info("Closing a connection of server %d, which the configuration does not name", peer_id)
             return [CloseLink(link)]
         self._strangers[peer_id] = link
         return []
 
-    def _count_unnamed(self) -> int:
-        known = self.by_peer.keys() | self._connecting
+    def _count_unnamed(self, but: int) -> int:
+        known = (self.by_peer.keys() | self._connecting) - {but}
         return sum(not self._is_member(peer_id) for peer_id in known)
 
     def _use(self, peer_id: int, link: L) -> list[LinkEffect[L]]:

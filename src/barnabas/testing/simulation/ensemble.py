@@ -76,11 +76,14 @@ class EnsembleObserver:
             header, txn, _ = decode_transaction(payload)
             self.database.apply(header, txn, None)
             self._note(zxid)
-        if self.database.tree.digest != database.tree.digest:
-            oldest = member.history.first_zxid
-            if known_zxid and oldest is not None and oldest <= known_zxid:
-                self._history.violation(f"the history of {name}, the leader of epoch {epoch}, lacks what was committed")
-            self.database = deepcopy(database)  # it got its history as a snapshot, whose transactions are gone
+        oldest = member.history.first_zxid
+        differs = self.database.tree.digest != database.tree.digest
+        if differs and known_zxid and oldest is not None and oldest <= known_zxid:
+            self._history.violation(f"the history of {name}, the leader of epoch {epoch}, lacks what was committed")
+        if differs or (oldest is not None and oldest > known_zxid + 1):
+            # What is not in the leader's recent history came from its log or in a snapshot. The end of a session without
+            # ephemerals changes no tree.
+            self.database = deepcopy(database)
             self._history.count("histories from snapshots")
         self.database.last_zxid = database.last_zxid
         self._note(database.last_zxid)
