@@ -1,4 +1,4 @@
-"""What a producer does when its queue is full and no broker answers."""
+"""What a producer does when its queue is full, no broker answers, or a topic is missing."""
 
 import asyncio
 import os
@@ -16,7 +16,10 @@ from barnabas.client import (
     DeliveryError,
     DroppedError,
     Producer,
+    UnknownTopicError,
 )
+from barnabas.client.producer import _METADATA_S
+from barnabas.testing import Cluster
 from support.promptness import promptly
 
 NO_BROKER = {"bootstrap.servers": "127.0.0.1:1", "queue.buffering.max.messages": 3, "delivery.timeout.ms": 300}
@@ -151,3 +154,15 @@ def test_a_consumer_without_a_group_cannot_subscribe() -> None:
         pytest.raises(ConfigError, match="group.id is missing"),
     ):
         consumer.subscribe(["t"])
+
+
+@pytest.mark.barnabas(settings={"auto.create.topics.enable": "false"})
+def test_the_partitions_of_a_topic_that_is_not_there_are_refused_soon(barnabas_cluster: Cluster) -> None:
+    """After the time in which news of a new topic spreads, rather than after that of a leader's election."""
+    with Producer({"bootstrap.servers": barnabas_cluster.bootstrap_servers}) as producer:
+        barnabas_cluster.create_topic("here", partitions=3)
+        assert producer.partitions_for("here") == 3
+        began = time.monotonic()
+        with pytest.raises(UnknownTopicError, match="cannot learn the partitions of absent.*create it first"):
+            producer.partitions_for("absent")
+        assert time.monotonic() - began < _METADATA_S

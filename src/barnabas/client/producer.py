@@ -36,6 +36,7 @@ from barnabas.client.partitioners import BY_LIBRDKAFKA, chooser
 from barnabas.client.properties import plan_producer
 from barnabas.client.records import Delivery, Headers
 from barnabas.client.transactions import Transactions
+from barnabas.client.unknown_topics import BEING_MADE_S, UNKNOWN_TOPIC_NAMES
 
 __all__ = ["CLOSE_TIMEOUT_S", "OnDelivery", "Producer", "Receipt"]
 
@@ -54,7 +55,7 @@ _PURGED = ("_PURGE_QUEUE", "_PURGE_INFLIGHT")
 _SENDS_A_POLL = 64
 _METADATA_S = 10.0
 _UNKNOWN_TOPIC_MS = 5000  # how long a topic may be being created; librdkafka waits for 30 s
-_BEING_MADE = ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC")
+_NO_LEADER_YET = confluent_kafka.KafkaError(confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE)
 _NO_TIMESTAMP = 0  # confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 
 
@@ -473,7 +474,8 @@ class Producer(Generic[K, V]):
 
     def _count_partitions(self, topic: str) -> int:
         """Asks the cluster, which may be making the topic this moment because it was asked for."""
-        end = time.monotonic() + _METADATA_S
+        began = time.monotonic()
+        patience_s = dict.fromkeys(UNKNOWN_TOPIC_NAMES, BEING_MADE_S) | {_NO_LEADER_YET.name(): _METADATA_S}
         while True:
             try:
                 found = self.librdkafka.list_topics(topic, timeout=_METADATA_S).topics[topic]
@@ -481,8 +483,9 @@ class Producer(Generic[K, V]):
                 raise from_librdkafka(error.args[0], f"cannot learn the partitions of {topic}") from error
             if found.error is None and found.partitions:
                 return len(found.partitions)
-            if found.error is not None and (time.monotonic() >= end or found.error.name() not in _BEING_MADE):
-                raise from_librdkafka(found.error, f"cannot learn the partitions of {topic}")
+            problem = found.error or _NO_LEADER_YET
+            if time.monotonic() >= began + patience_s.get(problem.name(), 0):
+                raise from_librdkafka(problem, f"cannot learn the partitions of {topic}")
             time.sleep(_POLL_S)
 
 

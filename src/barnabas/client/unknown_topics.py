@@ -7,10 +7,11 @@ import confluent_kafka
 
 from barnabas.client.errors import from_librdkafka
 
-__all__ = ["UNKNOWN_TOPIC_NAMES", "UnknownTopics"]
+__all__ = ["BEING_MADE_S", "UNKNOWN_TOPIC_NAMES", "UnknownTopics"]
 
 UNKNOWN_TOPIC_NAMES = frozenset(("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"))
-_BEING_MADE_S = 2.0  # a new topic reaches all brokers within this time
+BEING_MADE_S = 2.0
+"""A new topic reaches all brokers within this time."""
 
 
 class UnknownTopics:
@@ -21,7 +22,7 @@ class UnknownTopics:
 
     def add(self, topic: str) -> None:
         """A broker does not know this topic."""
-        self._due.setdefault(topic, time.monotonic() + _BEING_MADE_S)
+        self._due.setdefault(topic, time.monotonic() + BEING_MADE_S)
 
     def check(self, librdkafka: Any) -> None:
         """Raise `UnknownTopicError` for a topic that is still unknown."""
@@ -31,7 +32,7 @@ class UnknownTopics:
         for topic in [topic for topic, due in self._due.items() if now >= due]:
             del self._due[topic]
             try:
-                found = librdkafka.list_topics(topic, timeout=_BEING_MADE_S).topics.get(topic)
+                found = librdkafka.list_topics(topic, timeout=BEING_MADE_S).topics.get(topic)
             except confluent_kafka.KafkaException:
                 continue  # no broker answers now; librdkafka reports the topic again
             if found is not None and found.error is not None and found.error.name() in UNKNOWN_TOPIC_NAMES:
