@@ -1,14 +1,18 @@
 """The tools' options: what they refuse, and how their texts are read."""
 
+from pathlib import Path
+
 import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli import configs, consumer_groups, get_offsets, topics, zookeeper_shell
+from barnabas.cli import configs, consumer_groups, get_offsets, mirror_maker, topics, zookeeper_shell
 from barnabas.cli.config_changes import parse_changes
 from barnabas.cli.get_offsets import _rules
 from barnabas.cli.reset_offsets import duration_ms, parse_reset_plan, timestamp_ms
 from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError
+from barnabas.client.errors import ConnectError
+from barnabas.testing import Cluster
 
 BROKER = ["--bootstrap-server", "localhost:1"]
 
@@ -223,3 +227,16 @@ def test_the_shells_options_end_where_its_command_begins(argv: list[str], expect
 def test_quotes_count_at_a_words_start_only() -> None:
     """JSON passes as it is typed."""
     assert zookeeper_shell._words("""set /a {"b":"c"}  'x y' "z" """) == ["set", "/a", '{"b":"c"}', "x y", "z"]
+
+
+@pytest.mark.parametrize("dead", ["consumer", "producer"])
+def test_a_mirror_without_one_of_its_clusters_says_so(dead: str, barnabas_cluster: Cluster, tmp_path: Path) -> None:
+    """Either side, before a thread starts that cannot be interrupted."""
+    argv = ["--whitelist", "t"]
+    for side in ("consumer", "producer"):
+        path = tmp_path / f"{side}.properties"
+        servers = "localhost:1" if side == dead else barnabas_cluster.bootstrap_servers
+        path.write_text(f"metadata.broker.list={servers}\n" + ("group.id=mirror\n" if side == "consumer" else ""))
+        argv += [f"--{side}.config", str(path)]
+    with pytest.raises(ConnectError, match="localhost:1 refused the connection"):
+        mirror_maker.main(argv)

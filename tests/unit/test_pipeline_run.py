@@ -135,3 +135,13 @@ def test_a_master_in_no_form_of_sparks_is_refused(master: str) -> None:
     """With the forms that there are."""
     with pytest.raises(BarnabasError, match=r'resources\.master: is .*, but must be like "spark://host:7077"'):
         main(["check", str(EXAMPLE), "--without-spark", "--set", f"resources.master={master}"])
+
+
+def test_a_flow_whose_brokers_do_not_answer_ends_before_spark_starts(tmp_path: Path, capsys: Any) -> None:
+    """Spark takes many seconds; the error takes none."""
+    (port,) = free_ports(1)
+    options = [f"source.bootstrap_servers=127.0.0.1:{port}", f"checkpoint={tmp_path}/state"]
+    argv = ["run", str(EXAMPLE), *(text for option in options for text in ("--set", option))]
+    with pytest.raises(BarnabasError, match=f"127.0.0.1:{port} refused the connection: is a broker running there"):
+        main(argv)
+    assert "starting Spark" not in capsys.readouterr().err

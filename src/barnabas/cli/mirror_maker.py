@@ -9,11 +9,12 @@ import logging
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import ToolParser, properties_file
+from barnabas.cli.reachability import require_broker
 from barnabas.mirror.maker import MirrorMaker
 from barnabas.mirror.replication_policy import ReplicationPolicy
 from barnabas.mirror.settings import LinkSettings, MirrorSettings, TopicFilter
@@ -61,7 +62,17 @@ def main(argv: list[str]) -> int:
         topic_refresh_ms=given.topic_refresh_ms,
         link=_link(given, parser),
     )
-    return _run(MirrorMaker(settings))
+    maker = MirrorMaker(settings)
+    for properties in (settings.consumer, settings.producer):
+        _require_cluster(properties)
+    return _run(maker)
+
+
+def _require_cluster(properties: Mapping[str, str]) -> None:
+    """Raise `ConnectError` unless a broker answers; brokers that are found in ZooKeeper are left to the mirror."""
+    bootstrap = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
+    if bootstrap:
+        require_broker(bootstrap, properties)
 
 
 def _link(given: argparse.Namespace, parser: ToolParser) -> LinkSettings | None:

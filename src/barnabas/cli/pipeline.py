@@ -9,6 +9,7 @@ from barnabas.cli.common import ToolParser, add_output_option, print_json
 from barnabas.cli.pipeline_operations import OPERATION_ACTIONS, add_operation_actions
 from barnabas.cli.pipeline_outputs import OUTPUT_ACTIONS, add_output_actions, add_words
 from barnabas.cli.pipeline_templates import add_new_action, add_test_action, run_tests, write_flow
+from barnabas.cli.reachability import ANSWER_S, require_broker
 from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import sink_name
 from barnabas.pipelines.flows import load_flow
@@ -65,11 +66,27 @@ def main(argv: list[str]) -> int:
         return _check(flow, arguments.output, with_spark=not arguments.without_spark)
     from barnabas.pipelines.run import run_flow
 
+    _require_topics(flow)
     display = _Display(quiet=arguments.quiet)
     summary = run_flow(flow, once=arguments.once, show=display.show, say=display.say)
     display.end()
     _print_summary(summary, arguments.output)
     return 0
+
+
+def _require_topics(flow: spec.Flow) -> None:
+    """Raise `BarnabasError` for a source whose brokers do not answer or whose topics are missing, before Spark starts."""
+    from barnabas.pipelines.session import require_extra
+
+    require_extra()
+    from barnabas.pipelines.kafka import KafkaCluster
+    from barnabas.pipelines.options import SourceOptions
+    from barnabas.pipelines.run import source_options
+
+    for source in flow.sources:
+        require_broker(source.bootstrap_servers, source.kafka)
+        options = SourceOptions.parse(source_options(source), streaming=True)
+        KafkaCluster(options, timeout_ms=round(ANSWER_S * 1000)).partitions()
 
 
 def _check(flow: spec.Flow, output: str, *, with_spark: bool) -> int:

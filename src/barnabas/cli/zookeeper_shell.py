@@ -15,6 +15,7 @@ from barnabas.base.randomness import new_random
 from barnabas.cli.common import ToolParser
 from barnabas.cli.ensemble_commands import ENSEMBLE_COMMANDS
 from barnabas.cli.quota_commands import QUOTA_COMMANDS
+from barnabas.cli.reachability import ANSWER_S
 from barnabas.cli.znode_commands import SHELL_COMMANDS, CommandError, ShellSession, describe_error
 from barnabas.coordination.client import BlockingClient, SessionEvent
 from barnabas.coordination.client.operations import WatchEvent
@@ -33,7 +34,7 @@ _SHELL_USAGE = {
     "quit": "",
 }
 _COMMANDS = {**SHELL_COMMANDS, **QUOTA_COMMANDS, **ENSEMBLE_COMMANDS}
-_CONNECT_TIMEOUT_MS = 10_000
+_CONNECT_TIMEOUT_MS = round(ANSWER_S * 1000)
 _EVENT_NAMES = {
     EventType.NONE: "None",
     EventType.NODE_CREATED: "NodeCreated",
