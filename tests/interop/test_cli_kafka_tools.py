@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.client import BYTES, Producer
 from barnabas.testing import Cluster
 from support.needs import needs_reference
 from support.reference import apache_tool
@@ -104,6 +105,24 @@ def test_the_verifiable_tools_print_apaches_events(cluster: Up) -> None:
         consumed = [event for event in found if event["name"] == "records_consumed"]
         assert sum(event["count"] for event in consumed) == 10
         assert sorted(consumed[0]["partitions"][0]) == ["count", "maxOffset", "minOffset", "partition", "topic"]
+
+
+def test_the_verifiable_consumer_reads_bytes_that_are_no_text(cluster: Up) -> None:
+    """As Java's StringDeserializer does; Ctrl-C ends it with 130, after its last event."""
+    with Producer({"bootstrap.servers": cluster.bootstrap}, serializer=BYTES) as producer:
+        producer.send("binary", b"\xff\x00")
+    command = [sys.executable, "-m", "barnabas", "verifiable-consumer", "--bootstrap-server", cluster.bootstrap]
+    command += ["--topic", "binary", "--group-id", "binary", "--verbose"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as consumer:
+        line = ""
+        while "record_data" not in line:
+            line = consumer.stdout.readline()
+            assert line, consumer.stderr.read()
+        assert json.loads(line)["value"] == "\ufffd\0"
+        consumer.send_signal(signal.SIGINT)
+        output, errors = consumer.communicate(timeout=60)
+    assert (consumer.returncode, errors) == (130, "")
+    assert events(output)[-1]["name"] == "shutdown_complete"
 
 
 def test_cat_copies_keys_and_values_both_ways(cluster: Up) -> None:

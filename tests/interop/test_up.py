@@ -90,5 +90,25 @@ def test_a_cluster_in_the_background_is_found_watched_and_stopped(tmp_path: Path
     finally:
         down = run("down", "--data-dir", data_dir)
     assert down.stdout == f"stopped 127.0.0.1:{port}\n", down.stderr
+    assert list((tmp_path / "tmp").iterdir()) == []
     assert run("status").returncode == 1
     assert "no cluster of yours runs here" in run("down").stderr
+
+
+def test_down_returns_when_the_temporary_folder_is_gone(tmp_path: Path) -> None:
+    """Nothing is left of a cluster without --data-dir, and of its messages."""
+    assert run("up", "--detach", "--port", "0", "--zk-port", "0").returncode == 0
+    assert run("down").returncode == 0
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_cluster_in_the_foreground_ends_as_its_signal_asks(tmp_path: Path, number: int, code: int) -> None:
+    """Ctrl-C gives the code that shells know; SIGTERM, a supervisor's, none. The folder is gone, and no word of an error."""
+    command = [sys.executable, "-m", "barnabas", "up", "--port", "0", "--zk-port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith("ready ")
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (code, "")
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -2,6 +2,8 @@
 
 import contextlib
 import logging
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from barnabas.cli.main import main
-from barnabas.cli.supervisor import Supervisor
+from barnabas.cli.supervisor import Supervisor, _held_signals
 
 
 def server_properties(tmp_path: Path, text: str) -> str:
@@ -61,3 +63,16 @@ def test_a_cluster_is_ready_when_every_broker_knows_every_broker(
     monkeypatch.setattr("barnabas.client.groups.prepare_groups", lambda _: None)
     assert Supervisor(tmp_path, [], ",".join(known), 3).wait_until_ready()
     assert known == {"here:1": [], "here:2": [], "here:3": []}
+
+
+def test_a_signal_waits_while_a_child_starts() -> None:
+    """The child inherits the handlers: one that ran there would swallow the signal, and the child would never end."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    try:
+        with _held_signals():
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+            assert came == []
+        assert came == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)

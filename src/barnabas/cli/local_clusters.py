@@ -34,6 +34,8 @@ class LocalCluster:
     bootstrap_servers: str
     zookeeper_connect: str
     pids: dict[str, int] = field(default_factory=dict)
+    is_temporary: bool = False
+    """Whether the data dir is removed at the end."""
     output: str = ""
     """Where the supervisor's own messages go, if it runs in the background."""
 
@@ -101,7 +103,8 @@ def stop_cluster(cluster: LocalCluster, timeout_s: float) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(cluster.pid, signal.SIGTERM)
     end = time.monotonic() + timeout_s
-    while _running(Path(cluster.data_dir)) is not None:
+    directory = Path(cluster.data_dir)
+    while _running(directory) is not None or (cluster.is_temporary and directory.exists()):
         if time.monotonic() > end:
             raise BarnabasError(
                 f"the cluster in {cluster.data_dir} did not stop within {timeout_s:g} s: see barnabas logs, or end it "

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -25,6 +25,8 @@ from barnabas.cli.up_files import COORDINATION_NAME, log_of
 __all__ = ["ServerPlan", "Supervisor"]
 
 _READY_TIMEOUT_S = 60
+_INTERRUPTED = 130
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STOP_TIMEOUT_S = 20
 _TAIL_LINES = 10
 _FULL_BYTES = 1024 * 1024
@@ -50,6 +52,8 @@ class Supervisor:
         self._pipes: dict[str, Connection] = {}
         self._wake, self._woken = multiprocessing.Pipe(duplex=False)
         self._signals = 0
+        self.exit_code = 0
+        """What a shell expects after the signal that asked for the end."""
         self.has_failed = False
         """Whether a server ended by itself, with an error."""
 
@@ -65,7 +69,7 @@ class Supervisor:
 
     def start(self) -> None:
         """Start all servers."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             signal.signal(number, self._signalled)
         can_fork = "fork" in multiprocessing.get_all_start_methods()
         context = multiprocessing.get_context("fork") if can_fork else multiprocessing.get_context("spawn")
@@ -79,13 +83,15 @@ class Supervisor:
                 args=(plan.command, str(plan.config), str(log_of(self._logs, plan.name)), theirs, inherited),
                 name=f"barnabas {plan.name}",
             )
-            child.start()
+            with _held_signals():
+                child.start()
             theirs.close()
             self._pipes[plan.name] = ours
             self._children[plan.name] = child
 
-    def _signalled(self, *_: object) -> None:
+    def _signalled(self, number: int, _: object) -> None:
         self._signals += 1
+        self.exit_code = _INTERRUPTED if number == signal.SIGINT else 0
         if self._signals == 1:
             self._woken.send_bytes(b"stop")
         else:  # a second Ctrl-C: at once
@@ -185,6 +191,19 @@ class Supervisor:
                     child.join()
 
 
+@contextlib.contextmanager
+def _held_signals() -> Iterator[None]:
+    """Hold the signals that end a cluster back: a new child has its parent's handlers, which would swallow one."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows, where children are spawned and inherit none
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -216,8 +235,10 @@ def _serve(command: str, config: str, log: str, pipe: Connection, inherited: lis
         other.close()
     if hasattr(os, "setsid"):
         os.setsid()  # a terminal's Ctrl-C goes to the supervisor, which stops the children in order
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     code = 1
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -31,13 +31,15 @@ _POLL_S = 0.02
 
 
 def main(argv: list[str]) -> int:
-    """Run until SIGINT or SIGTERM; 0 after a clean stop, 1 when the cluster does not come up."""
+    """Run until SIGINT (130) or SIGTERM (0); 1 when the cluster does not come up."""
     given = _parser().parse_args(argv)
     if given.detach:
         return _detach([argument for argument in argv if argument not in ("--detach", "-d")])
     try:
         with _data_dir(given.data_dir) as directory:
             return _run(given, directory)
+    except BrokenPipeError:  # of standard output
+        raise
     except OSError as error:
         where = error.filename or given.data_dir or tempfile.gettempdir()
         remedy = "free some space, or " if error.errno == errno.ENOSPC else ""
@@ -134,9 +136,14 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
         bootstrap = ",".join(f"{given.host}:{port}" for port in ports)
         supervisor = Supervisor(directory, plans, bootstrap, given.brokers)
         try:
-            return _supervise(supervisor, LocalCluster(str(directory), os.getpid(), bootstrap, zookeeper_connect))
+            cluster = LocalCluster(
+                str(directory), os.getpid(), bootstrap, zookeeper_connect, is_temporary=not given.data_dir
+            )
+            return _supervise(supervisor, cluster)
         finally:
-            if supervisor.has_failed and not given.data_dir:
+            if not supervisor.has_failed:
+                _forget_output()
+            elif not given.data_dir:
                 _keep_logs(directory)
 
 
@@ -144,16 +151,22 @@ def _supervise(supervisor: Supervisor, cluster: LocalCluster) -> int:
     supervisor.start()
     try:
         if not supervisor.wait_until_ready():
-            return 0 if supervisor.is_stopping else 1
+            return supervisor.exit_code if supervisor.is_stopping else 1
         cluster.pids = supervisor.pids
         cluster.output = os.environ.get(_OUTPUT, "")
         record(cluster)
         pids = ",".join(f"{name}:{pid}" for name, pid in cluster.pids.items())
         print(f"ready {cluster.bootstrap_servers} zk={cluster.zookeeper_connect} pids={pids}", flush=True)
         supervisor.watch()
-        return 0
+        return supervisor.exit_code
     finally:
         supervisor.stop()
+
+
+def _forget_output() -> None:
+    """Remove the file of the supervisor's messages: it ends as it was asked to, and no command reads them afterwards."""
+    if output := os.environ.get(_OUTPUT):
+        Path(output).unlink(missing_ok=True)
 
 
 def _keep_logs(directory: Path) -> None:

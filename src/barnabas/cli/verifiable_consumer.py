@@ -1,14 +1,12 @@
 """``barnabas verifiable-consumer``: what a member of a group reads and commits. Kafka's ``VerifiableConsumer``."""
 
 import argparse
-import signal
-import threading
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, properties_file
 from barnabas.cli.reachability import require_broker
-from barnabas.cli.verifiable_output import print_event
+from barnabas.cli.verifiable_output import StopSignals, print_event
 from barnabas.client.consumer import Consumer
 from barnabas.client.errors import ClientError
 from barnabas.client.records import Record
@@ -17,16 +15,14 @@ __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """Read until ``--max-messages``, SIGTERM or Ctrl-C."""
+    """Read until ``--max-messages`` or SIGTERM (0), or Ctrl-C (130)."""
     given = _parser().parse_args(argv)
     properties = _properties(given)
     require_broker(properties["bootstrap.servers"], properties)
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    stopped = StopSignals()
     print_event("startup_complete")
     count = 0
-    with Consumer(properties) as consumer:
+    with Consumer(properties, deserializer=_text, key_deserializer=_text) as consumer:
         consumer.subscribe(
             [given.topic],
             on_assign=lambda partitions: print_event("partitions_assigned", partitions=_named(partitions)),
@@ -42,7 +38,12 @@ def main(argv: list[str]) -> int:
             if not given.enable_autocommit:
                 _commit(consumer, records)
     print_event("shutdown_complete")
-    return 0
+    return stopped.exit_code
+
+
+def _text(data: bytes) -> str:
+    """As Java's StringDeserializer: bytes that are not UTF-8 do not end the tool."""
+    return data.decode(errors="replace")
 
 
 def _report(records: list[Record[str, str]], *, verbose: bool) -> None:

@@ -1,9 +1,13 @@
-"""The lines of Kafka's verifiable tools: one JSON object for each event, which system tests read."""
+"""What Kafka's verifiable tools share: one JSON line for each event, which system tests read, and their end by a signal."""
 
 import json
+import signal
+import threading
 import time
 
-__all__ = ["print_event"]
+__all__ = ["StopSignals", "print_event"]
+
+_INTERRUPTED = 130
 
 
 def print_event(name: str, **fields: object) -> None:
@@ -11,3 +15,21 @@ def print_event(name: str, **fields: object) -> None:
     print(
         json.dumps({"timestamp": round(time.time() * 1000), "name": name, **fields}, separators=(",", ":")), flush=True
     )
+
+
+class StopSignals:
+    """Takes SIGINT and SIGTERM from its making on: the tool ends in order, and reports what it did."""
+
+    def __init__(self) -> None:
+        self.exit_code = 0
+        self._stopped = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._take)
+
+    def _take(self, number: int, _: object) -> None:
+        self.exit_code = _INTERRUPTED if number == signal.SIGINT else 0
+        self._stopped.set()
+
+    def is_set(self) -> bool:
+        """Whether one of the signals has come."""
+        return self._stopped.is_set()

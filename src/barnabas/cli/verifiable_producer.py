@@ -1,13 +1,11 @@
 """``barnabas verifiable-producer``: numbers as records, and what became of each. Kafka's ``VerifiableProducer``."""
 
 import itertools
-import signal
-import threading
 import time
 
 from barnabas.cli.common import ToolParser, properties_file
 from barnabas.cli.reachability import require_broker
-from barnabas.cli.verifiable_output import print_event
+from barnabas.cli.verifiable_output import StopSignals, print_event
 from barnabas.client.errors import ClientError
 from barnabas.client.producer import OnDelivery, Producer
 from barnabas.client.records import Delivery
@@ -16,15 +14,13 @@ __all__ = ["main"]
 
 
 def main(argv: list[str]) -> int:
-    """Send until ``--max-messages``, SIGTERM or Ctrl-C; 0 also when some records failed, which the lines say."""
+    """Send until ``--max-messages`` or SIGTERM (0), or Ctrl-C (130). The lines say which records failed."""
     given = _parser().parse_args(argv)
     bootstrap = given.bootstrap_server or given.broker_list
     properties = {**properties_file(given.producer_config), "bootstrap.servers": bootstrap, "acks": given.acks}
     properties.setdefault("retries", "0")
     require_broker(bootstrap, properties)
-    stopped = threading.Event()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signal_number, lambda *_: stopped.set())
+    stopped = StopSignals()
     tally = _Tally()
     print_event("startup_complete")
     prefix = "" if given.value_prefix is None else f"{given.value_prefix}."
@@ -61,7 +57,7 @@ def main(argv: list[str]) -> int:
         target_throughput=given.throughput,
         avg_throughput=tally.acknowledged / elapsed_s,
     )
-    return 0
+    return stopped.exit_code
 
 
 class _Tally:
