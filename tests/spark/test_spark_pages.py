@@ -29,11 +29,6 @@ from support.waiting import eventually
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 pytest.importorskip("deltalake")
 EXAMPLES = ROOT / "examples" / "pipelines"
-ORDERS = [
-    '{"id": 1, "at": "2026-01-01T00:00:00Z", "country": "de", "price": "3.50", "customer": 7}',
-    '{"id": 2, "at": "2026-01-01T00:10:00Z", "country": "nl", "price": "N/A", "customer": 8}',
-    '{"id": 3, "at": "2026-02-03T00:20:00Z", "country": "de", "price": "7.00", "customer": 7}',
-]
 PAYMENTS = ["1,2026-01-01T00:10:00Z", "3,2026-02-03T00:30:00Z"]
 
 
@@ -142,7 +137,6 @@ def rows(database: Path, table: str) -> list[Any]:
 
 def test_the_first_flow_and_its_dead_letters(person: PipelineReader) -> None:
     """pipelines.md and pipeline-flows.md, one after the other, in one folder."""
-    person.send("orders", ORDERS)
     person.send("payments", PAYMENTS)
     is_done = partial(rows, person.folder / "orders.db", "orders_by_country")
     until_ctrl_c = {"run orders.toml   ": lambda command: person.run_until(command, is_done)}
@@ -153,6 +147,11 @@ def test_the_first_flow_and_its_dead_letters(person: PipelineReader) -> None:
     exec(person.reader.here(program), {"spark": person.spark})
     (person.folder / "customers.csv").write_text("customer,country\n7,DE\n")
     person.reader.follow(blocks(DOCS / "how-to" / "pipeline-flows.md"))
+
+
+def test_the_first_pipeline_of_the_readme(person: PipelineReader) -> None:
+    """A new flow, one record, its row in the database."""
+    person.reader.follow([block for block in blocks(ROOT / "README.md") if block.section == "A first pipeline"])
 
 
 def follow_outputs(person: PipelineReader) -> None:
