@@ -11,6 +11,7 @@ from barnabas.coordination.core.connections import Limits, ServerConnection
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, session_password
+from barnabas.coordination.zab.member_log import ReadOnlyForwarder
 from barnabas.wire.jute.codec import decode, encode
 from barnabas.wire.jute.errors import ErrorCode
 from barnabas.wire.jute.frames import (
@@ -22,6 +23,7 @@ from barnabas.wire.jute.frames import (
     encode_request,
 )
 from barnabas.wire.jute.opcodes import EventType, OpCode, Xid
+from barnabas.wire.jute.quorum import ForwardedRequest
 from barnabas.wire.jute.records import (
     ACL,
     OPEN_ACL,
@@ -45,7 +47,7 @@ from barnabas.wire.jute.records import (
     SetWatches,
     WatcherEvent,
 )
-from barnabas.wire.jute.transactions import decode_transaction
+from barnabas.wire.jute.transactions import ErrorTxn, decode_transaction
 
 OPEN = list(OPEN_ACL)
 TICK_MS = 1000
@@ -79,13 +81,21 @@ class Recorder:
 class Client:
     """A client's side of a connection to a `Harness`."""
 
-    def __init__(self, harness: "Harness", *, session_id: int = 0, password: bytes = b"", last_zxid: int = 0) -> None:
+    def __init__(
+        self,
+        harness: "Harness",
+        *,
+        session_id: int = 0,
+        password: bytes = b"",
+        last_zxid: int = 0,
+        read_only: bool = False,
+    ) -> None:
         self.harness = harness
         self.recorder = Recorder()
         self.connection = ServerConnection(self.recorder, "127.0.0.1", 5000, harness.now_ms)
         self.xid = 0
         request = ConnectRequest(0, last_zxid, 10_000, session_id, password)
-        self.receive(bytes(encode_connect_request(request))[4:])
+        self.receive(bytes(encode_connect_request(request, read_only))[4:])
 
     def receive(self, data: bytes) -> None:
         self.harness.processor.receive(self.connection, data, self.harness.now_ms, self.harness.wall_ms)
@@ -124,13 +134,14 @@ class Client:
 class Harness:
     """A processor, its clock, and the log that an edge would write."""
 
-    def __init__(self, database: Database | None = None, **limits: int) -> None:
+    def __init__(self, database: Database | None = None, *, read_only: bool = False, **limits: int) -> None:
         self.now_ms = 1_000_000
         self.wall_ms = 1_700_000_000_000
         self.log: list[bytes] = []
         tracker = SessionTracker(TICK_MS, 1 << 56, self.now_ms)
         both = Limits(min_session_timeout_ms=2000, max_session_timeout_ms=20_000, **limits)
-        self.processor = Processor(database or Database(), tracker, both, self.now_ms)
+        forwarder = ReadOnlyForwarder() if read_only else None
+        self.processor = Processor(database or Database(), tracker, both, self.now_ms, forwarder)
 
     def sync(self, count: int | None = None) -> None:
         """Log what is decided and commit it (or the first ``count``)."""
@@ -534,6 +545,44 @@ def test_a_session_moves_to_the_connection_that_knows_its_password(harness: Harn
     assert old.recorder.is_closed
     harness.processor.disconnected(old.connection)
     assert new.call(OpCode.DELETE, DeleteRequest("/e", -1))[0] == 0
+
+
+def test_a_forwarded_close_ends_a_session_that_has_moved_and_other_writes_are_refused(harness: Harness) -> None:
+    """As Apache's leader answers a client that still uses its earlier connection, to a follower."""
+    client = harness.connect()
+    client.call(OpCode.CREATE, CreateRequest("/e", b"", OPEN, 1))
+    session_id, processor = client.response.session_id, harness.processor
+
+    def forward(opcode: OpCode, body: bytes) -> int:
+        request = ForwardedRequest(session_id, 1, opcode, body)
+        processor.propose_forwarded("a follower", request, [], harness.now_ms, harness.wall_ms)
+        header, txn, _ = decode_transaction(bytes(processor.unlogged[-1]))
+        harness.sync()
+        return txn.err if isinstance(txn, ErrorTxn) else header.type
+
+    assert forward(OpCode.SET_DATA, bytes(encode(SetDataRequest("/e", b"1", -1)))) == ErrorCode.SESSION_MOVED
+    assert not client.recorder.is_closed
+    assert forward(OpCode.CLOSE_SESSION, b"") == OpCode.CLOSE_SESSION
+    assert client.recorder.is_closed
+    assert "/e" not in processor.database.tree.nodes
+
+
+def test_a_read_only_server_refuses_a_session_that_only_a_leader_keeps_alive(harness: Harness) -> None:
+    """A session that began on a read-only server reconnects, and ends without a transaction; writes are refused."""
+    known = harness.connect().response
+    reader = Harness(harness.replayed(), read_only=True)
+    refused = Client(reader, session_id=known.session_id, password=known.password, read_only=True)
+    assert refused.recorder.is_closed
+    assert refused.recorder.frames == []
+    first = Client(reader, read_only=True)
+    response = first.connected()
+    again = Client(reader, session_id=response.session_id, password=response.password, read_only=True)
+    assert again.connected().session_id == response.session_id
+    assert first.recorder.is_closed
+    assert again.call(OpCode.SET_DATA, SetDataRequest("/", b"", -1))[0] == ErrorCode.NOT_READ_ONLY
+    assert again.call(OpCode.CLOSE_SESSION)[0] == ErrorCode.OK
+    assert again.recorder.is_closed
+    assert reader.log == []
 
 
 def test_sessions_survive_a_restart_of_the_server(harness: Harness) -> None:

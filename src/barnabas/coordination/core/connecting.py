@@ -2,7 +2,8 @@
 
     no session id    a new session: of this server alone if sessions are local, otherwise created for everyone
     a session id     taken over from its earlier connection; a learner asks its leader whether the session is alive
-    read-only        taken as it comes, if the client accepts a server without a quorum
+    read-only        taken as it comes, if the client accepts a server without a quorum. A session that the ensemble knows
+                     is refused: only a leader keeps it alive, so its client must find a server with a quorum
 
 In ZooKeeper: ZooKeeperServer.processConnectRequest, reopenSession and finishSessionInit.
 """
@@ -102,6 +103,14 @@ class SessionConnector:
         is_owner = request.password == session_password(request.session_id)
         if not accepts or (request.session_id and not is_owner):
             logger.info("Refusing %s: this server is read-only, and the client does not accept that", client.address)
+            client.transport.close()
+            return
+        if request.session_id in self._database.session_timeouts_ms:
+            logger.info(
+                "Refusing %s: this server is read-only, and cannot keep session 0x%x alive; it must try another server",
+                client.address,
+                request.session_id & (1 << 64) - 1,
+            )
             client.transport.close()
             return
         session = self._tracker.track(request.session_id or self._tracker.new_id(), timeout_ms, now_ms)

@@ -214,6 +214,8 @@ class Processor:
             self._authenticate(client, header.xid, decode(AuthPacket, data, offset))
         elif opcode == OpCode.SASL:
             step_sasl(client, header.xid, decode(GetSASLRequest, data, offset), self.limits.access, self.statistics)
+        elif self._forwarder is not None and self._forwarder.is_read_only and opcode == OpCode.CLOSE_SESSION:
+            self._receive_read(client, header.xid, CLOSE_LOCAL, data, now_ms)
         elif self._forwarder is not None and (opcode == OpCode.SYNC or (opcode in WRITES and opcode not in _INTERNAL)):
             self._forward(self._forwarder, client, session.id, header.xid, opcode, data[offset:], now_ms)
         else:
@@ -455,7 +457,7 @@ class Processor:
             self.tracker.touch(session, now_ms)
             if session.owner is None:
                 session.owner = owner
-            elif session.owner is not owner:
+            elif session.owner is not owner and opcode != OpCode.CLOSE_SESSION:  # its client may end it from anywhere
                 operation = MOVED
         self._propose(session_id, None, request.xid, opcode, operation, body, now_ms, wall_ms, ids)
 

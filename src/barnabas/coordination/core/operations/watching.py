@@ -5,10 +5,13 @@ In ZooKeeper: `FinalRequestProcessor.processRequest` and `DataTree.setWatches`.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from barnabas.coordination.core.operations.base import Reading, ReadOperation
+from barnabas.coordination.core.operations.base import Client, Reading, ReadOperation
 from barnabas.coordination.core.tree import Event
-from barnabas.coordination.core.watches import WatchMode
+from barnabas.coordination.core.watches import Watches, WatchMode
+from barnabas.coordination.core.znode import DataNode
 from barnabas.wire.jute.errors import ErrorCode, KeeperError
 from barnabas.wire.jute.opcodes import AddWatchMode, EventType, OpCode, WatcherType
 from barnabas.wire.jute.records import (
@@ -27,6 +30,18 @@ _PATHS_A_SLICE = 500
 _MODES = {AddWatchMode.PERSISTENT: WatchMode.PERSISTENT, AddWatchMode.PERSISTENT_RECURSIVE: WatchMode.RECURSIVE}
 
 
+class _Kind(NamedTuple):
+    """A kind of watch: the zxid of a node's last change, the event of a later one, and how the watch is set."""
+
+    changed_zxid: Callable[[DataNode], int]
+    change: EventType
+    add: Callable[[Watches[Any], str, Client], None]
+
+
+_DATA = _Kind(attrgetter("mzxid"), EventType.NODE_DATA_CHANGED, Watches.add_data)
+_CHILDREN = _Kind(attrgetter("pzxid"), EventType.NODE_CHILDREN_CHANGED, Watches.add_children)
+
+
 def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> Iterator[None]:
     """Set the watches of a client that has reconnected; send events at once for what has changed since its last zxid.
 
@@ -34,9 +49,9 @@ def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> Iterato
     look at ACLs: the events say no more than ``exists``, which needs no permission.
     """
     kinds: list[tuple[list[str], Callable[[str], None]]] = [
-        (request.data_watches, partial(_set_data_watch, reading, request.relative_zxid)),
+        (request.data_watches, partial(_set_watch, reading, _DATA, request.relative_zxid)),
         (request.exist_watches, partial(_set_exist_watch, reading)),
-        (request.child_watches, partial(_set_child_watch, reading, request.relative_zxid)),
+        (request.child_watches, partial(_set_watch, reading, _CHILDREN, request.relative_zxid)),
     ]
     if isinstance(request, SetWatches2):
         watches, client = reading.watches, reading.client
@@ -57,14 +72,15 @@ def _set_watches(reading: Reading, request: SetWatches | SetWatches2) -> Iterato
             set_watch(path)
 
 
-def _set_data_watch(reading: Reading, zxid: int, path: str) -> None:
+def _set_watch(reading: Reading, kind: _Kind, zxid: int, path: str) -> None:
+    """Watch a node that was there at ``zxid``."""
     node = reading.tree.get(path)
     if node is None:
         reading.client.notify(Event(EventType.NODE_DELETED, path, ()))
-    elif node.mzxid > zxid:
-        reading.client.notify(Event(EventType.NODE_DATA_CHANGED, path, ()))
+    elif kind.changed_zxid(node) > zxid:
+        reading.client.notify(Event(kind.change, path, ()))
     else:
-        reading.watches.add_data(path, reading.client)
+        kind.add(reading.watches, path, reading.client)
 
 
 def _set_exist_watch(reading: Reading, path: str) -> None:
@@ -72,16 +88,6 @@ def _set_exist_watch(reading: Reading, path: str) -> None:
         reading.client.notify(Event(EventType.NODE_CREATED, path, ()))
     else:
         reading.watches.add_data(path, reading.client)
-
-
-def _set_child_watch(reading: Reading, zxid: int, path: str) -> None:
-    node = reading.tree.get(path)
-    if node is None:
-        reading.client.notify(Event(EventType.NODE_DELETED, path, ()))
-    elif node.pzxid > zxid:
-        reading.client.notify(Event(EventType.NODE_CHILDREN_CHANGED, path, ()))
-    else:
-        reading.watches.add_children(path, reading.client)
 
 
 def _add_watch(reading: Reading, request: AddWatchRequest) -> ErrorResponse:
