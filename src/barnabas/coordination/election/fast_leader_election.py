@@ -71,6 +71,20 @@ class NewerConfiguration:
 ElectionEffect = SendNotification | Elected | NewerConfiguration
 
 
+def _agreeing(ballots: Mapping[int, Ballot], ballot: Ballot) -> Iterator[int]:
+    return (server_id for server_id, cast in ballots.items() if cast.agrees_with(ballot))
+
+
+def _log_notification(state: PeerState, sender: int, notification: Notification) -> None:
+    vote = notification.vote
+    logger.info(
+        "Notification: my state: %s; n.sid: %d, n.state: %s, n.leader: %d, n.round: 0x%x, n.peerEpoch: 0x%x, "
+        "n.zxid: 0x%x, message format version: 0x%x",
+        *(state.name, sender, notification.state.name, vote.leader, notification.round),
+        *(vote.peer_epoch, vote.zxid, notification.format_version),
+    )
+
+
 class FastLeaderElection:
     """One server's part in elections."""
 
@@ -209,7 +223,7 @@ class FastLeaderElection:
     def receive(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
         """Another server's vote. Raises `MalformedNotificationError` if its configuration cannot be read."""
         adopted = self._adopt(sender, notification, now_ms)
-        self._log(sender, notification)
+        _log_notification(self.state, sender, notification)
         return adopted + self._hear(sender, notification, now_ms)
 
     def _hear(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
@@ -335,7 +349,7 @@ class FastLeaderElection:
         present one would have it in its log, and none of them would have been elected without it. A server that alone
         knows of such a proposal would otherwise never come back. (Apache ZooKeeper's servers ask for both quorums here.)
         """
-        agreeing = self._agreeing(ballots, ballot)
+        agreeing = _agreeing(ballots, ballot)
         return AckTracker([self.configuration.verifier], agreeing).has_all_quorums() and self._leads(ballots, ballot)
 
     def _leads(self, ballots: Mapping[int, Ballot], ballot: Ballot) -> bool:
@@ -350,11 +364,7 @@ class FastLeaderElection:
         verifiers = [self.configuration.verifier]
         if self._next_configuration is not None:
             verifiers.append(self._next_configuration.verifier)
-        return AckTracker(verifiers, self._agreeing(ballots, ballot)).has_all_quorums()
-
-    @staticmethod
-    def _agreeing(ballots: Mapping[int, Ballot], ballot: Ballot) -> Iterator[int]:
-        return (server_id for server_id, cast in ballots.items() if cast.agrees_with(ballot))
+        return AckTracker(verifiers, _agreeing(ballots, ballot)).has_all_quorums()
 
     def _decide(self, vote: Vote, round_number: int) -> Elected:
         self._resend_at_ms = self._finalize_at_ms = None
@@ -416,12 +426,3 @@ class FastLeaderElection:
         effects: list[ElectionEffect] = [NewerConfiguration(configuration)]
         # In the same round: a server that loses its vote by this must not be ahead of those that have one.
         return effects if is_same or not self.is_looking else effects + self._begin(now_ms, self.round)
-
-    def _log(self, sender: int, notification: Notification) -> None:
-        vote = notification.vote
-        logger.info(
-            "Notification: my state: %s; n.sid: %d, n.state: %s, n.leader: %d, n.round: 0x%x, n.peerEpoch: 0x%x, "
-            "n.zxid: 0x%x, message format version: 0x%x",
-            *(self.state.name, sender, notification.state.name, vote.leader, notification.round),
-            *(vote.peer_epoch, vote.zxid, notification.format_version),
-        )
