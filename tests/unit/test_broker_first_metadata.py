@@ -12,6 +12,7 @@ from barnabas.broker.configuration.config_admin import TOPIC
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from barnabas.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.kafka.messages.describe_cluster import DescribeClusterRequest
 from barnabas.wire.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.wire.kafka.messages.incremental_alter_configs import (
@@ -181,3 +182,22 @@ def test_a_new_controller_plans_topics_when_it_has_read_the_znodes(broker: DataP
         assert not planned
     assert planned == [True]
     assert client.answer().topics[0].error_code == ErrorCode.POLICY_VIOLATION
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+def test_who_is_controller_is_answered_when_the_first_update_has_come(broker: DataPath, is_active: bool) -> None:
+    """A broker that has just started may be elected in the next moment."""
+    begun: list[Any] = []
+    controller = NewController()
+    controller.is_active = False
+    broker.serve(("delete_topics", "update_metadata"), start=begun.append, controller=controller)
+    client, other = broker.connect(), broker.connect()
+    client.post(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000), 6)
+    assert (client.answer(), begun) == (None, [])
+    controller.is_active = is_active
+    other.ask(update(), 8)
+    if is_active:
+        begun.pop().close()
+    else:
+        assert client.answer().responses[0].error_code == ErrorCode.NOT_CONTROLLER
+    assert (client.answer(), begun) == (None, [])

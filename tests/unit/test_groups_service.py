@@ -243,17 +243,22 @@ def test_transactions_are_refused_only_when_the_metadata_is_loaded(broker: Group
     assert (E(found.error_code), found.node_id) == (E.NONE, 1)
 
 
-def test_a_commit_waits_for_topics_that_the_controller_has_not_named_yet(broker: GroupBroker) -> None:
-    """A coordinator that has just started may be loaded before: that is no reason to refuse the offset."""
+@pytest.mark.parametrize("is_coordinator", [True, False])
+def test_a_commit_waits_for_topics_that_the_controller_has_not_named_yet(tmp_path: Path, is_coordinator: bool) -> None:
+    """A broker that has just started does not refuse the offset for its topic, whether it coordinates the group or not."""
+    broker = GroupBroker(tmp_path)
+    if is_coordinator:
+        broker.load()
     broker.metadata.expect(["later"])
+    outcome = E.NONE if is_coordinator else E.NOT_COORDINATOR
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=9)
     topics = [OffsetCommitRequestTopic(name="later", partitions=[partition])]
     wire = broker.connect()
-    assert code(wire.ask(commit_request(3), 8)) == E.NONE
+    assert code(wire.ask(commit_request(3), 8)) == outcome
     wire.post(OffsetCommitRequest(group_id="g", topics=topics), 8)
     assert wire.answer() is None
     named(broker.connect(), "later", 1)
-    assert code(wire.answer()) == E.NONE
+    assert code(wire.answer()) == outcome
 
 
 def test_a_broker_that_has_just_started_does_not_say_that_it_has_no_groups(broker: GroupBroker) -> None:

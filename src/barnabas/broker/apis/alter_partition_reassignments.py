@@ -11,12 +11,13 @@ from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -28,10 +29,12 @@ __all__ = ["API"]
 
 
 def _handle(services: Services, request: Request) -> None:
-    if not services.controller.is_active:
-        request.fail(ErrorCode.NOT_CONTROLLER)
-        return
-    answer_later(services, request, _alter(services, request, request.message), request.message.timeout_ms)
+    message = request.message
+    at_controller(
+        services,
+        request,
+        lambda: answer_later(services, request, _alter(services, request, message), message.timeout_ms),
+    )
 
 
 def _alter(services: Services, request: Request, message: AlterPartitionReassignmentsRequest) -> Steps[None]:

@@ -9,6 +9,7 @@ REASSIGNMENT_IN_PROGRESS, INVALID_REQUEST (a topic named twice), REQUEST_TIMED_O
 from collections import Counter
 
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
@@ -26,10 +27,12 @@ __all__ = ["API"]
 
 
 def _handle(services: Services, request: Request) -> None:
-    if not services.controller.is_active:
-        request.fail(ErrorCode.NOT_CONTROLLER)
-        return
-    answer_later(services, request, _grow(services, request, request.message), request.message.timeout_ms)
+    message = request.message
+    at_controller(
+        services,
+        request,
+        lambda: answer_later(services, request, _grow(services, request, message), message.timeout_ms),
+    )
 
 
 def _grow(services: Services, request: Request, message: CreatePartitionsRequest) -> Steps[None]:

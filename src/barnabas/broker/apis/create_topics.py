@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from barnabas.base.slices import Sliced
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, reply_once, serve
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
@@ -36,9 +37,11 @@ _METADATA_TOPIC = "__cluster_metadata"
 
 
 def _handle(services: Services, request: Request) -> None:
-    if not services.controller.is_active:
-        request.fail(ErrorCode.NOT_CONTROLLER)
-    elif services.controller.context.is_complete:
+    at_controller(services, request, lambda: _begin(services, request))
+
+
+def _begin(services: Services, request: Request) -> None:
+    if services.controller.context.is_complete:
         serve(services, request, _plan(services, request))
     else:
         answer_later(services, request, _plan_after_failover(services, request), request.message.timeout_ms)

@@ -11,6 +11,7 @@ REQUEST_TIMED_OUT.
 
 from barnabas.base.ids import ZERO_UUID
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
@@ -37,9 +38,10 @@ def _asked(message: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]
 
 
 def _handle(services: Services, request: Request) -> None:
-    if not services.controller.is_active:
-        request.fail(ErrorCode.NOT_CONTROLLER)
-        return
+    at_controller(services, request, lambda: _begin(services, request))
+
+
+def _begin(services: Services, request: Request) -> None:
     if not services.config["delete.topic.enable"]:
         known = request.version >= _DISABLED_FROM_VERSION
         request.fail(ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
@@ -36,10 +37,12 @@ _TYPES_FROM_VERSION = 1
 
 
 def _handle(services: Services, request: Request) -> None:
+    at_controller(services, request, lambda: _begin(services, request))
+
+
+def _begin(services: Services, request: Request) -> None:
     message: ElectLeadersRequest = request.message
-    if not services.controller.is_active:
-        request.fail(ErrorCode.NOT_CONTROLLER)
-    elif _kind(request) not in (_PREFERRED, _UNCLEAN):
+    if _kind(request) not in (_PREFERRED, _UNCLEAN):
         request.fail(ErrorCode.INVALID_REQUEST)
     else:
         answer_later(services, request, _elect(services, request, message), message.timeout_ms)

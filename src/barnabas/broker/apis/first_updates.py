@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 
 from barnabas.broker.apis.services import Services
 from barnabas.broker.requests.request import Request
+from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["FIRST_UPDATES", "TOPICS_WAIT_MS", "when_loaded", "when_topics_known"]
+__all__ = ["FIRST_UPDATES", "TOPICS_WAIT_MS", "at_controller", "when_loaded", "when_topics_known"]
 
 FIRST_UPDATES = "metadata"
 """The purgatory's key for requests that came before the controller's first UpdateMetadata requests."""
@@ -40,6 +41,24 @@ def when_loaded(
 
     wait_ms = TOPICS_WAIT_MS if metadata.has_brokers else _BROKERS_WAIT_MS
     request.waiter = services.purgatory.watch([FIRST_UPDATES], attempt, expire, wait_ms)
+
+
+def at_controller(services: Services, request: Request, work: Callable[[], None]) -> None:
+    """Do ``work``, which only the active controller does. A broker that has just started waits to learn which broker that is.
+
+    It may be the one that a client knows from before. librdkafka's AdminClient does not ask again after NOT_CONTROLLER.
+    """
+
+    def attempt() -> None:
+        if services.controller.is_active:
+            work()
+        else:
+            request.fail(ErrorCode.NOT_CONTROLLER)
+
+    if services.controller.is_active or services.metadata.has_brokers:
+        attempt()
+    else:
+        when_loaded(services, request, attempt, lambda: services.metadata.has_brokers)
 
 
 def when_topics_known(services: Services, request: Request, topics: Iterable[str], answer: Callable[[], None]) -> None:

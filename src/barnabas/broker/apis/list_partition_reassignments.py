@@ -7,12 +7,12 @@ Errors: NOT_CONTROLLER, REQUEST_TIMED_OUT.
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
+from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.later import answer_later, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
-from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -24,10 +24,12 @@ __all__ = ["API"]
 
 
 def _handle(services: Services, request: Request) -> None:
-    if not services.controller.is_active:
-        request.fail(ErrorCode.NOT_CONTROLLER)
-        return
-    answer_later(services, request, _list(services, request, request.message), request.message.timeout_ms)
+    message = request.message
+    at_controller(
+        services,
+        request,
+        lambda: answer_later(services, request, _list(services, request, message), message.timeout_ms),
+    )
 
 
 def _list(services: Services, request: Request, message: ListPartitionReassignmentsRequest) -> Steps[None]:

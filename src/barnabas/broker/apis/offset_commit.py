@@ -32,11 +32,11 @@ _TOPIC_IDS_SINCE_VERSION = 10
 def handle(services: Services, request: Request) -> None:
     """Answer when the offsets are committed.
 
-    A coordinator may be loaded before the controller has named the topics: an offset of one is not refused for that.
+    librdkafka gives up a commit that was refused because of its topic, so that waits until the controller has named it.
     """
-    message: OffsetCommitRequest = request.message
-    if services.metadata.is_loading and not services.groups.coordinator.check(message.group_id, may_be_empty=True):
-        names = [services.metadata.topic_name(topic.topic_id) or topic.name for topic in message.topics]
+    metadata = services.metadata
+    if metadata.is_loading:
+        names = [metadata.topic_name(topic.topic_id) or topic.name for topic in request.message.topics]
         when_topics_known(services, request, names, lambda: _commit(services, request))
     else:
         _commit(services, request)
