@@ -40,6 +40,13 @@ type = "topic"
 topic = "out"
 """
 
+TABLE = """
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "t"
+"""
+
 
 def problems_of(spark: Any, *changes: tuple[str, str]) -> list[str]:
     """The lines that ``check`` prints for the flow after the changes."""
@@ -81,6 +88,19 @@ def test_what_spark_would_refuse_is_found_with_its_line_and_field(spark: Any, ol
     assert found
     assert found[0].startswith(problem)
     assert "SQLSTATE" not in found[0]
+
+
+def test_types_that_tables_cannot_hold_are_found_before_the_run(spark: Any) -> None:
+    """The difference of two times is an interval, and a null alone has no type."""
+    text = FLOW.partition("[aggregate]")[0] + TABLE
+    text = text.replace('timestamp_format = "yyyy-MM-dd"\n', "").replace(', wind = "warm and true"', "")
+    text = text.replace('"temp > 20"', '"at - timestamp_seconds(0)"').replace(
+        '"name", "temp"', '"name", "null as temp"'
+    )
+    flow = spec.parse(text, file="f.toml")
+    found = [each.message for each in find_problems(spark, flow)]
+    assert [each.partition(",")[0] for each in found] == ["cannot hold temp", "cannot hold warm"]
+    assert "timestampdiff(SECOND, begin, end)" in found[1]
 
 
 def test_all_problems_are_found_in_one_run_and_a_wrong_column_is_reported_once(spark: Any) -> None:

@@ -1,5 +1,6 @@
 """Formats with fixed columns and with schemas, on small frames; previews, dry runs and replays on a real topic."""
 
+import base64
 import io
 import json
 from pathlib import Path
@@ -10,12 +11,15 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 fastavro = pytest.importorskip("fastavro")
+descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.pipelines import spec, transforms  # noqa: E402
 from barnabas.pipelines.replay import replay_dead_letters  # noqa: E402
 from barnabas.pipelines.run import run_on  # noqa: E402
 from barnabas.pipelines.trial import preview_rows, try_flow  # noqa: E402
+from barnabas.testing.flows import FlowUnderTest  # noqa: E402
+from support.registry import RegistryForTests, with_id  # noqa: E402
 
 FLOW = """\
 name = "{name}"
@@ -96,6 +100,64 @@ def test_avro_and_json_of_a_registry_become_columns(spark: Any, tmp_path: Path) 
     how = 'type = "json"\nregistry = "http://h"\ncolumns = { id = "int" }'
     good, bad = parsed(spark, tmp_path, how, b'\0\0\0\0\1{"id": 5}', '{"id": 5}')
     assert (good, len(bad)) == ([{"id": 5}], 1)
+
+
+BOTH = """\
+name = "both"
+checkpoint = "state"
+[sources.a]
+bootstrap_servers = "h:1"
+topics = ["a"]
+max_offsets_per_trigger = 1
+format = {{ type = "avro", registry = "{registry}", columns = {{ id = "bigint", note = "string" }} }}
+[sources.p]
+topics = ["p"]
+max_offsets_per_trigger = 1
+format = {{ type = "protobuf", registry = "{registry}", columns = {{ id = "bigint", note = "string" }} }}
+[[steps]]
+name = "all"
+sql = "select 'avro' as kind, id, note from a union all select 'protobuf', id, note from p"
+[[sinks]]
+type = "sqlite"
+path = "out.db"
+table = "t"
+key = ["kind", "id"]
+"""
+
+
+def test_a_flow_follows_the_schemas_of_its_records_while_it_runs(spark: Any, cluster: Any, tmp_path: Path) -> None:
+    """Avro and Protobuf of a registry: a newer schema's column appears; an id that the registry lacks is a bad row."""
+    newer = {**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "note", "type": "string"}]}
+
+    def avro(schema: dict[str, Any], **values: Any) -> bytes:
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), values)
+        return stream.getvalue()
+
+    def order(*names: str) -> str:
+        kinds = descriptor_pb2.FieldDescriptorProto
+        file = descriptor_pb2.FileDescriptorProto(name="o.proto", package="shop", syntax="proto3")
+        message = file.message_type.add(name="O")
+        for number, name in enumerate(names, 1):
+            kind = kinds.TYPE_INT64 if name == "id" else kinds.TYPE_STRING
+            message.field.add(name=name, number=number, type=kind, label=kinds.LABEL_OPTIONAL)
+        return base64.b64encode(file.SerializeToString()).decode()
+
+    with RegistryForTests() as registry:
+        flow = spec.parse(BOTH.format(registry=registry.address), file=str(tmp_path / "flow.toml"))
+        tested = FlowUnderTest(flow, spark, cluster.bootstrap, tmp_path)
+        registry.schemas = {1: json.dumps(SCHEMA), 2: json.dumps(newer), 3: order("id"), 4: order("id", "note")}
+        tested.given(
+            [with_id(1, avro(SCHEMA, id=1)), with_id(2, avro(newer, id=2, note="new")), with_id(9, b""), b"\x02"],
+            p=[with_id(3, b"\0\x08\x03"), with_id(4, b"\0\x08\x04\x12\x03new")],
+        )
+        first = tested.run()
+        expected = [("avro", 1, None), ("avro", 2, "new"), ("protobuf", 3, None), ("protobuf", 4, "new")]
+        first.assert_rows([{"kind": kind, "id": number, "note": note} for kind, number, note in expected])
+        assert (first.summary["batches"], first.summary["bad"]) == (4, {"MALFORMED": 2})
+        registry.schemas[9] = json.dumps(newer)
+        last = tested.given([with_id(9, avro(newer, id=9, note="later"))]).run()
+        assert {"kind": "avro", "id": 9, "note": "later"} in last.rows
 
 
 def test_dead_letters_of_a_corrected_flow_go_through_once(spark: Any, cluster: Any, tmp_path: Path) -> None:

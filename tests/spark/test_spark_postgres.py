@@ -194,3 +194,16 @@ def test_a_dropped_table_ends_a_batch_with_what_to_do_and_holds_none_when_it_is_
     again = open_database(sink, TYPES)
     assert again.last_epoch("flow", "query") == -1
     again.close()
+
+
+def test_texts_that_postgresql_cannot_hold_do_not_end_a_flow(sink: DatabaseSink) -> None:
+    """U+0000 becomes U+FFFD, in JSON too; what looks like its escape stays, and NaN in JSON is a text."""
+    database = open_database(sink, {**TYPES, "shares": "array<double>"})
+    tags = ["a\0b", "\\u0000", "\\\0"]
+    table = rows(("A\0A", 1)).set_column(3, "tags", pa.array([tags]))
+    table = table.append_column("shares", pa.array([[1.5, float("nan"), float("-inf")]]))
+    assert database.apply(table, "flow", "query", 0)
+    database.close()
+    ((_, carrier, _, found, _, shares),) = contents(sink)
+    assert (carrier, found) == ("A\ufffdA", ["a\ufffdb", "\\u0000", "\\\ufffd"])
+    assert shares == [1.5, "NaN", "-Infinity"]

@@ -10,6 +10,7 @@ pytest.importorskip("pyspark")
 
 from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.flows import load_flow  # noqa: E402
+from barnabas.pipelines.topic_table import read_topic_table  # noqa: E402
 from barnabas.testing.flow_cases import load_cases, run_cases  # noqa: E402
 from barnabas.testing.flows import FlowUnderTest  # noqa: E402
 
@@ -109,3 +110,20 @@ def test_a_table_is_the_last_values_of_a_topic(spark: Any, cluster: Any, tmp_pat
     flow.run().assert_rows(
         [*first, {"id": 11, "country": None}, {"id": 12, "country": "IT"}, {"id": 13, "country": "ES"}]
     )
+
+
+def test_a_table_begins_again_with_a_topic_that_is_made_again(cluster: Any) -> None:
+    """Keys of the topic before are gone, also when the new one is longer than what was read."""
+    table = cluster.topic(1)
+    source = {"subscribe": table, "kafka.bootstrap.servers": cluster.bootstrap}
+
+    def keys() -> list[bytes]:
+        return sorted(read_topic_table("test", source)["key"].to_pylist())
+
+    cluster.produce(table, [(b"a", b"1"), (b"b", b"1")])
+    assert keys() == [b"a", b"b"]
+    cluster.make_again(table)
+    cluster.produce(table, [(b"c", b"1"), (b"d", b"1"), (b"e", b"1")])
+    assert keys() == [b"c", b"d", b"e"]
+    cluster.produce(table, [(b"c", None), (b"f", b"1")])
+    assert keys() == [b"d", b"e", b"f"]

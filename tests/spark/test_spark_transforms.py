@@ -85,6 +85,25 @@ def test_every_wrong_column_of_a_row_is_named_with_its_value(spark: Any) -> None
     ]
 
 
+def test_times_beyond_the_years_that_outputs_have_are_bad(spark: Any) -> None:
+    """Milliseconds in a column of times are taken for seconds; one such row would move the watermark 50,000 years on."""
+    how = Format("json", {"at": "timestamp", "day": "date", "local": "timestamp_ntz"})
+    values = (
+        '{"at": 1767225600000}',
+        '{"at": 1767225600, "day": "9999-12-31", "local": "0001-01-01T00:00:00"}',
+        '{"at": "9999-12-31T23:59:59.999999Z"}',
+        '{"day": "+12026-01-01"}',
+    )
+    parsed = transforms.parse_records(records(spark, *values), how)
+    good = transforms.good_rows(parsed).orderBy("source_offset").collect()
+    assert [(row.source_offset, row.at.year) for row in good] == [(1, 2026), (2, 9999)]
+    bad = transforms.bad_reasons(parsed).collect()
+    assert sorted(row.reason.partition("(")[0] for row in bad) == [
+        "column at is +57971-02-25 00:00:00, which is beyond the years 1 to 9999 ",
+        "column day is +12026-01-01, which is beyond the years 1 to 9999 ",
+    ]
+
+
 def test_derived_columns_see_those_before_them(spark: Any) -> None:
     """Then the filter, then the choice; the position stays with the row."""
     rows = transforms.good_rows(transforms.parse_records(records(spark, "AA,5", "AA,50"), CSV))

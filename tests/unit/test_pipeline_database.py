@@ -107,3 +107,12 @@ def test_a_key_that_is_no_column_is_refused(tmp_path: Path) -> None:
     wrong = DatabaseSink("sqlite", str(tmp_path / "out.db"), "t", ("nothing",))
     with pytest.raises(DatabaseError, match="but the rows have window_start, carrier, flights"):
         open_database(wrong, TYPES)
+
+
+def test_a_time_that_no_output_holds_is_reported_with_its_column(database: SinkDatabase) -> None:
+    """The end of Python's times is not that of Spark's."""
+    table = rows(("AA", 1)).set_column(
+        0, "window_start", pa.array([10**18], pa.int64()).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+    )
+    with pytest.raises(DatabaseError, match="column window_start has a time beyond the years 1 to 9999"):
+        database.apply(table, "flow", "query", 0)

@@ -28,6 +28,36 @@ def test_the_last_python_error_is_the_reason() -> None:
     assert str(reason_of(RuntimeError(WORKER))) == "t-0 has no offset 5 any more: retention took it."
 
 
+FUNCTION = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/usr/lib/python3.11/site-packages/pyspark/worker.py", line 9, in main
+    process()
+  File "/home/ann/flows/orders.py", line 7, in ratio
+    return 10 // (x - 2)
+ZeroDivisionError: division by zero
+
+"""
+
+
+def test_an_error_in_a_function_of_the_flow_comes_with_its_line() -> None:
+    """In a worker, in the driver where a sink waits for it, and in a function that takes batches."""
+    expected = "ZeroDivisionError: division by zero (orders.py, line 7)"
+    assert str(reason_of(RuntimeError(FUNCTION))) == expected
+    assert str(reason_of(RuntimeError("boom"), RuntimeError(FUNCTION))) == expected
+    try:
+        {}["missing"]
+    except KeyError as error:
+        found = str(reason_of(RuntimeError("boom"), error))
+    assert found.startswith("KeyError: 'missing' (test_pipeline_errors.py, line ")
+
+
+def test_a_function_on_arrow_with_other_types_is_explained() -> None:
+    """Spark names a method of a class of its own."""
+    text = 'Cannot call the method "getInt" of the class "org.apache.spark.sql.vectorized.ArrowColumnVector$ArrowVectorAccessor".'
+    for ours in (None, RuntimeError(text)):
+        assert "another type than it declares: int is pa.int32()" in str(reason_of(RuntimeError(text), ours))
+
+
 def test_an_error_of_our_own_in_the_driver_is_the_reason() -> None:
     """What a sink raised needs no search."""
     ours = ConfigError("table t is there already")
@@ -53,6 +83,7 @@ def test_a_row_that_fails_an_expectation_is_reported_without_sparks_codes() -> N
     expected = "the expectation cheap is not met: a < 1; the row is {}"
     assert str(reason_of(RuntimeError(text))) == expected
     assert str(reason_of(RuntimeError("boom"), RuntimeError(cause))) == expected
+    assert str(reason_of(RuntimeError(cause))) == expected
 
 
 def test_a_full_disk_comes_with_the_folders_to_look_at(tmp_path: Path) -> None:

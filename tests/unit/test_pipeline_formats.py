@@ -2,10 +2,8 @@
 
 import base64
 import datetime
-import http.server
 import io
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
 
 from barnabas.pipelines.schemas import DecodingError, RegistryError, open_decoder  # noqa: E402
 from barnabas.pipelines.spec import SpecError, parse  # noqa: E402
+from support.registry import RegistryForTests, with_id  # noqa: E402
 
 ORDER: dict[str, Any] = {
     "type": "record",
@@ -85,43 +84,11 @@ def descriptor_set(folder: Path) -> Path:
 ORDER_BYTES = b"\x08\x07" + b"\x12\x01a\x12\x01b" + b"\x1a\x02\x08\x05" + b"\x22\x03\x0a\x01s"
 
 
-class RegistryForTests:
-    """A registry that holds what it is given, and counts questions."""
-
-    def __init__(self) -> None:
-        self.schemas: dict[int, str] = {}
-        self.asked: list[str] = []
-        registry = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                registry.asked.append(self.path)
-                schema = registry.schemas.get(int(self.path.partition("?")[0].rpartition("/")[2]))
-                self.send_response(404 if schema is None else 200)
-                self.end_headers()
-                self.wfile.write(json.dumps({"schema": schema} if schema else {"error_code": 40403}).encode())
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self.server.server_port}"
-
-
 @pytest.fixture
 def registry() -> Iterator[RegistryForTests]:
     """A registry on a free port."""
-    found = RegistryForTests()
-    thread = threading.Thread(target=found.server.serve_forever)
-    thread.start()
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
-    thread.join()
-
-
-def with_id(schema_id: int, value: bytes) -> bytes:
-    return b"\0" + schema_id.to_bytes(4, "big") + value
+    with RegistryForTests() as found:
+        yield found
 
 
 @pytest.mark.parametrize(

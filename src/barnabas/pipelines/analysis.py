@@ -6,7 +6,6 @@ A column whose expression is wrong is unknown from then on but does not make tho
 """
 
 import contextlib
-import logging
 import re
 import tempfile
 from collections import Counter
@@ -16,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 
@@ -24,7 +24,19 @@ from barnabas.base.hints import did_you_mean
 from barnabas.pipelines import transforms
 from barnabas.pipelines.lookup import open_lookup
 from barnabas.pipelines.models.declared import MODEL_VERSION, Model
-from barnabas.pipelines.spec import POSITION, Aggregate, Flow, FlowStep, Format, Lookup, Source, Transform, Watermark
+from barnabas.pipelines.spec import (
+    POSITION,
+    Aggregate,
+    Flow,
+    FlowStep,
+    Format,
+    FunctionSink,
+    Lookup,
+    Source,
+    TopicSink,
+    Transform,
+    Watermark,
+)
 from barnabas.pipelines.views import output_mode, run_sql, step_rows
 
 __all__ = ["Problem", "find_problems", "without_spark_logging"]
@@ -51,7 +63,8 @@ def find_problems(spark: SparkSession, flow: Flow) -> list[Problem]:
 @contextlib.contextmanager
 def without_spark_logging() -> Iterator[None]:
     """PySpark logs each analysis error with the JVM's stack trace on standard error; the error itself is enough."""
-    loggers = [logging.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    # Their class is PySpark's own, with which PySpark calls them; a logger keeps the class that it was made with.
+    loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
     before = [each.disabled for each in loggers]
     for each in loggers:
         each.disabled = True
@@ -238,6 +251,8 @@ class _Check:
                 )
         if self._flow.model:
             types |= self._model(results, self._flow.model)
+        if any(not isinstance(sink, TopicSink | FunctionSink) for sink in self._flow.sinks):
+            self._storable(types)
         for number, sink in enumerate(self._flow.sinks):
             for name in getattr(sink, "text", ()):
                 self._must_be_column(f"sinks[{number}].text", name, types)
@@ -258,6 +273,19 @@ class _Check:
                 parts += [("color", chart.color)] if chart.color else []
                 for part, column in parts:
                     self._must_be_column(f"charts[{number}].{part}", column, types)
+
+    def _storable(self, types: dict[str, str]) -> None:
+        """Tables have no columns of some types that expressions easily have."""
+        for name, kind in types.items():
+            if kind.startswith("interval"):
+                text = (
+                    f"cannot hold {name}, which is an {kind}; take a number, such as timestampdiff(SECOND, begin, end)"
+                )
+                self._problems.append(Problem("sinks", text))
+            elif kind == "void":
+                self._problems.append(
+                    Problem("sinks", f"cannot hold {name}, which has no type; cast it: cast(null as string)")
+                )
 
     def _model(self, results: DataFrame, how: Model) -> dict[str, str]:
         """Check what the model learns from; the columns that scoring adds."""

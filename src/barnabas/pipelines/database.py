@@ -18,6 +18,7 @@ rows are deleted and inserted.
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from barnabas.pipelines.sql import (
     quoted,
     split_by_null,
     tuples_of,
+    unique_advice,
     upsert_statement,
 )
 from barnabas.pipelines.texts import as_text_value
@@ -105,7 +107,9 @@ class SqliteDatabase:
                 for statement in also:
                     self._connection.execute(statement)
         except sqlite3.Error as error:
-            raise DatabaseError(f"SQLite at {sink.url}: {error}") from error
+            folder = Path(sink.url).absolute().parent
+            advice = "" if folder.is_dir() else f"; there is no folder {folder}"
+            raise DatabaseError(f"SQLite at {sink.url}: {error}{advice}") from error
 
     def _prepare(self, types: Mapping[str, str]) -> None:
         columns = ", ".join(f"{quoted(name)} {_sqlite_type(type_name)}" for name, type_name in types.items())
@@ -146,6 +150,7 @@ class SqliteDatabase:
                 )
         except sqlite3.Error as error:
             advice = f". {GONE}" if "no such table" in str(error) else ""
+            advice += unique_advice(error, self._sink.table, self._sink.key)
             raise DatabaseError(f"SQLite at {self._sink.url}, table {self._sink.table}: {error}{advice}") from error
         return True
 

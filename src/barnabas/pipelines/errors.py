@@ -3,6 +3,8 @@
 import re
 import shutil
 import tempfile
+import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
@@ -13,6 +15,13 @@ _PYTHON_ERROR = re.compile(r"^\s*(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exc
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
 _OURS = ("BarnabasError", "ConfigError", "ClusterError", "DataLossError", "PipelineError", "RegistryError")
+_TRACEBACK = "Traceback (most recent call last)"
+_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in ', re.MULTILINE)
+_INSTALLED = re.compile(r"/(site-packages|dist-packages|lib/python3[.\d]*|barnabas|pyspark(\.zip)?)/|^<|\.zip/")
+_WRONG_ARROW = (
+    "a function on Arrow gave a column of another type than it declares: int is pa.int32(), bigint is pa.int64(), double is "
+    "pa.float64(), timestamp is pa.timestamp('us', 'UTC')"
+)
 _JVM_ERROR = re.compile(r"^(?:Caused by: )(?:[\w.$]+): (.+)$", re.MULTILINE)
 
 
@@ -36,18 +45,23 @@ def reason_of(error: Exception, ours: BaseException | None = None) -> BarnabasEr
     """The deepest reason in an exception of Spark's; ``ours`` is what our own code in the driver raised, if it did."""
     if isinstance(ours, BarnabasError):
         return ours
-    if ours is not None:
+    if "ArrowColumnVector$ArrowVectorAccessor" in str(ours or error):
+        return PipelineError(_WRONG_ARROW)
+    if ours is not None and _TRACEBACK not in str(ours):
         text = _first_line(str(ours))
         plain = _without_codes(text)
-        return PipelineError(plain if plain != text else f"{type(ours).__name__}: {text}")
-    text = str(error)
-    errors = [found for found in _PYTHON_ERROR.findall(text) if not found[0].startswith("Py4J")]
+        return PipelineError(plain if plain != text else f"{type(ours).__name__}: {text}{_place_of(ours)}")
+    text = str(ours or error)
+    errors = [found for found in _PYTHON_ERROR.finditer(text) if not found[1].startswith("Py4J")]
     if errors:
-        kind, message = errors[-1]
-        return PipelineError(message if kind in _OURS else f"{kind}: {message}")
+        kind, message = errors[-1].groups()
+        if kind in _OURS:
+            return PipelineError(message)
+        return PipelineError(f"{kind}: {message}{_shown_place(_FRAME.findall(text[: errors[-1].start()]))}")
     if causes := _JVM_ERROR.findall(text):
         return PipelineError(_without_codes(causes[-1]))
-    return PipelineError(_first_line(text))
+    first = _first_line(text)
+    return PipelineError(_without_codes(first) if first.startswith("[USER_RAISED_EXCEPTION]") else first)
 
 
 def with_advice(error: BarnabasError, checkpoint: Path) -> BarnabasError:
@@ -64,6 +78,18 @@ def with_advice(error: BarnabasError, checkpoint: Path) -> BarnabasError:
         f"{error}: free some for {' or '.join(free)}, or for a sink on this machine, and start the flow again; it goes on from "
         "its checkpoint, and nothing is lost"
     )
+
+
+def _place_of(error: BaseException) -> str:
+    """Where in code of the flow's author an exception came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return _shown_place([(frame.filename, str(frame.lineno)) for frame in frames])
+
+
+def _shown_place(frames: Sequence[tuple[str, str]]) -> str:
+    """The innermost frame that is neither ours nor of an installed package."""
+    ours = [each for each in frames if not _INSTALLED.search(each[0])]
+    return f" ({Path(ours[-1][0]).name}, line {ours[-1][1]})" if ours else ""
 
 
 def _without_codes(text: str) -> str:

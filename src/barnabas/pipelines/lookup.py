@@ -1,8 +1,8 @@
 """Tables that streams are joined with: files, databases and topics, as a Spark data source that notices new rows.
 
 Spark plans a join's table side once in each micro-batch, so a reader that looks again gives the flow what is in the table
-now. A worker keeps what it has read: of a file until its size or time changes, of a database for ``refresh``, of a topic always:
-it reads only what came since. A topic's table is the last value of each key, and a record without a value deletes its key.
+now. A worker keeps what it has read: of a file until its size or time changes, of a database for ``refresh``. Topics are read by
+`barnabas.pipelines.topic_table`.
 Values of files and databases come as texts and are cast by Spark to the columns' types; Parquet has types of its own.
 """
 
@@ -16,31 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.kafka import KafkaCluster
-from barnabas.pipelines.offsets import Offsets, plan_ranges
-from barnabas.pipelines.options import SourceOptions
-from barnabas.pipelines.source import SCHEMA, read_range
 from barnabas.pipelines.spec import POSITION, Lookup
+from barnabas.pipelines.topic_table import TABLE_RECORDS, read_topic_table
 from barnabas.pipelines.transforms import good_rows, parse_records
 
 __all__ = ["LookupDataSource", "open_lookup"]
 
 _MEMORY: dict[str, tuple[object, pa.Table]] = {}
 """What this worker has read: by options, with the stamp of what it was."""
-_TOPICS: dict[str, tuple[dict[str, str], Offsets, dict[bytes, dict[str, Any]]]] = {}
-"""For each topic that this worker has read: its id, how far, and the record of each key."""
 _ROWS = 10_000
-_RECORDS = StructType(
-    [field for field in SCHEMA.fields if field.name in ("key", "value", "topic", "partition", "offset")]
-)
 _UNITS_S = {"millisecond": 0.001, "second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
 
@@ -64,8 +56,20 @@ def open_lookup(spark: SparkSession, lookup: Lookup) -> DataFrame:
     if not lookup.columns:
         return rows
     typed = lookup.type == "parquet"
-    columns = [F.col(name) if typed else F.col(name).cast(kind).alias(name) for name, kind in lookup.columns.items()]
+    columns = [F.col(name) if typed else _typed(lookup, name, kind) for name, kind in lookup.columns.items()]
     return rows.select(*columns)
+
+
+def _typed(lookup: Lookup, name: str, kind: str) -> Column:
+    """The column of texts as its type; a text that does not fit ends the flow with its table, column and value."""
+    place = lookup.place if lookup.type != "postgresql" else "PostgreSQL"
+    text, value = F.col(name), F.col(name).try_cast(kind)
+    problem = F.concat(
+        F.lit(f"the table {lookup.name} cannot be read from {place}: column {name} is "),
+        text,
+        F.lit(f", which is no {kind}"),
+    )
+    return F.when(text.isNotNull() & value.isNull(), F.raise_error(problem).cast(kind)).otherwise(value).alias(name)
 
 
 def _topic_table(spark: SparkSession, lookup: Lookup) -> DataFrame:
@@ -93,7 +97,7 @@ class LookupDataSource(DataSource):
 
     def schema(self) -> StructType:
         if self.options["kind"] == "topic":
-            return _RECORDS
+            return TABLE_RECORDS
         if self.options["kind"] == "parquet":
             import pyarrow.dataset
 
@@ -121,7 +125,7 @@ class LookupReader(DataSourceReader):
         key = json.dumps(self._options, sort_keys=True)
         try:
             if self._options["kind"] == "topic":
-                yield from _topic_rows(key, json.loads(self._options["source"])).to_batches(max_chunksize=_ROWS)
+                yield from read_topic_table(key, json.loads(self._options["source"])).to_batches(max_chunksize=_ROWS)
                 return
             stamp = _stamp(self._options)
             kept = _MEMORY.get(key)
@@ -164,30 +168,6 @@ def _read_table(options: Mapping[str, str]) -> pa.Table:
             raise ValueError(f"the query gives {len(rows[0])} columns, but {len(names)} are declared")
     columns: list[Sequence[str | None]] = list(zip(*rows, strict=True)) if rows else [() for _ in names]
     return pa.table({name: pa.array(column, pa.string()) for name, column in zip(names, columns, strict=True)})
-
-
-def _topic_rows(key: str, source: dict[str, str]) -> pa.Table:
-    """The last record of each key that has a value, as of now."""
-    options = SourceOptions.parse(source, streaming=False)
-    cluster = KafkaCluster(options)
-    names = cluster.partitions()
-    ids = cluster.topic_ids(sorted({name.topic for name in names}))
-    ends, begins = cluster.resolve(names, options.end), cluster.at_marks(dict.fromkeys(names, -2))
-    known_ids, position, kept = _TOPICS.get(key, ({}, {}, {}))
-    has_new_id = any(known_ids.get(topic, topic_id) != topic_id for topic, topic_id in ids.items())
-    if has_new_id or any(position.get(name, 0) > end for name, end in ends.items()):
-        position, kept = {}, {}  # the topic was deleted and made again
-    starts = {name: max(position.get(name, 0), begin) for name, begin in begins.items()}
-    rows = dict(kept)
-    for wanted in plan_ranges(starts, ends):
-        for batch in read_range(options, _RECORDS, wanted):
-            for record in batch.to_pylist():
-                if record["value"] is None:
-                    rows.pop(record["key"], None)
-                elif record["key"] is not None:
-                    rows[record["key"]] = record
-    _TOPICS[key] = ({**known_ids, **ids}, ends, rows)
-    return pa.Table.from_pylist(list(rows.values()), to_arrow_schema(_RECORDS, timezone="UTC"))
 
 
 def _csv_rows(place: str, names: Sequence[str], options: Mapping[str, str]) -> Iterator[list[str | None]]:

@@ -166,6 +166,7 @@ class _Run:
     def run(self, *, once: bool) -> dict[str, Any]:
         from pyspark.errors import PySparkException
 
+        from barnabas.pipelines.analysis import without_spark_logging
         from barnabas.pipelines.kafka import ClusterError
 
         is_done = False
@@ -174,7 +175,8 @@ class _Run:
             self._progress.resume(self._notes.position())
             while not is_done and not self._stopped.is_set():
                 try:
-                    is_done = self._run_queries(once=once)
+                    with without_spark_logging():
+                        is_done = self._run_queries(once=once)
                 except PySparkException as error:
                     if not self._restarts.allows_another(*self._broken, error, self._failure):
                         raise with_advice(reason_of(error, self._failure), self._checkpoint) from error
@@ -276,11 +278,10 @@ class _Run:
         """Start the flow's queries; if Spark refuses the flow, raise an error that names each wrong field and its line."""
         from pyspark.errors import PySparkException
 
-        from barnabas.pipelines.analysis import find_problems, without_spark_logging
+        from barnabas.pipelines.analysis import find_problems
 
         try:
-            with without_spark_logging():
-                self._start(once=once)
+            self._start(once=once)
         except PySparkException as error:
             if not lost_worker(error) and (problems := find_problems(self._spark, self._flow)):
                 places = self._flow.places

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
+from barnabas.pipelines.texts import BEYOND
 
 __all__ = [
     "EPOCHS_TABLE",
@@ -44,6 +45,14 @@ def upsert_statement(table: str, source: str, columns: Sequence[str], key: Seque
     return f"INSERT INTO {quoted(table)} ({names}) {source} ON CONFLICT ({on}) DO {action}"  # names are quoted
 
 
+def unique_advice(error: Exception, table: str, key: Sequence[str]) -> str:
+    """What to add to a database's refusal of an upsert into a table whose key is not unique."""
+    if "ON CONFLICT" not in str(error):
+        return ""
+    names = ", ".join(map(quoted, key))
+    return f". The table is there already, without a unique key: CREATE UNIQUE INDEX ... ON {quoted(table)} ({names}), or let the flow make it"
+
+
 def split_by_null(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """Rows with a whole key, and those with a null in it."""
     import pyarrow.compute as pc
@@ -57,13 +66,23 @@ def split_by_null(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Tabl
 def tuples_of(rows: pa.Table, convert: Callable[[Any], Any] | None = None) -> Iterator[tuple[Any, ...]]:
     """The rows; ``convert`` is called with each value that is no number and no text."""
     for batch in rows.to_batches(max_chunksize=10_000):
-        columns = [column.to_pylist() for column in batch.columns]
+        columns = [_values(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
         if convert:
             columns = [
                 column if _is_plain(field.type) else [convert(value) for value in column]
                 for column, field in zip(columns, batch.schema, strict=True)
             ]
         yield from zip(*columns, strict=True)
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError) as error:  # Python's times end where Spark's do not
+        raise DatabaseError(
+            f"column {name} has a time {BEYOND}; leave such rows out with `where`, or correct them"
+        ) from error
+    return values
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -7,9 +7,10 @@ without a zone lacks the Z. Topics get the same form from Spark, by `JSON_OPTION
 import datetime
 import decimal
 import json
+import math
 from typing import Any
 
-__all__ = ["JSON_OPTIONS", "as_json", "as_text_value", "time_text"]
+__all__ = ["BEYOND", "JSON_OPTIONS", "as_json", "as_text_value", "time_text"]
 
 JSON_OPTIONS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
@@ -17,6 +18,8 @@ JSON_OPTIONS = {
     "ignoreNullFields": "false",
 }
 """Options of Spark's ``to_json`` that give the same texts."""
+BEYOND = "beyond the years 1 to 9999 (a time in milliseconds is timestamp_millis of a bigint)"
+"""Why a time cannot be kept: the end of such a reason. A number is taken for seconds, as everywhere in Spark."""
 
 
 def time_text(value: datetime.datetime) -> str:
@@ -36,8 +39,20 @@ def as_text_value(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """An array or a struct as JSON, its values as `as_text_value` gives them."""
-    return json.dumps(value, default=_inner, separators=(",", ":"), ensure_ascii=False)
+    """An array or a struct as JSON, its values as `as_text_value` gives them, and NaN and Infinity as texts."""
+    try:
+        return json.dumps(value, default=_inner, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), default=_inner, separators=(",", ":"), ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    """The same with texts, as Spark's to_json writes them, for numbers that JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _inner(value: Any) -> Any:

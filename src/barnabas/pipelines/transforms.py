@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
 from barnabas.pipelines.spec import POSITION, Aggregate, Expectation, Flow, Format, Source, Transform
-from barnabas.pipelines.texts import JSON_OPTIONS
+from barnabas.pipelines.texts import BEYOND, JSON_OPTIONS
 
 __all__ = [
     "HEADERS_SCHEMA",
@@ -79,12 +79,27 @@ def parse_records(records: DataFrame, how: Format) -> DataFrame:
             reason = F.when(is_typed, found).otherwise(F.lit(f"the value is no {how.what}"))
         why = why.when(is_misfit, reason)
         error = error.when(is_misfit, F.when(is_typed, F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED")))
+    for name, literal in _bounded(how):
+        value = F.col(f"{_ROW}.{name}")
+        is_beyond = ~value.between(
+            F.expr(f"{literal} '0001-01-01'"),
+            F.expr(f"{literal} '9999-12-31{'' if literal == 'date' else ' 23:59:59.999999'}'"),
+        )
+        reason = F.concat(F.lit(f"column {name} is "), value.cast("string"), F.lit(f", which is {BEYOND}"))
+        why = why.when(is_beyond, reason)
+        error = error.when(is_beyond, F.lit("WRONG_TYPE"))
     for name in how.required:
         is_null = F.col(f"{_ROW}.{name}").isNull()
         why = why.when(is_null, F.lit(f"the required column {name} is null"))
         error = error.when(is_null, F.lit("REQUIRED_NULL"))
     kept = [name for name in (*_RECORD, _HEADERS) if name in parsed.columns]
     return parsed.select(*columns, *POSITION, *kept, why.alias(_BAD), error.alias(_ERROR))
+
+
+def _bounded(how: Format) -> list[tuple[str, str]]:
+    """Columns of times, with the word that begins a literal of their type."""
+    kinds = {"timestamp": "timestamp", "timestamp_ntz": "timestamp_ntz", "date": "date"}
+    return [(name, kinds[kind.lower()]) for name, kind in how.columns.items() if kind.lower() in kinds]
 
 
 def _wrong_columns(how: Format) -> Column:

@@ -19,6 +19,7 @@ from barnabas.pipelines.sql import (
     check_columns,
     quoted,
     split_by_null,
+    unique_advice,
     upsert_statement,
 )
 from barnabas.pipelines.texts import as_json
@@ -94,6 +95,7 @@ class DuckDatabase:
                 connection.close()  # rolls back what is not committed
         except self._duckdb.Error as error:
             advice = f" {GONE}" if isinstance(error, self._duckdb.CatalogException) else ""
+            advice += unique_advice(error, self._sink.table, self._sink.key)
             text = " ".join(str(error).split())
             raise DatabaseError(f"DuckDB at {self._sink.url}, table {self._sink.table}: {text}{advice}") from error
 

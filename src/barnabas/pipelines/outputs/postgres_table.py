@@ -6,11 +6,13 @@ nothing.
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
@@ -20,6 +22,7 @@ from barnabas.pipelines.sql import (
     check_columns,
     quoted,
     tuples_of,
+    unique_advice,
     upsert_statement,
 )
 from barnabas.pipelines.texts import as_json
@@ -27,6 +30,9 @@ from barnabas.pipelines.texts import as_json
 __all__ = ["PostgresDatabase"]
 
 logger = logging.getLogger(__name__)
+_NO_NUL = "\N{REPLACEMENT CHARACTER}"
+_JSON_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+"""U+0000 in JSON, but not a backslash that stands before the text u0000."""
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.5
 _LIMITS = {"connect_timeout": "10", "tcp_user_timeout": "30000"}
@@ -69,6 +75,7 @@ class PostgresDatabase:
 
     def _failure(self, error: Exception) -> DatabaseError:
         advice = f". {GONE}" if isinstance(error, self._psycopg.errors.UndefinedTable) else ""
+        advice += unique_advice(error, self._sink.table, self._sink.key)
         text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         return DatabaseError(f"PostgreSQL, table {self._sink.table}: {text}{advice}")
 
@@ -144,7 +151,7 @@ class PostgresDatabase:
         table, names = quoted(self._sink.table), ", ".join(map(quoted, self._types))
         self._execute(f"CREATE TEMPORARY TABLE barnabas_batch (LIKE {table}) ON COMMIT DROP")
         with self._connection.cursor().copy(f"COPY barnabas_batch ({names}) FROM STDIN".encode()) as copy:
-            for row in tuples_of(rows, _postgres_value):
+            for row in tuples_of(_without_nul(rows), _postgres_value):
                 copy.write_row(row)
         key = list(map(quoted, self._sink.key))
         same = " AND ".join(f"{table}.{name} IS NOT DISTINCT FROM barnabas_batch.{name}" for name in key)
@@ -177,5 +184,13 @@ def _postgres_type(type_name: str) -> str:
     return known.get(type_name, "jsonb")
 
 
+def _without_nul(rows: pa.Table) -> pa.Table:
+    """PostgreSQL's texts cannot hold U+0000; one such record must not end a flow."""
+    for number, field in enumerate(rows.schema):
+        if pa.types.is_string(field.type) and pc.any(pc.match_substring(rows.column(number), "\0")).as_py():
+            rows = rows.set_column(number, field, pc.replace_substring(rows.column(number), "\0", _NO_NUL))
+    return rows
+
+
 def _postgres_value(value: Any) -> Any:
-    return as_json(value) if isinstance(value, list | dict) else value
+    return _JSON_NUL.sub(rf"\1{_NO_NUL}", as_json(value)) if isinstance(value, list | dict) else value
