@@ -134,6 +134,10 @@ def trials(seeds: str) -> dict[str, Trial]:
             "the source and the sink work in Spark Connect and in declarative pipelines",
             program=("tests/spark/other_pyspark.py", "connect"),
         ),
+        "polars": Trial(
+            "Polars and DuckDB read the lake tables, each row once",
+            program=("tests/spark/other_pyspark.py", "polars"),
+        ),
         "hostile bytes": Trial(
             "bad input is answered within 1 s, with 16 MiB at most, and others are served",
             ("tests/fault/test_hostile_bytes.py", "tests/fault/test_forged_requests.py",

@@ -1,6 +1,7 @@
-"""Runs some tests of this folder with other packages: ``python tests/spark/other_pyspark.py 4.2.1|connect [TEST ...]``.
+"""Runs some tests of this folder with other packages: ``python tests/spark/other_pyspark.py 4.2.1|connect|polars [TEST ...]``.
 
-A version is one of PySpark; ``connect`` adds what Spark Connect and declarative pipelines need. The packages are installed into
+A version is one of PySpark; ``connect`` adds what Spark Connect and declarative pipelines need, ``polars`` adds
+Polars, which reads the lake tables. The packages are installed into
 a temporary folder that goes before the environment's own (PySpark is 450 MB to download, so this is a trial and not a part of
 CI). The exit status is pytest's.
 """
@@ -13,13 +14,22 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 TESTS = ("test_spark_source.py", "test_spark_quarantine.py", "test_spark_state.py")
-CONNECT = ("grpcio", "grpcio-status", "googleapis-common-protos", "pyyaml", "zstandard")
+MORE = {
+    "connect": (
+        ("grpcio", "grpcio-status", "googleapis-common-protos", "pyyaml", "zstandard"),
+        "test_spark_connect.py",
+    ),
+    "polars": (("polars",), "test_lake_readers.py"),
+}
 
 
 def main(what: str, *tests: str) -> int:
     """The exit status."""
-    packages, usual = (CONNECT, ("test_spark_connect.py",)) if what == "connect" else ((f"pyspark=={what}",), TESTS)
-    options = () if what == "connect" else ("--no-deps",)
+    packages: tuple[str, ...] = (f"pyspark=={what}",)
+    usual, options = TESTS, ("--no-deps",)
+    if what in MORE:
+        packages, test = MORE[what]
+        usual, options = (test,), ()
     with tempfile.TemporaryDirectory(prefix="barnabas-pyspark-") as folder:
         install = ["-m", "pip", "install", "--quiet", *options, "--target", folder, *packages]
         subprocess.run([sys.executable, *install], check=True)

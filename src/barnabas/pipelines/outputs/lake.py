@@ -23,7 +23,7 @@ from barnabas.pipelines.outputs.declared import LakeSink, OutputError
 __all__ = ["DeltaTableSink", "ParquetFolder", "open_lake"]
 
 _NOTES = "_barnabas"
-"""Readers of Parquet leave out names that begin with an underscore."""
+"""The flows that write to a folder, and of each the query, as empty folders: some readers take every file for Parquet."""
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _APPEND, _MERGE = "append", "merge"
 
@@ -75,23 +75,23 @@ class ParquetFolder:
             raise OutputError(f"cannot write to {self._folder}: {error.strerror or error}") from error
         return True
 
-    def last_epoch(self, flow: str, query: str) -> int | None:  # noqa: ARG002  # the protocol's
-        """-1 if the folder has no note of the flow; a batch without rows leaves no file, so more is not known."""
-        return None if (self._folder / _NOTES / flow).exists() else -1
+    def last_epoch(self, flow: str, query: str) -> int | None:
+        """-1 if the folder has no note of the query; a batch without rows leaves no file, so more is not known."""
+        return None if (self._folder / _NOTES / flow / query).is_dir() else -1
 
     def _claim(self, flow: str, query: str) -> None:
         """The folder belongs to the first query of a flow that writes to it."""
         note = self._folder / _NOTES / flow
-        if note.exists():
-            owner = note.read_text().strip()
-            if owner != query:
-                raise OutputError(
-                    f"{self._folder} has rows of the flow {flow} from another checkpoint, which this one would add again. "
-                    "Move the folder away, or give the sink another path."
-                )
-            return
-        note.parent.mkdir(parents=True, exist_ok=True)
-        self._files.write_atomically(str(note), query.encode())
+        owners = [each.name for each in note.iterdir()] if note.is_dir() else []
+        if owners and query not in owners:
+            raise OutputError(
+                f"{self._folder} has rows of the flow {flow} from another checkpoint, which this one would add again. "
+                "Move the folder away, or give the sink another path."
+            )
+        if not owners:
+            (note / query).mkdir(parents=True, exist_ok=True)
+            for each in (note, note.parent, self._folder):
+                self._files.sync_dir(str(each))
 
     def _parts(self, rows: pa.Table) -> list[tuple[Path, pa.Table]]:
         names = list(self._sink.partition_by)
