@@ -3,7 +3,9 @@
 import random
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -240,6 +242,87 @@ def test_small_records_of_any_sizes_are_recognised_and_never_accepted_where_the_
     count = max(1, len(found) + draw.draw(st.sampled_from((0, 0, 0, -1, 1))))
     if contents.are_plain(bytes(data), count):
         model(bytes(data), count)
+
+
+def starts_by_walking(data: bytes, count: int) -> list[int]:
+    """The model of `find_records`: where each record begins, one after the other.
+
+    Raises `ValueError`, and `ArithmeticError` for a negative length, of which only `read_columns` must take notice.
+    """
+    reader, starts = Reader(data), []
+    for _ in range(count):
+        starts.append(reader.at)
+        size = reader.varint()
+        if size < 0:
+            raise ArithmeticError
+        reader.take(size)
+    if reader.at != len(data):
+        raise ValueError("bytes left")
+    return starts
+
+
+runs = st.lists(
+    st.tuples(st.integers(1, 90), st.sampled_from((0, 1, 7, 63, 64, 65, 300)), st.integers(0, 2)), max_size=6
+)
+
+
+@settings(max_examples=500)
+@given(runs, st.integers(0, 2), st.randoms(), st.data())
+def test_runs_of_records_of_one_size_are_found_where_a_walk_finds_them(
+    found: list, changes: int, rng: random.Random, draw: st.DataObject
+) -> None:
+    """Long and short runs, lengths in more bytes than they need, changed bytes, and counts that do not fit."""
+    data = bytearray()
+    count = 0
+    for length, size, padding in found:
+        data += b"".join([varint(size, padding=padding) + rng.randbytes(size) for _ in range(length)])
+        count += length
+    for _ in range(changes if data else 0):
+        data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
+    count = max(0, count + draw.draw(st.sampled_from((0, 0, 0, -1, 1))))
+    expected, is_known = None, True
+    try:
+        expected = starts_by_walking(bytes(data), count)
+    except ValueError:
+        pass
+    except ArithmeticError:
+        is_known = False
+    for buffer in (bytes(data), memoryview(data)):
+        rows_found = find_records(buffer, [Body(0, len(data), count)])
+        if is_known:
+            assert (None if rows_found.damaged else rows_found.start.tolist()) == expected
+        elif not rows_found.damaged:
+            assert read_columns(buffer, rows_found.start, rows_found.stop)[1]
+
+
+def test_threads_that_need_more_offset_deltas_at_once_each_find_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of deltas is replaced by one thread while another compares with it."""
+    sizes = (100, 2000, 16_000)
+    bodies = [
+        bytes(build_batch([Record(n, NOW_MS, None, b"v" * (n % 5)) for n in range(count)])[HEADER_BYTES:])
+        for count in sizes
+    ]
+    damaged = bytearray(bodies[1])
+    damaged[-1] ^= 2
+    small = contents._deltas[:64]
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(5):
+            monkeypatch.setattr(contents, "_deltas", small)
+            barrier = threading.Barrier(len(sizes))
+
+            def check(body: bytes, count: int, barrier: threading.Barrier = barrier) -> tuple[bool, bool]:
+                barrier.wait(30)
+                return contents.are_plain(body, count), contents.are_plain(bytes(damaged), sizes[1])
+
+            with ThreadPoolExecutor(len(sizes)) as pool:
+                assert list(pool.map(check, bodies, sizes)) == [(True, False)] * len(sizes)
+            assert len(contents._deltas) >= sizes[0]
+            assert contents._deltas == [varint(delta) for delta in range(len(contents._deltas))]
+        assert len(small) == 64, "a table that others may read is never changed"
+    finally:
+        sys.setswitchinterval(interval_s)
 
 
 @given(st.lists(rows, min_size=1, max_size=4), st.binary(max_size=10))

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 
 import cramjam
 import pytest
@@ -93,3 +94,24 @@ def test_thousands_of_empty_gzip_members_are_refused() -> None:
     assert bytes(decompress(CompressionType.GZIP, member * 10 + compress(CompressionType.GZIP, b"end"), MB)) == b"end"
     with pytest.raises(CorruptDataError, match="members"):
         decompress(CompressionType.GZIP, member * 5000, MB)
+
+
+@pytest.mark.parametrize("kind", list(CompressionType))
+def test_what_was_unpacked_stays_as_it_is_while_more_is_unpacked(kind: CompressionType) -> None:
+    """By the same thread and by others, which share no room."""
+    inputs = [bytes([number]) * (1000 * number + 1) for number in range(1, 60)]
+    packed = [bytes(compress(kind, data)) for data in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda data: decompress(kind, data, 1 << 20), packed * 4))
+    assert [bytes(data) for data in found] == inputs * 4
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CompressionType if kind is not CompressionType.NONE])
+@pytest.mark.parametrize("size", [1000, 65_535, 65_536, 65_537, 300_000])
+def test_the_limit_is_exact(kind: CompressionType, size: int) -> None:
+    """So many bytes are unpacked, and one fewer is refused."""
+    data = os.urandom(size // 2) * 2 + b"x" * (size % 2)
+    packed = bytes(compress(kind, data))
+    assert bytes(decompress(kind, packed, size)) == data
+    with pytest.raises(CorruptDataError):
+        decompress(kind, packed, size - 1)

@@ -1,6 +1,7 @@
 """The records of batches as columns: where each record and each of its fields stands in a buffer, without an object for each.
 
-`find_records` finds the boundaries of records in one tight pass, for each record begins where the one before ends.
+`find_records` finds the boundaries of records in one tight pass, for each record begins where the one before ends; those of
+records of one size it finds together.
 `read_columns` then reads the fields of thousands of records at once with numpy, byte by byte of their varints. Keys, values
 and headers stay where they are: a caller slices, hashes or gathers only what it needs.
 
@@ -27,9 +28,14 @@ __all__ = ["Body", "Integers", "RecordColumns", "RecordRows", "damaged_headers",
 Integers = npt.NDArray[np.int64]
 
 _LARGEST_VARINT = np.uint64((1 << 32) - 1)
+_ONE_BYTE = np.arange(256, dtype=np.int64)
+_ONE_BYTE = (_ONE_BYTE >> 1) ^ -(_ONE_BYTE & 1)
+"""The numbers of varints of one byte."""
 _SMALLEST_CONTENT_BYTES = 6
 _FEW_ROWS = 64
 """Fewer are read faster one by one."""
+_LEAST_RUN = 8
+_LONGEST_PAUSE = 64
 
 
 class Body(NamedTuple):
@@ -80,7 +86,7 @@ def find_records(data: Buffer, bodies: Sequence[Body]) -> RecordRows:
     for number, (start, stop, record_count) in enumerate(bodies):
         rows_before = len(starts)
         try:
-            position = _find(data, start, record_count, starts)
+            position = _find(data, start, stop, record_count, starts)
             if position != stop:
                 raise CorruptDataError(f"{record_count} records end {stop - position} bytes before their batch")
         except CorruptDataError as error:
@@ -97,23 +103,53 @@ def find_records(data: Buffer, bodies: Sequence[Body]) -> RecordRows:
     return RecordRows(start_column, stop_column, ends, damaged)
 
 
-def _find(data: Buffer, position: int, count: int, starts: list[int]) -> int:
+def _find(data: Buffer, position: int, stop: int, count: int, starts: list[int]) -> int:
     """Add where ``count`` records begin; returns where the last ends. A negative length is left for `read_columns` to see."""
     add = starts.append
+    left, pause = count, 0
     try:
-        for _ in range(count):
-            add(position)
-            byte = data[position]
-            if byte < 0x80:
-                position += 1 + (byte >> 1)
-            elif (following := data[position + 1]) < 0x80:
-                position += 2 + ((byte & 0x7F | following << 7) >> 1)
-            else:
-                size, after = read_varint(data, position)
-                position = after + max(size, 0)
+        while left:
+            run, stride = _run(data, position, stop, left)
+            starts += range(position, position + run * stride, stride)
+            position += run * stride
+            left -= run
+            # Where sizes differ there are few runs: look for one less and less often.
+            pause = 1 if run else min(2 * pause + _LEAST_RUN, _LONGEST_PAUSE)
+            singles = min(pause, left)
+            left -= singles
+            for _ in range(singles):
+                add(position)
+                byte = data[position]
+                if byte < 0x80:
+                    position += 1 + (byte >> 1)
+                elif (following := data[position + 1]) < 0x80:
+                    position += (byte >> 1) + (following << 6) - 62
+                else:
+                    size, after = read_varint(data, position)
+                    position = after + max(size, 0)
     except IndexError:
         raise CorruptDataError("a record is cut off") from None
     return position
+
+
+def _run(data: Buffer, position: int, stop: int, most: int) -> tuple[int, int]:
+    """How many records of the same size follow one another here, at most ``most``, and their size; 0 for a few.
+
+    The first says where the second must begin. If the bytes there are the same length, it says where the third begins.
+    So the bytes of all lengths are compared at once.
+    """
+    if most < _LEAST_RUN:
+        return 0, 1
+    size, content = read_varint(data, position)
+    stride = content + size - position
+    run = min(most, (stop - position) // stride) if size > 0 else 0
+    if run < _LEAST_RUN:
+        return 0, 1
+    end = position + run * stride
+    for at in range(position, content):
+        column = bytes(data[at:end:stride])
+        run = min(run, len(column) - len(column.lstrip(column[:1])))
+    return (run, stride) if run >= _LEAST_RUN else (0, 1)
 
 
 def read_columns(data: Buffer, start: Integers, stop: Integers) -> tuple[RecordColumns, list[int]]:
@@ -193,20 +229,37 @@ def _varints(
     A varint past the end of the data has some value; its record is damaged because it ends after its ``stop``.
     """
     byte = data.take(positions, mode="clip")
-    raw = byte.astype(np.uint64)
+    value: Integers = _ONE_BYTE.take(byte)
     after = positions + 1
     rows = (byte >= 0x80).nonzero()[0]
     if rows.size:
-        raw &= np.uint64(0x7F)
-        for shift in range(7, 7 * most_bytes, 7):
-            byte = data.take(after[rows], mode="clip")
-            raw[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-            after[rows] += 1
-            rows = rows[byte >= 0x80]
-            if not rows.size:
-                break
-        bad[rows] = True
-        if most_bytes == MOST_VARINT_BYTES:
-            bad |= raw > _LARGEST_VARINT
+        value[rows], after[rows] = _long_varints(data, byte[rows], after[rows], rows, bad, most_bytes)
+    return value, after
+
+
+def _long_varints(
+    data: npt.NDArray[np.uint8],
+    byte: npt.NDArray[np.uint8],
+    after: Integers,
+    rows: Integers,
+    bad: npt.NDArray[np.bool_],
+    most_bytes: int,
+) -> tuple[Integers, Integers]:
+    """As `_varints`, of these ``rows``, which have more bytes than the first."""
+    raw = (byte & 0x7F).astype(np.uint64)
+    byte = data.take(after, mode="clip")
+    raw |= (byte & 0x7F).astype(np.uint64) << np.uint64(7)
+    after += 1
+    longer = (byte >= 0x80).nonzero()[0]
+    for shift in range(14, 7 * most_bytes, 7):
+        if not longer.size:
+            break
+        byte = data.take(after[longer], mode="clip")
+        raw[longer] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        after[longer] += 1
+        longer = longer[byte >= 0x80]
+    bad[rows[longer]] = True
+    if most_bytes == MOST_VARINT_BYTES:
+        bad[rows[raw > _LARGEST_VARINT]] = True
     value: Integers = (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
     return value, after

@@ -9,6 +9,7 @@ first is written.
 """
 
 import struct
+import threading
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
@@ -103,13 +104,25 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _decompress_into(into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> memoryview:
+class _Scratch(threading.local):
+    """Room for what most batches hold, one for each thread: new memory for each batch costs more than a copy out of this."""
+
+    def __init__(self) -> None:
+        self.output = bytearray(_FIRST_OUTPUT_BYTES)
+
+
+_scratch = _Scratch()
+
+
+def _decompress_into(into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> Buffer:
     """Decompress with room that grows fourfold up to the limit; most batches fit at the first or second try."""
     room = min(limit_bytes, max(_FIRST_OUTPUT_BYTES, 4 * len(data)))
     while True:
-        output = bytearray(room)
+        is_scratch = room == _FIRST_OUTPUT_BYTES
+        output = _scratch.output if is_scratch else bytearray(room)
         try:
-            return memoryview(output)[: into(data, output)]
+            found = memoryview(output)[: into(data, output)]
+            return bytes(found) if is_scratch else found
         except cramjam.DecompressionError as error:
             if str(error) != _OUTPUT_FULL:
                 raise CorruptDataError(str(error)) from error
