@@ -9,7 +9,6 @@ first is written.
 """
 
 import struct
-import threading
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
@@ -45,6 +44,12 @@ _LZ4_STORED = 0x80000000
 _LZ4_LENGTH = struct.Struct("<I")
 _FIRST_OUTPUT_BYTES = 64 * 1024
 _OUTPUT_FULL = "failed to write whole buffer"
+_outputs: list[bytearray] = []
+"""Room for what most batches hold, one for each thread that unpacks: new memory for each batch costs more than a copy."""
+
+
+class _OutputFullError(Exception):
+    """The output needs more room."""
 
 
 def compress(kind: CompressionType, data: Buffer, *, level: int | None = None) -> Buffer:
@@ -104,31 +109,39 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-class _Scratch(threading.local):
-    """Room for what most batches hold, one for each thread: new memory for each batch costs more than a copy out of this."""
-
-    def __init__(self) -> None:
-        self.output = bytearray(_FIRST_OUTPUT_BYTES)
-
-
-_scratch = _Scratch()
-
-
 def _decompress_into(into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> Buffer:
     """Decompress with room that grows fourfold up to the limit; most batches fit at the first or second try."""
     room = min(limit_bytes, max(_FIRST_OUTPUT_BYTES, 4 * len(data)))
-    while True:
-        is_scratch = room == _FIRST_OUTPUT_BYTES
-        output = _scratch.output if is_scratch else bytearray(room)
+    if room == _FIRST_OUTPUT_BYTES:
         try:
-            found = memoryview(output)[: into(data, output)]
-            return bytes(found) if is_scratch else found
-        except cramjam.DecompressionError as error:
-            if str(error) != _OUTPUT_FULL:
-                raise CorruptDataError(str(error)) from error
-            if room >= limit_bytes:
+            output = _outputs.pop()
+        except IndexError:  # all are in use by other threads
+            output = bytearray(_FIRST_OUTPUT_BYTES)
+        try:
+            return bytes(memoryview(output)[: _decompressed_size(into, data, output)])
+        except _OutputFullError:
+            if room == limit_bytes:
                 raise _too_large(limit_bytes) from None
             room = min(limit_bytes, 4 * room)
+        finally:
+            _outputs.append(output)
+    while True:
+        output = bytearray(room)
+        try:
+            return memoryview(output)[: _decompressed_size(into, data, output)]
+        except _OutputFullError:
+            if room == limit_bytes:
+                raise _too_large(limit_bytes) from None
+            room = min(limit_bytes, 4 * room)
+
+
+def _decompressed_size(into: Callable[[Buffer, bytearray], int], data: Buffer, output: bytearray) -> int:
+    try:
+        return into(data, output)
+    except cramjam.DecompressionError as error:
+        if str(error) == _OUTPUT_FULL:
+            raise _OutputFullError from None
+        raise CorruptDataError(str(error)) from error
 
 
 def _compress_xerial(data: memoryview) -> bytes:
