@@ -530,6 +530,16 @@ def test_closing_a_session_deletes_ephemerals_that_are_not_committed_yet(harness
     assert client.recorder.is_closed
 
 
+def test_ephemerals_of_a_closed_session_are_deleted_in_the_order_of_apaches_server(harness: Harness) -> None:
+    """By Java's hash codes; the order below is that of ZooKeeper 3.9.4."""
+    watcher, client = harness.connect(), harness.connect()
+    for number in range(5):
+        client.call(OpCode.CREATE, CreateRequest(f"/e5-{number}", b"", OPEN, 1))
+        watcher.call(OpCode.EXISTS, ExistsRequest(f"/e5-{number}", True))
+    client.call(OpCode.CLOSE_SESSION)
+    assert [path for _, path in watcher.events()] == ["/e5-3", "/e5-2", "/e5-4", "/e5-1", "/e5-0"]
+
+
 def test_a_session_moves_to_the_connection_that_knows_its_password(harness: Harness) -> None:
     """The old connection is closed, ephemerals stay; a wrong password gets an expired session."""
     old = harness.connect()
