@@ -40,8 +40,10 @@ class Choices(NamedTuple):
     verifies_server_hosts: bool = True
     verifies_client_hosts: bool = True
     handshake_timeout_ms: int = 5000
-    key_password: str = ""
-    protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+
+    @property
+    def tls(self) -> tuple[str, str, str, str, tuple[str, ...]]:
+        return self.key_store, "", self.trust_store, self.client_auth, ("TLSv1.2", "TLSv1.3")
 
 
 @pytest.fixture(scope="module")

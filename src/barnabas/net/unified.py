@@ -66,18 +66,10 @@ class TlsChoices(Protocol):
     """What the members of an ensemble ask of TLS, and where their keys are."""
 
     @property
-    def key_store(self) -> str: ...
-    @property
-    def key_password(self) -> str: ...
-    @property
-    def trust_store(self) -> str: ...
-    @property
-    def client_auth(self) -> str:
-        """need, want or none."""
+    def tls(self) -> tuple[str, str, str, str, tuple[str, ...]]:
+        """The arguments of `server_context`."""
         ...
 
-    @property
-    def protocols(self) -> tuple[str, ...]: ...
     @property
     def connects_with_tls(self) -> bool: ...
     @property
@@ -92,12 +84,14 @@ class TlsChoices(Protocol):
 
 def quorum_network(choices: TlsChoices, hosts: Callable[[], Iterable[str]]) -> "UnifiedNetwork":
     """The network of a member of an ensemble, whose members have ``hosts``. Raises `ConfigError`."""
-    stores = choices.key_store, choices.key_password, choices.trust_store
-    server = server_context(*stores, choices.client_auth, choices.protocols, prefix=_PREFIX)
+    key_store, key_password, trust_store, _, protocols = choices.tls
+    server = server_context(*choices.tls, prefix=_PREFIX)
     client = None
     if choices.connects_with_tls:
         verify_host = choices.verifies_server_hosts
-        client = client_context(*stores, choices.protocols, verify_host=verify_host, prefix=_PREFIX)
+        client = client_context(
+            key_store, key_password, trust_store, protocols, verify_host=verify_host, prefix=_PREFIX
+        )
     return UnifiedNetwork(
         server,
         client,

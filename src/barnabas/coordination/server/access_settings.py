@@ -6,6 +6,7 @@ JettyAdminServer; MetricsProviderBootstrap.
 
 import hashlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Kind, Setting, Values, at_least, between, one_of
@@ -18,11 +19,11 @@ __all__ = [
     "PROMETHEUS_PROVIDER",
     "TLS_PROTOCOL_NAMES",
     "TLS_SETTINGS",
+    "TlsOptions",
     "hash_name",
     "pem_or_empty",
     "read_jaas",
-    "read_password",
-    "tls_protocols",
+    "read_tls_options",
 ]
 
 AUTHENTICATION_PROVIDERS = {
@@ -70,7 +71,7 @@ def read_jaas(settings: Values, read_text: Callable[[str], str]) -> str:
         raise ConfigError(f"the file {path} ({JAAS_FILE}) cannot be read: {error}") from None
 
 
-def read_password(settings: Values, store: str, read_text: Callable[[str], str]) -> str:
+def _read_password(settings: Values, store: str, read_text: Callable[[str], str]) -> str:
     """The password of a store: ssl.keyStore or the like. Raises `ConfigError`."""
     path: str = settings[f"{store}.passwordPath"]
     if not path:
@@ -82,10 +83,37 @@ def read_password(settings: Values, store: str, read_text: Callable[[str], str])
         raise ConfigError(f"the file {path} ({store}.passwordPath) cannot be read: {error}") from None
 
 
-def tls_protocols(settings: Values, prefix: str) -> tuple[str, ...]:
+def _tls_protocols(settings: Values, prefix: str) -> tuple[str, ...]:
     """The protocols that the settings with a prefix (ssl, ssl.quorum) allow."""
     protocols = settings[f"{prefix}.enabledProtocols"] or [settings[f"{prefix}.protocol"]]
     return tuple(protocols) if all(protocols) else TLS_PROTOCOL_NAMES
+
+
+class TlsOptions(NamedTuple):
+    """What a port with TLS needs, read from the settings."""
+
+    key_store: str
+    key_password: str
+    trust_store: str
+    client_auth: str
+    """need, want or none"""
+    protocols: tuple[str, ...]
+
+
+def read_tls_options(settings: Values, prefix: str, why: str, read_text: Callable[[str], str]) -> TlsOptions:
+    """The settings with a prefix: ssl for clients, ssl.quorum for members.
+
+    ``why`` says what asks for TLS. ``read_text`` reads a file, and raises OSError. Raises `ConfigError`.
+    """
+    if not settings[f"{prefix}.keyStore.location"]:
+        raise ConfigError(f"{why}, and {prefix}.keyStore.location does not name the server's key")
+    return TlsOptions(
+        settings[f"{prefix}.keyStore.location"],
+        _read_password(settings, f"{prefix}.keyStore", read_text),
+        settings[f"{prefix}.trustStore.location"],
+        settings[f"{prefix}.clientAuth"],
+        _tls_protocols(settings, prefix),
+    )
 
 
 def _digest_or_empty(value: str) -> str | None:

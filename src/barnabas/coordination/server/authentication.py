@@ -4,7 +4,6 @@ In ZooKeeper: ProviderRegistry, AuthenticationHelper, SaslServerCallbackHandler 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.settings import Values
@@ -12,16 +11,16 @@ from barnabas.coordination.core.access import AccessRules, SaslServer
 from barnabas.coordination.server.access_settings import (
     AUTHENTICATION_PROVIDERS,
     JAAS_FILE,
+    TlsOptions,
     hash_name,
     read_jaas,
-    read_password,
-    tls_protocols,
+    read_tls_options,
 )
 from barnabas.security.digest_md5 import DigestMd5Server
 from barnabas.security.jaas import digest_users, parse_jaas
 from barnabas.wire.jute.records import Id
 
-__all__ = ["TlsOptions", "access_rules", "tls_options"]
+__all__ = ["access_rules", "tls_options"]
 
 _SASL_SERVICE, _SASL_REALM = "zookeeper", "zk-sasl-md5"  # those of ZooKeeper's clients and servers
 
@@ -56,27 +55,9 @@ def access_rules(
     )
 
 
-class TlsOptions(NamedTuple):
-    """What the port with TLS needs, read from the settings."""
-
-    key_store: str
-    key_password: str
-    trust_store: str
-    client_auth: str
-    protocols: tuple[str, ...]
-
-
 def tls_options(settings: Values, read_text: Callable[[str], str]) -> TlsOptions:
-    """``read_text`` reads a file, and raises OSError. Raises `ConfigError`."""
-    if not settings["ssl.keyStore.location"]:
-        raise ConfigError("secureClientPort is set, and ssl.keyStore.location does not name the server's key")
-    return TlsOptions(
-        settings["ssl.keyStore.location"],
-        read_password(settings, "ssl.keyStore", read_text),
-        settings["ssl.trustStore.location"],
-        settings["ssl.clientAuth"],
-        tls_protocols(settings, "ssl"),
-    )
+    """Of the port for clients. ``read_text`` reads a file, and raises OSError. Raises `ConfigError`."""
+    return read_tls_options(settings, "ssl", "secureClientPort is set", read_text)
 
 
 def _schemes_of_providers(settings: Values) -> set[str]:

@@ -14,10 +14,10 @@ from barnabas.coordination.quorum.authentication import QuorumAuthentication
 from barnabas.coordination.server.access_settings import (
     JAAS_FILE,
     TLS_PROTOCOL_NAMES,
+    TlsOptions,
     pem_or_empty,
     read_jaas,
-    read_password,
-    tls_protocols,
+    read_tls_options,
 )
 from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server
 from barnabas.security.jaas import digest_credentials, digest_users
@@ -96,11 +96,7 @@ QUORUM_SECURITY_SETTINGS = [
 class QuorumTlsOptions(NamedTuple):
     """What TLS between members needs, read from the settings."""
 
-    key_store: str
-    key_password: str
-    trust_store: str
-    client_auth: str
-    protocols: tuple[str, ...]
+    tls: TlsOptions
     connects_with_tls: bool
     accepts_plain: bool
     verifies_server_hosts: bool
@@ -113,15 +109,9 @@ def quorum_tls_options(settings: Values, read_text: Callable[[str], str]) -> Quo
     if not (settings["sslQuorum"] or settings["portUnification"]):
         return None
     name = "sslQuorum" if settings["sslQuorum"] else "portUnification"
-    if not settings["ssl.quorum.keyStore.location"]:
-        raise ConfigError(f"{name} is true, and ssl.quorum.keyStore.location does not name the server's key")
     verifies_hosts = settings["ssl.quorum.hostnameVerification"]
     return QuorumTlsOptions(
-        settings["ssl.quorum.keyStore.location"],
-        read_password(settings, "ssl.quorum.keyStore", read_text),
-        settings["ssl.quorum.trustStore.location"],
-        settings["ssl.quorum.clientAuth"],
-        tls_protocols(settings, "ssl.quorum"),
+        read_tls_options(settings, "ssl.quorum", f"{name} is true", read_text),
         connects_with_tls=settings["sslQuorum"],
         accepts_plain=settings["portUnification"],
         verifies_server_hosts=verifies_hosts,
