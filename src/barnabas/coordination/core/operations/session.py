@@ -7,7 +7,6 @@ order has no meaning, so a session with very many gets the one that costs least,
 In ZooKeeper: `PrepRequestProcessor.pRequest2Txn` and `DataTree.killSession`.
 """
 
-import sys
 from collections.abc import Sequence
 
 from barnabas.coordination.core.operations.base import (
@@ -27,7 +26,6 @@ from barnabas.wire.jute.transactions import CloseSessionTxn, CreateSessionTxn, D
 
 __all__ = ["APPLY", "OPERATIONS"]
 
-_UTF_16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 _MAX_HASHED = 1000
 """A hash code takes some 4 microseconds."""
 
@@ -58,7 +56,8 @@ def _in_hash_order(texts: list[str]) -> list[str]:
 
     def bucket(text: str) -> int:
         code = 0
-        for unit in memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H"):
+        # The byte order is the machine's, and behind a mark of it.
+        for unit in memoryview(text.encode("utf-16", "surrogatepass"))[2:].cast("H"):
             code = (31 * code + unit) & 0xFFFFFFFF
         return (code ^ code >> 16) & buckets - 1
 
