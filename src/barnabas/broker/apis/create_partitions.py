@@ -64,7 +64,7 @@ def _grow(services: Services, request: Request, message: CreatePartitionsRequest
     elif message.timeout_ms <= 0:
         done(set(counts))
     else:
-        services.topics.when_led(counts, done, message.timeout_ms)
+        request.waiter = services.topics.when_led(counts, done, message.timeout_ms)
 
 
 def _fail(message: CreatePartitionsRequest, _version: int, code: ErrorCode) -> CreatePartitionsResponse:

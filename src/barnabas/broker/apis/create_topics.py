@@ -96,7 +96,7 @@ def _create(
     if timeout_ms <= 0:
         done(set(created))
     else:
-        services.topics.when_led(counts, done, timeout_ms)
+        request.waiter = services.topics.when_led(counts, done, timeout_ms)
 
 
 def _refuse(result: CreatableTopicResult, error: KafkaError) -> None:

@@ -89,7 +89,7 @@ def _delete(
     if timeout_ms <= 0:
         done(set(ordered))
     else:
-        services.topics.when_deleted(ordered, done, timeout_ms)
+        request.waiter = services.topics.when_deleted(ordered, done, timeout_ms)
 
 
 def _fail(message: DeleteTopicsRequest, version: int, code: ErrorCode) -> DeleteTopicsResponse:

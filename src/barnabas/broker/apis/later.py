@@ -6,7 +6,6 @@ In Kafka: the callbacks of `KafkaApis`, and `DelayedCreatePartitions` and its li
 import logging
 from typing import Any
 
-from barnabas.base.clock import CallLater
 from barnabas.base.slices import Beside, Sliced
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
@@ -36,7 +35,9 @@ def answer_later(services: Services, request: Request, steps: Steps[None], timeo
     coordination service is away, is answered with REQUEST_TIMED_OUT and continues: the change may still be made.
     """
     granted_ms = services.config["request.timeout.ms"] if timeout_ms is None else max(timeout_ms, 0)
-    services.start(_with_timeout(services.call_later, request, steps, granted_ms + _GRACE_MS))
+    if request.timer is None:
+        request.timer = services.call_later(granted_ms + _GRACE_MS, lambda: _fail(request, ErrorCode.REQUEST_TIMED_OUT))
+    services.start(_with_timeout(request, steps))
 
 
 def answer_when_done(services: Services, request: Request, steps: Steps[None]) -> None:
@@ -44,11 +45,16 @@ def answer_when_done(services: Services, request: Request, steps: Steps[None]) -
     services.start(_with_errors(request, steps))
 
 
-def _with_timeout(call_later: CallLater, request: Request, steps: Steps[None], timeout_ms: int) -> Steps[None]:
-    timer = call_later(timeout_ms, lambda: _fail(request, ErrorCode.REQUEST_TIMED_OUT))
+def _with_timeout(request: Request, steps: Steps[None]) -> Steps[None]:
     yield from _with_errors(request, steps)
-    if request.is_answered:
-        timer.cancel()
+    if request.is_answered:  # else `reply_once` will, when the metadata shows the result
+        _stop_timer(request)
+
+
+def _stop_timer(request: Request) -> None:
+    if request.timer is not None:
+        request.timer.cancel()
+        request.timer = None
 
 
 def _with_errors(request: Request, steps: Steps[None]) -> Steps[None]:
@@ -102,4 +108,5 @@ def _from(step: Beside, work: Sliced[None]) -> Sliced[None]:
 def reply_once(request: Request, response: Any) -> None:
     """Answer, unless the time was up before."""
     if not request.is_answered:
+        _stop_timer(request)
         request.reply(response)

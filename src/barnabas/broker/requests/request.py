@@ -6,6 +6,7 @@ A handler is a synchronous function that answers with `Request.reply`, at once o
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.base.clock import Timer
 from barnabas.broker.requests.purgatory import DelayedOperation
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode
@@ -46,6 +47,7 @@ class Request:
         "is_large",
         "message",
         "received_ms",
+        "timer",
         "version",
         "waiter",
     )
@@ -75,6 +77,8 @@ class Request:
         """Whether the client is gone."""
         self.waiter: DelayedOperation | None = None
         """The operation in which the request waits; completed without effect when the client goes away."""
+        self.timer: Timer | None = None
+        """Of the answer to a request that waits for others (`apis.later`); cancelled with the answer, or without a client."""
         self._answer: Callable[[Request, Any, ErrorCode | None], None] | None = answer
 
     def abandon(self) -> None:
@@ -82,6 +86,8 @@ class Request:
         self.is_abandoned = True
         if self.waiter is not None:
             self.waiter.force_complete()
+        if self.timer is not None:
+            self.timer.cancel()
 
     @property
     def is_answered(self) -> bool:

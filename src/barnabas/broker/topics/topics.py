@@ -41,7 +41,7 @@ from barnabas.broker.configuration.broker_config import BrokerConfig
 from barnabas.broker.configuration.dynamic_config import DynamicConfig
 from barnabas.broker.controller.service import Controller
 from barnabas.broker.metadata.cache import INTERNAL_TOPICS, MetadataCache
-from barnabas.broker.requests.purgatory import Purgatory
+from barnabas.broker.requests.purgatory import DelayedOperation, Purgatory
 from barnabas.broker.topics.planning import CreationPlan, plan_creation, plan_growth
 from barnabas.log.settings import LogConfig
 from barnabas.wire.jute.errors import ErrorCode as Keeper
@@ -147,13 +147,15 @@ class Topics:
                 created[plan.name] = assigned[plan.name]
                 self._configs.update_topic_config(plan.name, plan.configs)
 
-    def when_led(self, counts: Mapping[str, int], done: Callable[[set[str]], None], timeout_ms: int) -> None:
+    def when_led(
+        self, counts: Mapping[str, int], done: Callable[[set[str]], None], timeout_ms: int
+    ) -> DelayedOperation | None:
         """Call ``done`` with nothing once this broker knows leaders of all partitions of the topics (name: count);
         after the time, with the topics that still lack one."""
         missing = {name for name, count in counts.items() if not self._is_led(name, count)}
         if not missing or timeout_ms <= 0:
             done(missing)
-            return
+            return None
 
         def attempt(key: Any) -> bool:
             name = key[1]
@@ -165,7 +167,7 @@ class Topics:
             return True
 
         keys = tuple(("topic", name) for name in missing)
-        self._purgatory.watch(keys, attempt, lambda: done(missing), timeout_ms)
+        return self._purgatory.watch(keys, attempt, lambda: done(missing), timeout_ms)
 
     def _is_led(self, topic: str, count: int) -> bool:
         partitions = self._metadata.partitions(topic)
@@ -279,13 +281,15 @@ class Topics:
         yield from self._controller.commands.delete_topics()
         return failed
 
-    def when_deleted(self, names: Iterable[str], done: Callable[[set[str]], None], timeout_ms: int) -> None:
+    def when_deleted(
+        self, names: Iterable[str], done: Callable[[set[str]], None], timeout_ms: int
+    ) -> DelayedOperation | None:
         """Call ``done`` with nothing once the topics are gone (or wait for a broker that is away); after the time,
         with those that are still there."""
         missing = {name for name in names if not self._is_deleted(name)}
         if not missing or timeout_ms <= 0:
             done(missing)
-            return
+            return None
         self._deleting |= missing
 
         def attempt(key: Any) -> bool:
@@ -297,7 +301,7 @@ class Topics:
             return True
 
         keys = tuple(("topic", name) for name in missing)
-        self._purgatory.watch(keys, attempt, lambda: done(missing), timeout_ms)
+        return self._purgatory.watch(keys, attempt, lambda: done(missing), timeout_ms)
 
     def _is_deleted(self, topic: str) -> bool:
         context = self._controller.context

@@ -1,0 +1,119 @@
+"""How long a follower's fetches wait at the leader while roles change in pieces, in virtual time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+from barnabas.broker.cluster.channels import BrokenConnectionError
+from barnabas.broker.replication.service import _ReplicaFetcherLoop
+from barnabas.testing.simulation.loop import SimulatedClock, SimulatedLoop
+
+LONGEST_WAIT_MS = 500
+"""replica.fetch.wait.max.ms"""
+
+
+class Leader:
+    """A leader without news: it answers a fetch when its wait is over. A dropped connection breaks the fetch."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self.loop = loop
+        self.fetches: list[tuple[float, int]] = []
+        """When each fetch came, and how long it was to wait."""
+        self.broken = 0
+        self._answer: asyncio.Future[None] | None = None
+
+    async def version(self, _source: int, _key: int) -> int:
+        return 13
+
+    async def send(self, _source: int, wait_ms: int, *, version: int) -> None:
+        self.fetches.append((self.loop.time(), wait_ms))
+        self._answer = self.loop.create_future()
+        timer = self.loop.call_later(wait_ms / 1000, self._answer.set_result, None)
+        try:
+            await self._answer
+        finally:
+            timer.cancel()
+
+    def drop(self, _source: int) -> None:
+        assert self._answer is not None
+        self.broken += 1
+        self._answer.set_exception(BrokenConnectionError("dropped"))
+
+
+class Follower:
+    """The loop that copies from one leader; what it asks for is the wait of the fetch alone."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self.leader = Leader(loop)
+        fetcher: Any = SimpleNamespace(
+            wake=lambda now_ms: None,
+            offsets=SimpleNamespace(is_wanted=False),
+            epochs=SimpleNamespace(is_wanted=False),
+            wants_fetch=True,
+            fetch_version=lambda highest: highest,
+            speak=lambda version: None,
+            unsynced=list,
+            request=lambda version, broker_epoch, wait_ms: min(wait_ms, LONGEST_WAIT_MS),
+            handle_response=lambda response, version, now_ms, wall_ms: True,
+            failed=lambda: None,
+        )
+        dependencies: Any = SimpleNamespace(
+            config={"replica.fetch.backoff.ms": 1000},
+            clock=SimulatedClock(loop),
+            broker_epoch=lambda: 1,
+            metadata=SimpleNamespace(mark_unreachable=None, mark_reachable=None),
+        )
+        channels: Any = self.leader
+        self.copying = _ReplicaFetcherLoop(dependencies, 1, channels, fetcher, lambda _: None)
+
+
+def in_virtual_time(scenario: Callable[[SimulatedLoop], Coroutine[Any, Any, None]]) -> None:
+    loop = SimulatedLoop()
+    try:
+        loop.run_until_complete(scenario(loop))
+    finally:
+        loop.close()
+
+
+def test_pieces_of_a_change_of_roles_break_one_fetch_and_the_next_ones_wait_25_ms() -> None:
+    """Folders are made in a thread between two pieces, which come 20 ms apart: each is asked for soon, without a break."""
+
+    async def scenario(loop: SimulatedLoop) -> None:
+        follower = Follower(loop)
+        await asyncio.sleep(0.1)
+        began_s = loop.time()
+        for _ in range(50):
+            follower.copying.interrupt()
+            await asyncio.sleep(0.02)
+        during = [fetch for fetch in follower.leader.fetches if fetch[0] >= began_s]
+        assert follower.leader.broken == 1
+        assert {wait_ms for _, wait_ms in during} == {25}
+        times = [began_s, *(time_s for time_s, _ in during), loop.time()]
+        assert max(after - before for before, after in pairwise(times)) < 0.06
+        await follower.copying.close()
+
+    in_virtual_time(scenario)
+
+
+def test_fetches_wait_long_again_half_a_second_after_the_last_piece() -> None:
+    """A follower without work asks twice in a second; a change after that breaks a fetch again."""
+
+    async def scenario(loop: SimulatedLoop) -> None:
+        follower = Follower(loop)
+        await asyncio.sleep(0.1)
+        follower.copying.interrupt()
+        await asyncio.sleep(0.6)
+        before = len(follower.leader.fetches)
+        await asyncio.sleep(2)
+        later = follower.leader.fetches[before:]
+        assert [wait_ms for _, wait_ms in later] == [LONGEST_WAIT_MS] * len(later)
+        assert 3 <= len(later) <= 4
+        follower.copying.interrupt()
+        await asyncio.sleep(0.1)
+        assert follower.leader.broken == 2
+        assert follower.leader.fetches[-1][1] == 25
+        await follower.copying.close()
+
+    in_virtual_time(scenario)
