@@ -10,6 +10,7 @@ from barnabas.client import Producer
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.topics import create_topic
 from barnabas.testing import ProcessCluster
+from support.cluster_faults import QUICK, led_by, read, send, state
 from support.servers import command_of
 from support.waiting import eventually
 
@@ -70,3 +71,34 @@ def test_a_cluster_that_cannot_start_says_why(tmp_path: Path) -> None:
         cluster.stop()  # a second stop does nothing
     with pytest.raises(BarnabasError, match="brokers 0"):
         ProcessCluster(0, data_dir=tmp_path).start()
+
+
+def test_processes_have_the_faults_of_a_cluster(tmp_path: Path) -> None:
+    """One is cut off, also after it was started again; its disk is slow; its clock is wrong; heal ends each."""
+    settings = {**QUICK, "log.message.timestamp.type": "LogAppendTime"}
+    with ProcessCluster(3, settings=settings, data_dir=tmp_path, faults=True) as cluster:
+        topic = led_by(cluster, "orders", 1)
+        with pytest.raises(BarnabasError, match="broker 0 is in two groups"):
+            cluster.partition([0, 1], [0])
+        cluster.partition([1], [0, 2, "zookeeper"])
+        eventually(lambda: state(cluster, topic)[0] in {0, 2}, timeout_s=60, what="another leader")
+        cluster.kill(1)
+        cluster.start_broker(1)
+        eventually(
+            lambda: "Waiting for" in cluster.broker_log(1).read_text(), timeout_s=60, what="it finds no coordination"
+        )
+        send(cluster, topic, "by two")
+        assert 1 not in state(cluster, topic)[1]
+        cluster.heal()
+        eventually(lambda: state(cluster, topic)[1] == {0, 1, 2}, timeout_s=60, what="all in sync again")
+
+        slow = led_by(cluster, "slow", 2)
+        cluster.slow_disk(2, 0.3)
+        assert send(cluster, slow, "late") >= 0.3
+        cluster.heal()
+        cluster.clock(2, 3600)
+        send(cluster, slow, "from the future")
+        cluster.heal()
+        send(cluster, slow, "from now")
+        _, (_, future_ms), (_, now_ms) = read(cluster, slow, 3)
+        assert 3_500_000 < future_ms - now_ms < 3_700_000

@@ -151,6 +151,8 @@ def test_the_first_flow_and_its_dead_letters(person: PipelineReader) -> None:
 
 def test_the_first_pipeline_of_the_readme(person: PipelineReader) -> None:
     """A new flow, one record, its row in the database."""
+    flow = person.folder / "payments.toml"
+    person.reader.before["pipeline run"] = lambda: flow.write_text(person.reader.here(flow.read_text()))
     person.reader.follow([block for block in blocks(ROOT / "README.md") if block.section == "A first pipeline"])
 
 

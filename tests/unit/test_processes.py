@@ -41,7 +41,7 @@ def test_another_process_with_the_pid_of_one_that_has_ended_is_left_alone(tmp_pa
         cluster = ProcessCluster(1, data_dir=tmp_path)
         cluster.pids["0"] = stranger.pid
         assert cluster.is_running(0)
-        cluster._start_times[stranger.pid] = "1"
+        cluster._processes.start_times[stranger.pid] = "1"
         assert not cluster.is_running(0)
         for signal_it in (cluster.kill_broker, cluster.stop_broker, cluster.pause_broker, cluster.resume_broker):
             with pytest.raises(BarnabasError, match="broker 0 is not running"):

@@ -218,8 +218,14 @@ class TestMarkedCluster:
             assert len(describe_topics(connection, ["marked"])[0].partitions) == 4
 
 
-@pytest.mark.parametrize("fault", ["partition", "slow_disk", "clock"])
-def test_faults_that_processes_cannot_have_say_where_they_are(fault: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fault", "arguments"), [("partition", ()), ("slow_disk", (0, 1.0)), ("clock", (0, 1.0)), ("full_disk", (0,))]
+)
+def test_processes_as_users_run_them_say_how_to_get_faults(
+    fault: str, arguments: tuple[float, ...], tmp_path: Path
+) -> None:
     """No signal does this."""
-    with pytest.raises(BarnabasError, match=r"without the rights of root: barnabas\.testing\.Cluster and simulate"):
-        getattr(ProcessCluster(1, data_dir=tmp_path), fault)(0, 1.0)
+    cluster = ProcessCluster(1, data_dir=tmp_path)
+    cluster.pids["0"] = 0
+    with pytest.raises(BarnabasError, match=r"start them with ProcessCluster\(\.\.\., faults=True\)"):
+        getattr(cluster, fault)(*arguments)

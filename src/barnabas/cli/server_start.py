@@ -10,6 +10,7 @@ import sys
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import read_properties
 from barnabas.cli.common import ToolParser
+from barnabas.cli.server_faults import parts_with_faults
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
 from barnabas.net.event_loop import count_pauses, limit_pauses, new_event_loop
 
@@ -92,7 +93,7 @@ async def _serve(texts: dict[str, str]) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = BrokerServer(texts)
+    server = BrokerServer(texts, **parts_with_faults(texts.get("broker.id", "")))
     starting = loop.create_task(server.start())
     stopping = loop.create_task(stop.wait())
     failing = loop.create_task(server.failed.wait())

@@ -1,0 +1,62 @@
+"""What a cluster with faults is asked: who leads, who is in sync, how long a record takes, what is there."""
+
+import time
+from typing import Protocol
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from barnabas.base.errors import BarnabasError
+from barnabas.client import Admin
+from barnabas.client.admin_connection import AdminConnection
+from barnabas.client.topics import describe_topics
+from support.waiting import eventually
+
+QUICK = {"zookeeper.session.timeout.ms": "3000", "replica.lag.time.max.ms": "1500", "min.insync.replicas": "2"}
+
+
+class Addressed(Protocol):
+    """A `Cluster` or a `ProcessCluster`."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+def state(cluster: Addressed, topic: str) -> tuple[int | None, set[int]]:
+    """Leader and in-sync replicas of partition 0; (None, set()) while no broker answers."""
+    try:
+        with AdminConnection(cluster.bootstrap_servers, {"request.timeout.ms": "1000"}) as admin:
+            (partition,) = describe_topics(admin, [topic])[0].partitions
+    except (BarnabasError, OSError):
+        return None, set()
+    return partition.leader, set(partition.isr)
+
+
+def led_by(cluster: Addressed, topic: str, leader: int) -> str:
+    """A topic with three replicas whose first one leads."""
+    others = [n for n in range(3) if n != leader]
+    with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        admin.create_topic(topic, assignment=[[leader, *others]])
+    eventually(lambda: state(cluster, topic) == (leader, {0, 1, 2}), what="all in sync")
+    return topic
+
+
+def send(cluster: Addressed, topic: str, *values: str) -> float:
+    """Send with acks=all, and return how many seconds it took."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0})
+    failed: list[object] = []
+    began = time.monotonic()
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error) if error else None)
+    assert producer.flush(60) == 0
+    assert not failed
+    return time.monotonic() - began
+
+
+def read(cluster: Addressed, topic: str, count: int) -> list[tuple[str, int]]:
+    """Values and timestamps from the beginning."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "none", "log_level": 0})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        return [(each.value().decode(), each.timestamp()[1]) for each in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
