@@ -10,11 +10,11 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.pipeline import main
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.masters import require_master
 from barnabas.pipelines.offsets import Offsets
 from barnabas.pipelines.progress import GroupCommitter, Progress, Totals
 from barnabas.pipelines.run import _locked
 from barnabas.pipelines.session import MissingExtraError, require_extra
-from barnabas.pipelines.shipping import require_master
 from support.ports import free_ports
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipelines" / "flights.toml"

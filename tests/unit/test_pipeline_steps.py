@@ -114,6 +114,30 @@ def test_a_mistake_in_a_step_is_reported_with_its_line_and_field(old: str, new: 
         parse(FLOW.replace(old, new), file="f.toml")
 
 
+TOPIC_TABLE = 'type = "topic"\ntopic = "c"\nformat = { type = "json", columns = { customer = "int" } }'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('topic = "c"\n', "", "f.toml:15: tables.customers.topic: is missing: the topic with the table's rows"),
+        ("\nformat = ", '\nbootstrap_servers = "h:1"\nkafka = ', "tables.customers.format: is missing: how values become columns"),
+        ('topic = "c"', 'topic = ["c"]', r"f.toml:17: tables.customers.topic: is \['c'\], but must be a text"),
+        ('topic = "c"', 'topic = "c"\npath = "x"', "tables.customers.path: is unknown here; known are type, topic, format"),
+        ('topic = "c"', 'topic = "c"\nrefresh = "1 minute"', "tables.customers.refresh: is unknown here"),
+        ('"json"', '"jsn"', "tables.customers.format.type: is 'jsn', but must be one of csv, json"),
+        (', columns = { customer = "int" }', "", "tables.customers.format.columns: is missing"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_table_that_is_a_topic_is_reported_with_its_field(old: str, new: str, problem: str) -> None:
+    """Its format has the columns, and nothing is read again at intervals."""
+    file_table = 'type = "csv"\npath = "customers.csv"\ncolumns = { customer = "int" }'
+    assert FLOW.count(file_table) == TOPIC_TABLE.count(old) == 1
+    parse(FLOW.replace(file_table, TOPIC_TABLE), file="f.toml")
+    with pytest.raises(SpecError, match=problem):
+        parse(FLOW.replace(file_table, TOPIC_TABLE.replace(old, new)), file="f.toml")
+
+
 def test_several_sources_need_a_step_that_brings_them_together() -> None:
     """The results would be those of the first one alone."""
     text = FLOW[: FLOW.index("[[steps]]")] + FLOW[FLOW.index("[[sinks]]") :]

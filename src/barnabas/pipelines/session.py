@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.base.errors import BarnabasError
 from barnabas.pipelines.jvm import find_java, prepare_home
-from barnabas.pipelines.shipping import is_local, require_master, zip_package
+from barnabas.pipelines.masters import is_local, require_master
+from barnabas.pipelines.shipping import zip_package
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

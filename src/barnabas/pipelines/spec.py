@@ -17,9 +17,9 @@ from typing import Any
 from barnabas.base.errors import ConfigError
 from barnabas.pipelines.charts_spec import Chart, declare_chart
 from barnabas.pipelines.formats import Format, read_format
+from barnabas.pipelines.masters import MASTER
 from barnabas.pipelines.models.declared import Model, declare_model
 from barnabas.pipelines.outputs.declared import OUTPUT_TYPES, LakeSink, OpenSearchSink, SearchSink, declare_output
-from barnabas.pipelines.shipping import MASTER
 from barnabas.pipelines.spec_fields import NAME, Places, SpecError, SpecTable, resolve_path
 from barnabas.pipelines.steps import (
     POSITION,
