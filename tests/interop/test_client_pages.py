@@ -82,11 +82,13 @@ def test_the_worker_commits_after_its_work_and_puts_aside_what_it_cannot_read(
         assert [record.value for record in consumer.consume(1, 60)] == ["not JSON"]
 
 
-@pytest.mark.parametrize("title", ["Keys and values", "A web service", "A worker"])
+@pytest.mark.parametrize("title", ["Keys and values", "A web service", "A worker", ""])
 def test_the_programs_pass_a_strict_type_checker(title: str, tmp_path: Path) -> None:
-    """As the page promises."""
+    """As the page promises; without a title, a longer program with more of the client."""
     path = tmp_path / "program.py"
-    path.write_text(program(title))
+    path.write_text(
+        program(title) if title else (Path(__file__).parents[1] / "support" / "typed_program.py").read_text()
+    )
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", "/dev/null", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

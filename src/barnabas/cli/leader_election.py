@@ -1,6 +1,7 @@
 """``barnabas leader-election``: elect leaders on demand, with the options of Kafka's LeaderElectionCommand."""
 
 import argparse
+from collections.abc import Mapping
 from operator import itemgetter
 
 from barnabas.base.errors import BarnabasError, ConfigError
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _report(election: ElectionType, outcomes: dict[TopicPartition, KafkaError | None]) -> None:
+def _report(election: ElectionType, outcomes: Mapping[TopicPartition, KafkaError | None]) -> None:
     elected = [str(partition) for partition, error in outcomes.items() if error is None]
     needless = [str(partition) for partition, error in outcomes.items() if _is_needless(error)]
     if elected:

@@ -9,7 +9,7 @@ import argparse
 import random
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from barnabas.base.errors import BarnabasError, ConfigError
@@ -361,7 +361,7 @@ def _s(values: Any) -> str:
     return "" if len(values) == 1 else "s"
 
 
-def _refusals(refused: dict[TopicPartition, KafkaError]) -> str:
+def _refusals(refused: Mapping[TopicPartition, KafkaError]) -> str:
     return "".join(f"\n{topic_partition}: {refused[topic_partition].message}" for topic_partition in sorted(refused))
 
 

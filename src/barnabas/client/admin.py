@@ -25,7 +25,7 @@ from barnabas.client.offsets import LATEST, FoundOffset
 from barnabas.client.properties import RENAMED_IN_ALL, property_text
 from barnabas.client.reassignments import Reassignment
 from barnabas.client.topics import TopicDescription
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.wire.kafka.errors import ErrorCode
 
 __all__ = ["Admin"]
 
@@ -159,11 +159,11 @@ class Admin:
         """Remove all members of a group; those that live join again."""
         groups.remove_members(self.connection, group_id)
 
-    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset | KafkaError]:
+    def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset | RefusedError]:
         """Offsets by time in ms, or by the constants of `barnabas.client.offsets`."""
         return offsets.list_offsets(self.connection, wanted)
 
-    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | RefusedError]:
         """Let partitions begin at these offsets (-1: the high watermark); for each its low watermark, or why not."""
         return offsets.delete_records(self.connection, before)
 
@@ -171,7 +171,7 @@ class Admin:
 
     def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
-    ) -> dict[TopicPartition, KafkaError | None]:
+    ) -> dict[TopicPartition, RefusedError | None]:
         """Let preferred replicas lead, or with ``unclean`` any live one where none is in sync; None for elected."""
         kind = elections.ElectionType.UNCLEAN if unclean else elections.ElectionType.PREFERRED
         return elections.elect_leaders(self.connection, kind, partitions)
@@ -180,7 +180,7 @@ class Admin:
         """The partitions whose replicas are being moved."""
         return reassignments.list_reassignments(self.connection)
 
-    def reassign(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, KafkaError]:
+    def reassign(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, RefusedError]:
         """Start moving partitions to these replicas, or with None cancel their move; those refused, with why."""
         return reassignments.alter_reassignments(self.connection, wanted)
 

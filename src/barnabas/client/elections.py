@@ -5,8 +5,8 @@ from enum import IntEnum
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.errors import refusal
-from barnabas.wire.kafka.errors import ErrorCode, KafkaError
+from barnabas.client.errors import RefusedError, refusal
+from barnabas.wire.kafka.errors import ErrorCode
 from barnabas.wire.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
 __all__ = ["ElectionType", "elect_leaders"]
@@ -25,7 +25,7 @@ class ElectionType(IntEnum):
 
 def elect_leaders(
     connection: AdminConnection, election: ElectionType, partitions: Iterable[TopicPartition] | None = None
-) -> dict[TopicPartition, KafkaError | None]:
+) -> dict[TopicPartition, RefusedError | None]:
     """Elect leaders of these partitions, or with None of all that need it; each one's error, None for a new leader.
 
     A partition that already has the leader it should is an ELECTION_NOT_NEEDED; with ``partitions`` of None it is left

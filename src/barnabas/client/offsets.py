@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeVar
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import ROUTING_ERRORS, AdminConnection
-from barnabas.client.errors import refusal
+from barnabas.client.errors import RefusedError, refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -39,10 +39,10 @@ class FoundOffset(NamedTuple):
 
 def list_offsets(
     connection: AdminConnection, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
-) -> dict[TopicPartition, FoundOffset | KafkaError]:
+) -> dict[TopicPartition, FoundOffset | RefusedError]:
     """For each partition the first offset at or after a time in ms, or one of the constants; each leader is asked.
 
-    Partitions whose leader moves are asked again; what stays wrong is a `KafkaError` in place of the offset.
+    Partitions whose leader moves are asked again; what stays wrong is a `RefusedError` in place of the offset.
     """
 
     def ask(leader: int, partitions: list[TopicPartition]) -> Iterator[_Outcome[FoundOffset]]:
@@ -62,10 +62,10 @@ def list_offsets(
 
 def delete_records(
     connection: AdminConnection, wanted: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, int | KafkaError]:
+) -> dict[TopicPartition, int | RefusedError]:
     """Let each partition begin at its offset, or with -1 at its high watermark (KIP-107).
 
-    For each its low watermark: the offset with which all its live replicas now begin; or a `KafkaError`.
+    For each its low watermark: the offset with which all its live replicas now begin; or a `RefusedError`.
     """
     from barnabas.wire.kafka.messages.delete_records import (
         DeleteRecordsPartition,
@@ -94,17 +94,17 @@ def delete_records(
 
 
 Answer = TypeVar("Answer")
-_Outcome = tuple[TopicPartition, Answer | KafkaError]
+_Outcome = tuple[TopicPartition, Answer | RefusedError]
 
 
 def _ask_leaders(
     connection: AdminConnection,
     wanted: Iterable[TopicPartition],
     ask: Callable[[int, list[TopicPartition]], Iterator[_Outcome[Answer]]],
-) -> dict[TopicPartition, Answer | KafkaError]:
+) -> dict[TopicPartition, Answer | RefusedError]:
     """What ``ask(leader, partitions)`` yields, for all leaders; where a leader is moving, asked again."""
     asked = list(wanted)
-    found: dict[TopicPartition, Answer | KafkaError] = {}
+    found: dict[TopicPartition, Answer | RefusedError] = {}
     left = dict.fromkeys(asked)
 
     def attempt() -> MetadataResponse:
@@ -115,11 +115,11 @@ def _ask_leaders(
         for leader, partitions in leaders.items():
             for topic_partition, answer in ask(leader, partitions):
                 found[topic_partition] = answer
-                if not (isinstance(answer, KafkaError) and answer.code in ROUTING_ERRORS):
+                if not (isinstance(answer, RefusedError) and answer.code in ROUTING_ERRORS):
                     left.pop(topic_partition, None)
         for topic_partition in left:
             error = found.get(topic_partition)
-            if isinstance(error, KafkaError) and error.code in ROUTING_ERRORS:
+            if isinstance(error, RefusedError) and error.code in ROUTING_ERRORS:
                 raise error
         return metadata
 
@@ -143,7 +143,7 @@ def _request(wanted: Mapping[TopicPartition, int], *, read_committed: bool) -> L
 
 def _by_leader(
     metadata: MetadataResponse, wanted: Iterable[TopicPartition]
-) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
+) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, RefusedError]]:
     """The partitions by their leaders, and the errors of those that have none or are not there."""
     leaders = {
         TopicPartition(topic.name or "", item.partition_index): item.leader_id
@@ -151,7 +151,7 @@ def _by_leader(
         for item in topic.partitions
     }
     groups: dict[int, list[TopicPartition]] = {}
-    homeless: dict[TopicPartition, KafkaError] = {}
+    homeless: dict[TopicPartition, RefusedError] = {}
     for partition in wanted:
         leader = leaders.get(partition)
         if leader is None:

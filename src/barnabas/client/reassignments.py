@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from barnabas.base.ids import TopicPartition
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.errors import refusal
-from barnabas.wire.kafka.errors import KafkaError
+from barnabas.client.errors import RefusedError, refusal
 from barnabas.wire.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -58,7 +57,7 @@ def list_reassignments(
 
 def alter_reassignments(
     connection: AdminConnection, wanted: Mapping[TopicPartition, Sequence[int] | None]
-) -> dict[TopicPartition, KafkaError]:
+) -> dict[TopicPartition, RefusedError]:
     """Start moving partitions to these replicas, or with None cancel their move; returns those refused, with why.
 
     Raises `KafkaError` for what concerns the request as a whole.

@@ -1,0 +1,127 @@
+"""What a user writes against the client, with all its types: type checkers find nothing in it, however strict."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from barnabas.client import (
+    BYTES,
+    INTEGER,
+    JSON,
+    STRING,
+    Admin,
+    AsyncConsumer,
+    AsyncProducer,
+    ClientError,
+    ConnectError,
+    Consumer,
+    Delivery,
+    Producer,
+    Receipt,
+    Record,
+    RefusedError,
+    TopicPartition,
+    UnknownTopicError,
+)
+
+SERVERS = {"bootstrap.servers": "localhost:9092"}
+
+
+@dataclass
+class Order:
+    table: int
+    item: str
+
+
+class OrderCodec:
+    def encode(self, value: Order, /) -> bytes:
+        return f"{value.table}:{value.item}".encode()
+
+    def decode(self, data: bytes, /) -> Order:
+        table, _, item = data.decode().partition(":")
+        return Order(int(table), item)
+
+
+def send_orders(orders: Iterable[Order]) -> list[Delivery]:
+    with Producer(SERVERS, serializer=OrderCodec(), key_serializer=INTEGER) as producer:
+        receipts: list[Receipt] = [
+            producer.send("orders", order, order.table, headers=[("kind", b"x")]) for order in orders
+        ]
+        producer.flush(10)
+        return [receipt.result(5) for receipt in receipts]
+
+
+def report(delivery: Delivery | None, error: ClientError | None) -> None:
+    if delivery is not None:
+        print(delivery.topic, delivery.partition, delivery.offset)
+    elif error is not None:
+        print(error.name, error.retriable, error.remedy)
+
+
+def read_orders() -> list[Order]:
+    found: list[Order] = []
+    with Consumer({**SERVERS, "group.id": "kitchen"}, deserializer=OrderCodec(), key_deserializer=INTEGER) as consumer:
+        consumer.subscribe(["orders"], on_assign=lambda partitions: print(len(partitions)))
+        for record in consumer:
+            key: int | None = record.key
+            value: Order | None = record.value
+            if value is not None and key == value.table:
+                found.append(value)
+            if len(found) == 10:
+                break
+        consumer.commit()
+        positions: dict[TopicPartition, int | None] = consumer.position(consumer.assignment())
+        print(positions)
+    return found
+
+
+def show(record: Record[str, str]) -> str:
+    return f"{record.topic}/{record.partition}@{record.offset} {record.key}={record.value} {record.timestamp_ms}"
+
+
+def plain() -> None:
+    with Producer(SERVERS) as producer:
+        producer.send("lines", "text", on_delivery=report)
+        producer.send_many("lines", ["a", "b"], keys=["1", "2"])
+        print(producer.partitions_for("lines"))
+    with Consumer({**SERVERS, "group.id": "g"}) as consumer:
+        consumer.subscribe(["lines"])
+        one = consumer.poll(1)
+        if one is not None:
+            print(show(one))
+        for each in consumer.consume(10, 1):
+            print(show(each))
+
+
+async def asynchronous() -> None:
+    async with AsyncProducer(SERVERS, serializer=JSON) as producer:
+        delivery = await producer.send("json", asdict(Order(1, "tea")))
+        print(delivery.offset)
+    async with AsyncConsumer({**SERVERS, "group.id": "j"}, deserializer=JSON) as consumer:
+        consumer.subscribe(["json"])
+        async for record in consumer:
+            if record.value is not None:
+                print(record.value["item"])
+            await consumer.commit()
+            break
+
+
+def administer() -> None:
+    with Admin(SERVERS) as admin:
+        try:
+            admin.create_topic("orders", partitions=3, if_not_exists=True)
+            for topic in admin.describe_topics(["orders"]):
+                print(topic.name, [each.leader for each in topic.partitions])
+            ends = admin.list_offsets({TopicPartition("orders", 0): -1})
+            print({partition: info.offset for partition, info in ends.items() if not isinstance(info, RefusedError)})
+        except UnknownTopicError as error:
+            print(error.code, error.remedy)
+        except ConnectError as error:
+            print(error)
+
+
+if __name__ == "__main__":
+    print(BYTES, STRING)
+    send_orders([Order(1, "espresso")])
+    print(read_orders())
+    asyncio.run(asynchronous())
