@@ -140,8 +140,9 @@ class CoordinationProcess:
         assert self.process is not None
         assert self.process.poll() is None, f"the server ended: {self.log[-2000:]}"
         with contextlib.suppress(OSError, EOFError):
-            # Apache's server answers "ruok" before it takes sessions.
-            answer = four_letter_word(self.port, b"srvr")
+            # Apache's server answers "ruok" before it takes sessions. Now and then it leaves a word unanswered that comes
+            # while it starts, so another one follows soon.
+            answer = four_letter_word(self.port, b"srvr", timeout_s=5)
             return b"Mode:" in answer or b"whitelist" in answer
         return False
 
@@ -156,9 +157,9 @@ class CoordinationProcess:
         return self.process.wait(60)
 
 
-def four_letter_word(port: int, word: bytes) -> bytes:
+def four_letter_word(port: int, word: bytes, *, timeout_s: float = 30) -> bytes:
     """What a server says to a four-letter word."""
-    with socket.create_connection(("127.0.0.1", port), 30) as asking:
+    with socket.create_connection(("127.0.0.1", port), timeout_s) as asking:
         asking.sendall(word)
         chunks = []
         while data := asking.recv(1 << 16):
