@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.client import Admin
 from support.ports import free_ports
 from support.waiting import eventually
 
@@ -93,6 +94,23 @@ def test_a_cluster_in_the_background_is_found_watched_and_stopped(tmp_path: Path
     assert list((tmp_path / "tmp").iterdir()) == []
     assert run("status").returncode == 1
     assert "no cluster of yours runs here" in run("down").stderr
+
+
+def test_another_broker_joins_a_cluster_that_runs(tmp_path: Path) -> None:
+    """With --zookeeper; it is ready although the cluster has brokers that this command did not start."""
+    port, zk_port, joining_port = free_ports(3)
+    data_dirs = [str(tmp_path / name) for name in ("first", "joining")]
+    first = run("up", "--detach", "--port", str(port), "--zk-port", str(zk_port), "--data-dir", data_dirs[0])
+    try:
+        assert first.returncode == 0, first.stderr
+        joining = ["--port", str(joining_port), "--zookeeper", f"127.0.0.1:{zk_port}", "--override", "broker.id=7"]
+        joined = run("up", "--detach", *joining, "--data-dir", data_dirs[1])
+        assert joined.stdout.startswith(f"ready 127.0.0.1:{joining_port} "), joined.stderr
+        with Admin({"bootstrap.servers": f"127.0.0.1:{joining_port}"}) as admin:
+            assert {broker.id for broker in admin.describe_cluster().brokers} == {0, 7}
+    finally:
+        for data_dir in reversed(data_dirs):
+            run("down", "--data-dir", data_dir)
 
 
 def test_down_returns_when_the_temporary_folder_is_gone(tmp_path: Path) -> None:

@@ -132,7 +132,8 @@ class Supervisor:
                 cluster = admin.describe_cluster()
         except (BarnabasError, OSError):
             return False
-        return len(cluster.brokers) == self._brokers and cluster.controller_id >= 0
+        # With --zookeeper the cluster may have other brokers, too.
+        return len(cluster.brokers) >= self._brokers and cluster.controller_id >= 0
 
     def watch(self) -> None:
         """Until a signal: say which child ended and why, and leave it so (a lab stops brokers on purpose)."""

@@ -171,11 +171,15 @@ def _forget_output() -> None:
 
 def _keep_logs(directory: Path) -> None:
     """Save the logs and configuration files of a failure from the end of the temporary folder."""
-    kept = Path(tempfile.mkdtemp(prefix="barnabas-failed-"))
-    shutil.copytree(directory / "logs", kept / "logs", dirs_exist_ok=True)
-    for path in (*directory.glob("*.cfg"), *directory.glob("*.properties")):
-        shutil.copy(path, kept)
-    print(f"the logs are kept in {kept}", file=sys.stderr, flush=True)
+    try:
+        kept = Path(tempfile.mkdtemp(prefix="barnabas-failed-"))
+        # Moved, not copied: the disk may be full, and that may be the failure.
+        for path in (directory / "logs", *directory.glob("*.cfg"), *directory.glob("*.properties")):
+            shutil.move(path, kept)
+    except OSError as error:
+        print(f"the logs cannot be kept: {error}", file=sys.stderr, flush=True)
+    else:
+        print(f"the logs are kept in {kept}", file=sys.stderr, flush=True)
 
 
 def _detach(argv: list[str]) -> int:

@@ -350,7 +350,10 @@ def _create_over_config(plan: CreationPlan, assigned: TopicAssignment) -> Steps[
 
 
 def _report_not_created(name: str, error: Exception) -> None:
-    logger.warning("Topic %s could not be created automatically: %s", name, error)
+    # The controller moves, or stops: the client that asked will ask again.
+    is_passing = isinstance(error, KafkaError) and error.code is ErrorCode.NOT_CONTROLLER
+    level = logging.INFO if is_passing else logging.WARNING
+    logger.log(level, "Topic %s could not be created automatically: %s", name, error)
 
 
 def _creation_error(name: str, error: KeeperError) -> KafkaError:
