@@ -66,6 +66,11 @@ def test_every_example_is_valid(path: Path) -> None:
         ('checkpoint = "state"\n', "", r"flow.toml: checkpoint: is missing"),
         ('topics = ["flights"]', "topics = []", r"flow.toml:6: source.topics: give either topics"),
         ('topics = ["flights"]', 'topics = "flights"', r"flow.toml:6: source.topics: is 'flights', but must be a list"),
+        (
+            'topics = ["flights"]',
+            'topics = ["flights"]\nkafka."isolation.level" = "x"',
+            r"source.kafka.isolation.level: has a field",
+        ),
         ('type = "csv"', 'type = "cvs"', r"flow.toml:9: source.format.type: is 'cvs', but must be one of csv, json"),
         ('delay = "double"', 'delay = "dubble"', r"flow.toml:10: source.format.columns.delay: has the type 'dubble'"),
         ('window = "1 day"', 'window = "a day"', r"flow.toml:14: aggregate.window: is 'a day', but must be a time"),

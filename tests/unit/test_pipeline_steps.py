@@ -123,6 +123,7 @@ TOPIC_TABLE = 'type = "topic"\ntopic = "c"\nformat = { type = "json", columns = 
         ('topic = "c"\n', "", "f.toml:15: tables.customers.topic: is missing: the topic with the table's rows"),
         ("\nformat = ", '\nbootstrap_servers = "h:1"\nkafka = ', "tables.customers.format: is missing: how values become columns"),
         ('topic = "c"', 'topic = ["c"]', r"f.toml:17: tables.customers.topic: is \['c'\], but must be a text"),
+        ('topic = "c"', 'topic = "c"\nkafka."bootstrap.servers" = "h:1"', "tables.customers.kafka.bootstrap.servers: has a field of its own"),
         ('topic = "c"', 'topic = "c"\npath = "x"', "tables.customers.path: is unknown here; known are type, topic, format"),
         ('topic = "c"', 'topic = "c"\nrefresh = "1 minute"', "tables.customers.refresh: is unknown here"),
         ('"json"', '"jsn"', "tables.customers.format.type: is 'jsn', but must be one of csv, json"),

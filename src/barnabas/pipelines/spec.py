@@ -357,10 +357,7 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
     format_table = table.table("format")
     if format_table is None:
         raise table.fail("format", "is missing: the table [source.format] says how values become columns")
-    kafka = table.texts_by_name("kafka")
-    for reserved in ("bootstrap.servers", "isolation.level"):
-        if reserved in kafka:
-            raise table.fail(f"kafka.{reserved}", "has a field of its own in [source]")
+    kafka = table.kafka_properties("isolation.level")
     servers = table.text("bootstrap_servers", first.bootstrap_servers if first else None)
     if first and not table.has("bootstrap_servers"):
         kafka = {**first.kafka, **kafka}
@@ -427,7 +424,7 @@ def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder:
     if kind in OUTPUT_TYPES:
         return declare_output(kind, table, key, folder, rows_change=aggregate is not None or key != POSITION)
     if kind == "topic":
-        kafka = table.texts_by_name("kafka")
+        kafka = table.kafka_properties()
         servers = table.text("bootstrap_servers")
         # Another cluster's security settings are not this one's.
         own = kafka if servers else {**_for_producers(source.kafka), **kafka}

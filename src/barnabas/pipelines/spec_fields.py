@@ -120,6 +120,14 @@ class SpecTable:
                 raise self.fail(f"{name}.{key}", f"is {each!r}, but must be a text")
         return {key: self._expand(f"{name}.{key}", each) for key, each in value.items()}
 
+    def kafka_properties(self, *more_reserved: str) -> dict[str, str]:
+        """The properties of Kafka's clients in ``kafka``, without those that have a field of their own in this table."""
+        found = self.texts_by_name("kafka")
+        for reserved in ("bootstrap.servers", *more_reserved):
+            if reserved in found:
+                raise self.fail(f"kafka.{reserved}", "has a field of its own here")
+        return found
+
     def duration(self, name: str) -> str | None:
         value = self.text(name)
         if value is not None and not _DURATION.fullmatch(value):

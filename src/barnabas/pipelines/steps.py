@@ -282,7 +282,7 @@ def _topic_lookup(table: SpecTable, name: str, servers: str, kafka: Mapping[str,
     how = read_format(format_table)
     own = table.text("bootstrap_servers")
     # Another cluster's security settings are not this one's.
-    settings = table.texts_by_name("kafka") if own else {**kafka, **table.texts_by_name("kafka")}
+    settings = table.kafka_properties() if own else {**kafka, **table.kafka_properties()}
     return Lookup(name, "topic", own or servers, columns=dict(how.columns), topic=topic, format=how, kafka=settings)
 
 
