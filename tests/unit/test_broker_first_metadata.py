@@ -201,3 +201,16 @@ def test_who_is_controller_is_answered_when_the_first_update_has_come(broker: Da
     else:
         assert client.answer().responses[0].error_code == ErrorCode.NOT_CONTROLLER
     assert (client.answer(), begun) == (None, [])
+
+
+def test_all_requests_that_wait_are_answered_when_the_first_gives_up(broker: DataPath) -> None:
+    """One came before the first update, and would wait longer."""
+    broker.metadata.expect(["gone"])
+    early, client, controller = broker.connect(), broker.connect(), broker.connect()
+    early.post(MetadataRequest(topics=None), 12)
+    controller.ask(update("a"), 8)
+    client.post(MetadataRequest(topics=None), 12)
+    broker.timers.advance(3000)
+    broker.timers.advance(0)  # the others in the next turn of the loop
+    assert names(client.answer()) == ["a"]
+    assert names(early.answer()) == ["a"]

@@ -22,7 +22,7 @@ from barnabas.base.files import Files, OsFiles
 from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.slices import Sliced
-from barnabas.broker.apis.first_updates import TOPICS_WAIT_MS
+from barnabas.broker.apis.first_updates import TOPICS_WAIT_MS, stop_waiting
 from barnabas.broker.assembly import BrokerComponents, Environment, connection_limits
 from barnabas.broker.cluster.service import ensure_cluster_id, ensure_top_level_paths, generate_broker_id
 from barnabas.broker.cluster.znodes import BrokerInfo, Endpoint
@@ -152,7 +152,9 @@ class BrokerServer:
         components.groups.start(await components.interpreter.perform(count_offsets_partitions()))
         await components.controller.start()
         await components.lifecycle.await_metadata(self._inter_broker_listener)
-        components.environment.call_later(TOPICS_WAIT_MS, components.metadata.stop_expecting)
+        components.environment.call_later(
+            TOPICS_WAIT_MS, lambda: stop_waiting(components.metadata, components.purgatory)
+        )
         components.storage.start()
         components.alter_partition_sender.start()
         self._is_started = True

@@ -1,23 +1,28 @@
-"""Requests that wait for what a broker does not know yet when it has just started.
+"""Requests that wait for the controller's first UpdateMetadata requests.
 
-Clients take a topic that is missing for a deleted one, and an error about it for the last word. So a broker that has just
-started waits with an answer about topics until the controller has sent them: see `MetadataCache.expect`. Apache's
-brokers answer at once, from a cache that is still empty.
+Clients take a topic that is missing for a deleted one, and do not ask again after an error about it. So a broker that has
+just started delays answers about topics until the controller has sent them: see `MetadataCache.expect`. Kafka has no
+counterpart: its brokers answer at once, from a cache that is still empty.
 """
 
 from collections.abc import Callable, Iterable
 
 from barnabas.broker.apis.services import Services
+from barnabas.broker.metadata.cache import MetadataCache
+from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.errors import ErrorCode
 
-__all__ = ["FIRST_UPDATES", "TOPICS_WAIT_MS", "at_controller", "when_loaded", "when_topics_known"]
+__all__ = ["FIRST_UPDATES", "TOPICS_WAIT_MS", "at_controller", "stop_waiting", "when_loaded", "when_topics_known"]
 
 FIRST_UPDATES = "metadata"
 """The purgatory's key for requests that came before the controller's first UpdateMetadata requests."""
 _BROKERS_WAIT_MS = 10_000
 TOPICS_WAIT_MS = 3000
-"""A topic of a log may be gone: it was deleted while this broker was down and not its replica any more."""
+"""How long requests wait for topics that this broker has logs of, once it knows the live brokers.
+
+Such a topic may have been deleted, or its replica moved, while the broker was down.
+"""
 
 
 def when_loaded(
@@ -36,11 +41,17 @@ def when_loaded(
         return is_over
 
     def expire() -> None:
-        metadata.stop_expecting()
+        stop_waiting(metadata, services.purgatory)
         answer()
 
     wait_ms = TOPICS_WAIT_MS if metadata.has_brokers else _BROKERS_WAIT_MS
     request.waiter = services.purgatory.watch([FIRST_UPDATES], attempt, expire, wait_ms)
+
+
+def stop_waiting(metadata: MetadataCache, purgatory: Purgatory) -> None:
+    """Answer all that wait, whatever is missing."""
+    metadata.stop_expecting()
+    purgatory.check_and_complete(FIRST_UPDATES)
 
 
 def at_controller(services: Services, request: Request, work: Callable[[], None]) -> None:
