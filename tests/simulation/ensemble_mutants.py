@@ -97,15 +97,13 @@ def forget_to_truncate() -> None:
 
 def lose_watches_on_reconnect() -> None:
     """Watches that a client sets again on another server are forgotten."""
-    from barnabas.coordination.core.watches import Watches
+    from barnabas.coordination.core.operations import watching
 
-    add = Watches.add_data
+    def forget(watches: object, path: str, client: object) -> None:
+        pass
 
-    def add_data(self: Watches, path: str, client: object) -> None:
-        if sys._getframe(1).f_code.co_name not in ("_set_data_watch", "_set_exist_watch"):
-            add(self, path, client)
-
-    patch(Watches, "add_data", add_data)
+    patch(watching, "_DATA", watching._DATA._replace(add=forget))
+    rewrite(watching, "_set_exist_watch", "reading.watches.add_data(path, reading.client)", "pass")
 
 
 def reuse_sequence_numbers() -> None:
