@@ -207,3 +207,25 @@ def test_texts_that_postgresql_cannot_hold_do_not_end_a_flow(sink: DatabaseSink)
     ((_, carrier, _, found, _, shares),) = contents(sink)
     assert (carrier, found) == ("A\ufffdA", ["a\ufffdb", "\\u0000", "\\\ufffd"])
     assert shares == [1.5, "NaN", "-Infinity"]
+
+
+def test_keys_that_become_equal_by_that_are_one_key(sink: DatabaseSink) -> None:
+    """An upsert takes a key once."""
+    database = open_database(sink, TYPES)
+    assert database.apply(rows(("A\0", 1), ("A\ufffd", 2), ("B", 3)), "flow", "query", 0)
+    database.close()
+    assert [row[1:3] for row in contents(sink)] == [("A\ufffd", 2), ("B", 3)]
+
+
+def test_a_server_that_came_back_without_a_batch_that_it_had_taken_is_refused(sink: DatabaseSink) -> None:
+    """A standby that lagged has taken over: the next batch would hide the loss."""
+    database = open_database(sink, TYPES)
+    database.apply(rows(("AA", 1)), "flow", "query", 0)
+    database.apply(rows(("UA", 1)), "flow", "query", 1)
+    with psycopg.connect(sink.url) as connection:
+        connection.execute(f"DELETE FROM {sink.table} WHERE carrier = 'UA'")
+        connection.execute("UPDATE barnabas_epochs SET epoch = 0 WHERE sink = %s", (sink.table,))
+    with pytest.raises(DatabaseError, match="lacks rows of micro-batch 1.*rewind"):
+        database.apply(rows(("DL", 1)), "flow", "query", 2)
+    database.close()
+    assert [row[1] for row in contents(sink)] == ["AA"]

@@ -203,6 +203,20 @@ def test_who_is_controller_is_answered_when_the_first_update_has_come(broker: Da
     assert (client.answer(), begun) == (None, [])
 
 
+def test_topics_are_waited_for_although_a_request_gave_up_before_there_were_brokers(broker: DataPath) -> None:
+    """The controller may take longer than that client's patience."""
+    broker.metadata.expect(["a"])
+    early, client, controller = broker.connect(), broker.connect(), broker.connect()
+    early.post(MetadataRequest(topics=None), 12)
+    broker.timers.advance(10_000)
+    assert early.answer().brokers == []
+    controller.ask(update(), 8)
+    client.post(MetadataRequest(topics=None), 12)
+    assert client.answer() is None
+    controller.ask(update("a"), 8)
+    assert names(client.answer()) == ["a"]
+
+
 def test_all_requests_that_wait_are_answered_when_the_first_gives_up(broker: DataPath) -> None:
     """One came before the first update, and would wait longer."""
     broker.metadata.expect(["gone"])

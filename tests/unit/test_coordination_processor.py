@@ -540,6 +540,17 @@ def test_ephemerals_of_a_closed_session_are_deleted_in_the_order_of_apaches_serv
     assert [path for _, path in watcher.events()] == ["/e5-3", "/e5-2", "/e5-4", "/e5-1", "/e5-0"]
 
 
+def test_ephemerals_with_long_paths_are_deleted_in_the_order_of_their_creation(harness: Harness) -> None:
+    """Hash codes of megabytes would stop all other clients."""
+    watcher, client = harness.connect(), harness.connect()
+    paths = [f"/{'e' * 10_000}{number}" for number in range(5)]
+    for path in paths:
+        client.call(OpCode.CREATE, CreateRequest(path, b"", OPEN, 1))
+        watcher.call(OpCode.EXISTS, ExistsRequest(path, True))
+    client.call(OpCode.CLOSE_SESSION)
+    assert [path for _, path in watcher.events()] == paths
+
+
 def test_a_session_moves_to_the_connection_that_knows_its_password(harness: Harness) -> None:
     """The old connection is closed, ephemerals stay; a wrong password gets an expired session."""
     old = harness.connect()

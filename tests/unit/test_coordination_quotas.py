@@ -147,6 +147,16 @@ def test_usage_that_cannot_be_read_refuses_writes_below_limits_and_stays(tree: Q
     assert tree.usage("/a") == b"junk"
 
 
+def test_usage_with_more_fields_than_anyone_needs_counts_as_unreadable(tree: QuotaTree) -> None:
+    """Every write below the limit would read and write all of them."""
+    tree.limit("/a", b"countHardLimit=2")
+    many = b"count=1,bytes=1=" + b";x=1" * 300
+    tree.write(f"{QUOTA}/a/zookeeper_stats", many)
+    assert tree.refusal("/a", 0, 1) is ErrorCode.MARSHALLING_ERROR
+    tree.write("/a", b"x")
+    assert tree.usage("/a") == many
+
+
 def test_nodes_beside_the_quotas_are_no_quotas(tree: QuotaTree) -> None:
     """Neither the root nor a name that begins like the folder of quotas."""
     tree.write(f"{QUOTA}/zookeeper_limits", b"countHardLimit=0")

@@ -239,6 +239,7 @@ def test_two_servers_without_a_vote_do_not_answer_each_other() -> None:
     election.reconfigure(election.configuration, ensemble({f"server.{n}": f"z{n}:1:2" for n in (1, 2)}))
     assert election.look(9, 2, 0)
     assert election.receive(2, Notification(PeerState.LOOKING, NO_VOTE, 1), 0) == []
+    assert election.receive(9, Notification(PeerState.LOOKING, NO_VOTE, 1), 0) == []
 
 
 def test_a_newer_configuration_begins_the_count_again_in_the_same_round() -> None:

@@ -41,10 +41,15 @@ class Commands:
     def __init__(self) -> None:
         self.asked: list[Any] = []
         self.on_failover: Callable[[], object] = lambda: None
+        self.is_active = True
 
     def _ask(self, what: Any) -> Steps[None]:
         yield Watch([])
         self.asked.append(what)
+
+    def require_active(self) -> None:
+        if not self.is_active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
     def await_failover(self) -> Steps[None]:
         self.on_failover()
@@ -284,3 +289,13 @@ def test_a_growth_waits_until_a_new_controller_knows_the_brokers(znodes: Znodes)
 
     broker.commands.on_failover = end_failover
     assert broker.grow(3) == 3
+
+
+def test_a_controller_that_resigned_meanwhile_places_no_replicas(znodes: Znodes) -> None:
+    """It knows no brokers any more: that there are too few would be a last word, and wrong."""
+    broker = Broker(znodes)
+    broker.create("t")
+    broker.commands.is_active, broker.context.brokers = False, {}
+    with pytest.raises(KafkaError) as refused:
+        broker.grow(3)
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER

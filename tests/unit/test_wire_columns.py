@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from barnabas.base.errors import CorruptDataError
-from barnabas.wire.kafka.records import contents
+from barnabas.wire.kafka.records import columns, contents
 from barnabas.wire.kafka.records.batch_header import HEADER_BYTES, read_header
 from barnabas.wire.kafka.records.columns import Body, damaged_headers, find_records, read_columns
 from barnabas.wire.kafka.records.contents import MOST_OBJECTS, Contents, TooManyObjectsError, check_contents
@@ -262,8 +262,31 @@ def starts_by_walking(data: bytes, count: int) -> list[int]:
 
 
 runs = st.lists(
-    st.tuples(st.integers(1, 90), st.sampled_from((0, 1, 7, 63, 64, 65, 300)), st.integers(0, 2)), max_size=6
+    st.tuples(
+        st.integers(1, 90) | st.integers(60, 400), st.sampled_from((0, 1, 7, 63, 64, 65, 300)), st.integers(0, 2)
+    ),
+    max_size=6,
 )
+
+
+@pytest.mark.parametrize("padding", [0, 3])
+def test_many_short_runs_are_found_in_time_in_proportion_to_their_number(
+    padding: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight records of one size and one of another, again and again: no look goes over all that are left."""
+    looked_at = 0
+    look = columns._run
+
+    def counted(data: bytes, position: int, stop: int, most: int) -> tuple[int, int]:
+        nonlocal looked_at
+        looked_at += most
+        return look(data, position, stop, most)
+
+    monkeypatch.setattr(columns, "_run", counted)
+    part = (varint(6, padding=padding) + bytes(6)) * 8 + varint(7, padding=padding) + bytes(7)
+    data, count = part * 1000, 9000
+    assert find_records(data, [Body(0, len(data), count)]).start.tolist() == starts_by_walking(data, count)
+    assert looked_at < 10 * count
 
 
 @settings(max_examples=500)

@@ -47,7 +47,7 @@ def upsert_statement(table: str, source: str, columns: Sequence[str], key: Seque
 
 def unique_advice(error: Exception, table: str, key: Sequence[str]) -> str:
     """What to add to a database's refusal of an upsert into a table whose key is not unique."""
-    if "ON CONFLICT" not in str(error):
+    if "ON CONFLICT" not in str(error) or "second time" in str(error):
         return ""
     names = ", ".join(map(quoted, key))
     return f". The table is there already, without a unique key: CREATE UNIQUE INDEX ... ON {quoted(table)} ({names}), or let the flow make it"

@@ -72,7 +72,7 @@ def _plan(services: Services, request: Request) -> Sliced[None]:
             _refuse(results[topic.name], error)
     if message.validate_only:
         _describe(services, plans, results, request.version)
-        request.reply(CreateTopicsResponse(topics=[results[topic.name] for topic in message.topics]))
+        reply_once(request, CreateTopicsResponse(topics=[results[topic.name] for topic in message.topics]))
         return
     answer_later(services, request, _create(services, request, plans, results), message.timeout_ms)
 

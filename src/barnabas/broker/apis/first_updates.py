@@ -41,7 +41,8 @@ def when_loaded(
         return is_over
 
     def expire() -> None:
-        stop_waiting(metadata, services.purgatory)
+        if metadata.has_brokers:  # else the topics are still to come, after them
+            stop_waiting(metadata, services.purgatory)
         answer()
 
     wait_ms = TOPICS_WAIT_MS if metadata.has_brokers else _BROKERS_WAIT_MS

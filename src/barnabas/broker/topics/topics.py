@@ -85,7 +85,9 @@ class Topics:
         """Live brokers with their racks, for placement on the controller.
 
         The controller knows them before any broker's metadata: a client that has seen a new broker may place replicas on it.
+        Raises `KafkaError` NOT_CONTROLLER when it has resigned meanwhile, and knows none.
         """
+        self._controller.commands.require_active()
         return {broker: info.rack for broker, info in self._controller.context.brokers.items()}
 
     # Creation

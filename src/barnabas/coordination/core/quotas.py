@@ -34,6 +34,8 @@ _STATS = "zookeeper_stats"
 _SEPARATORS = re.compile("[,;]+")
 _NUMBER = re.compile(r"[+-]?\d+")
 _MAX_LONG = (1 << 63) - 1
+_MAX_BYTES = 1024
+"""Every write below a limit reads these nodes, and any client may write other fields into them."""
 
 
 def _split(text: str, separator: re.Pattern[str] | str) -> list[str]:
@@ -52,9 +54,11 @@ def _long(text: str) -> int:
 
 
 def _parse(data: bytes | None) -> dict[str, int]:
-    """The fields of a limits or stats node. Raises `ValueError` exactly where StatsTrack cannot read it."""
+    """The fields of a limits or stats node. Raises `ValueError` where StatsTrack cannot read it, and for too much data."""
     if data is None:
         raise ValueError("there is no data")
+    if len(data) > _MAX_BYTES:
+        raise ValueError(f"there are more than {_MAX_BYTES} bytes")
     found: dict[str, int] = {}
     for pair in _split(data.decode("utf-8", "replace"), _SEPARATORS):
         name, *values = _split(pair, "=") or [""]

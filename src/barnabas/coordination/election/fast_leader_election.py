@@ -16,7 +16,7 @@ Invariants:
 
 - In one round a server's vote never gets worse.
 - An `Elected` names a server for which a quorum voted in that round, as far as this server heard.
-- In any state, a server that looks for a leader gets an answer.
+- In any state, a server that looks for a leader gets an answer, but for one without a vote from another one.
 """
 
 import logging
@@ -229,7 +229,8 @@ class FastLeaderElection:
     def _hear(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
         voters = self.voters
         if sender not in voters:
-            return self._answer(sender, notification)
+            # Two servers without a vote have nothing to say to each other, and would answer without end.
+            return [] if self.is_looking and self.vote == NO_VOTE else self._answer(sender, notification)
         if not self.is_looking:
             if self.state is not PeerState.LOOKING:
                 return self._answer(sender, notification)

@@ -59,6 +59,8 @@ class PostgresDatabase:
         self._sink = sink
         self._types = dict(types)
         self._give_up = give_up
+        self._applied: dict[tuple[str, str], int] = {}
+        """The last micro-batch of each flow and query that this run applied, which a restored server may lack."""
         self._clock = clock
         self._wait = wait
         try:
@@ -107,7 +109,9 @@ class PostgresDatabase:
             try:
                 if self._connection.closed:
                     self._connection = self._connect()
-                return self._apply(rows, flow, query, epoch)
+                is_new = self._apply(rows, flow, query, epoch)
+                self._applied[flow, query] = max(epoch, self._applied.get((flow, query), -1))
+                return is_new
             except self._psycopg.Error as error:
                 if not self._connection.closed:
                     raise self._failure(error) from error
@@ -123,7 +127,13 @@ class PostgresDatabase:
 
     def _apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
         with self._connection.transaction():
-            if epoch <= self._last_epoch(flow, query):
+            last = self._last_epoch(flow, query)
+            if last < self._applied.get((flow, query), -1):
+                raise DatabaseError(
+                    f"PostgreSQL, table {self._sink.table}: it lacks rows of micro-batch {self._applied[flow, query]}, which it "
+                    "had taken: the server came back with older data. Restore them, or rewind the flow"
+                )
+            if epoch <= last:
                 return False
             self._upsert(rows.select(list(self._types)))
             self._execute(
@@ -151,7 +161,7 @@ class PostgresDatabase:
         table, names = quoted(self._sink.table), ", ".join(map(quoted, self._types))
         self._execute(f"CREATE TEMPORARY TABLE barnabas_batch (LIKE {table}) ON COMMIT DROP")
         with self._connection.cursor().copy(f"COPY barnabas_batch ({names}) FROM STDIN".encode()) as copy:
-            for row in tuples_of(_without_nul(rows), _postgres_value):
+            for row in tuples_of(_without_nul(rows, self._sink.key), _postgres_value):
                 copy.write_row(row)
         key = list(map(quoted, self._sink.key))
         same = " AND ".join(f"{table}.{name} IS NOT DISTINCT FROM barnabas_batch.{name}" for name in key)
@@ -184,11 +194,19 @@ def _postgres_type(type_name: str) -> str:
     return known.get(type_name, "jsonb")
 
 
-def _without_nul(rows: pa.Table) -> pa.Table:
-    """PostgreSQL's texts cannot hold U+0000; one such record must not end a flow."""
+def _without_nul(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """PostgreSQL's texts cannot hold U+0000; one such record must not end a flow.
+
+    Keys that become equal by the replacement are one key, with the last of their rows.
+    """
+    has_new_keys = False
     for number, field in enumerate(rows.schema):
         if pa.types.is_string(field.type) and pc.any(pc.match_substring(rows.column(number), "\0")).as_py():
             rows = rows.set_column(number, field, pc.replace_substring(rows.column(number), "\0", _NO_NUL))
+            has_new_keys |= field.name in key
+    if has_new_keys:
+        keys = zip(*(rows.column(name).to_pylist() for name in key), strict=True)
+        rows = rows.take(sorted({repr(values): number for number, values in enumerate(keys)}.values()))
     return rows
 
 

@@ -28,6 +28,8 @@ __all__ = ["APPLY", "OPERATIONS"]
 
 _MAX_HASHED = 1000
 """A hash code takes some 4 microseconds."""
+_MAX_HASHED_CHARACTERS = 40_000
+"""A path may be as long as a packet."""
 
 
 def _decide_create(_staging: Staging, txn: CreateSessionTxn) -> tuple[int, CreateSessionTxn]:
@@ -44,7 +46,8 @@ def _decide_close(staging: Staging, _request: None) -> tuple[int, CloseSessionTx
     if len(paths) < 2:
         return OpCode.CLOSE_SESSION, CloseSessionTxn(list(paths))
     by_creation = [path for _, path in sorted((existing(view, path).czxid, path) for path in paths)]
-    in_order = _in_hash_order(by_creation) if len(paths) <= _MAX_HASHED else by_creation
+    is_short = len(paths) <= _MAX_HASHED and sum(map(len, paths)) <= _MAX_HASHED_CHARACTERS
+    in_order = _in_hash_order(by_creation) if is_short else by_creation
     return OpCode.CLOSE_SESSION, CloseSessionTxn(in_order)
 
 

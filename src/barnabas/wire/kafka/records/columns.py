@@ -36,6 +36,8 @@ _FEW_ROWS = 64
 """Fewer are read faster one by one."""
 _LEAST_RUN = 8
 _LONGEST_PAUSE = 64
+_FIRST_LOOK = 64
+"""Records among which a run is looked for, at first and after each that broke off."""
 
 
 class Body(NamedTuple):
@@ -106,13 +108,20 @@ def find_records(data: Buffer, bodies: Sequence[Body]) -> RecordRows:
 def _find(data: Buffer, position: int, stop: int, count: int, starts: list[int]) -> int:
     """Add where ``count`` records begin; returns where the last ends. A negative length is left for `read_columns` to see."""
     add = starts.append
-    left, pause = count, 0
+    left, pause, looked_at = count, 0, _FIRST_LOOK
     try:
         while left:
-            run, stride = _run(data, position, stop, left)
+            looked_at = min(looked_at, left)
+            run, stride = _run(data, position, stop, looked_at)
             starts += range(position, position + run * stride, stride)
             position += run * stride
             left -= run
+            # A look costs as much as it could find. So it is long only after long runs, or many short runs of many records
+            # would take time in proportion to the square of their number.
+            if run and run == looked_at:
+                looked_at *= 2
+                continue
+            looked_at = _FIRST_LOOK
             # Where sizes differ there are few runs: look for one less and less often.
             pause = 1 if run else min(2 * pause + _LEAST_RUN, _LONGEST_PAUSE)
             singles = min(pause, left)
