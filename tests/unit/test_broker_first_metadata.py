@@ -217,6 +217,22 @@ def test_topics_are_waited_for_although_a_request_gave_up_before_there_were_brok
     assert names(client.answer()) == ["a"]
 
 
+def test_an_answer_that_fails_after_its_wait_is_an_error_for_its_client(
+    broker: DataPath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is not left without an answer."""
+    broker.serve(("describe_cluster", "update_metadata"))
+    client, controller = broker.connect(), broker.connect()
+
+    def fail(_: str) -> None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+    client.post(DescribeClusterRequest(), 1)
+    monkeypatch.setattr(broker.metadata, "describe_brokers", fail)
+    controller.ask(update(), 8)
+    assert client.answer().error_code == ErrorCode.INVALID_REQUEST
+
+
 def test_all_requests_that_wait_are_answered_when_the_first_gives_up(broker: DataPath) -> None:
     """One came before the first update, and would wait longer."""
     broker.metadata.expect(["gone"])

@@ -5,15 +5,18 @@ just started delays answers about topics until the controller has sent them: see
 counterpart: its brokers answer at once, from a cache that is still empty.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 
 from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.broker.requests.request import Request
-from barnabas.wire.kafka.errors import ErrorCode
+from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = ["FIRST_UPDATES", "TOPICS_WAIT_MS", "at_controller", "stop_waiting", "when_loaded", "when_topics_known"]
+
+logger = logging.getLogger(__name__)
 
 FIRST_UPDATES = "metadata"
 """The purgatory's key for requests that came before the controller's first UpdateMetadata requests."""
@@ -37,16 +40,28 @@ def when_loaded(
     def attempt(_: object) -> bool:
         is_over = not metadata.is_loading or is_known()
         if is_over:
-            answer()
+            _answer_or_fail(request, answer)
         return is_over
 
     def expire() -> None:
         if metadata.has_brokers:  # else the topics are still to come, after them
             stop_waiting(metadata, services.purgatory)
-        answer()
+        _answer_or_fail(request, answer)
 
     wait_ms = TOPICS_WAIT_MS if metadata.has_brokers else _BROKERS_WAIT_MS
     request.waiter = services.purgatory.watch([FIRST_UPDATES], attempt, expire, wait_ms)
+
+
+def _answer_or_fail(request: Request, answer: Callable[[], None]) -> None:
+    """As the dispatcher does for a request that does not wait."""
+    try:
+        answer()
+    except Exception as error:
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            logger.exception("[%s] failed", request)
+        if not request.is_answered:
+            request.fail(code)
 
 
 def stop_waiting(metadata: MetadataCache, purgatory: Purgatory) -> None:
