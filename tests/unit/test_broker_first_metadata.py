@@ -155,11 +155,11 @@ class NewController:
 
     def __init__(self) -> None:
         self.commands = self
-        self.context = SimpleNamespace(is_complete=False)
+        self.context = SimpleNamespace(has_read_znodes=False)
 
     def await_failover(self) -> Steps[None]:
         yield Watch([])
-        self.context.is_complete = True
+        self.context.has_read_znodes = True
 
 
 def test_a_new_controller_plans_topics_when_it_has_read_the_znodes(broker: DataPath) -> None:
@@ -168,7 +168,7 @@ def test_a_new_controller_plans_topics_when_it_has_read_the_znodes(broker: DataP
     controller = NewController()
 
     def plan(*_: object) -> None:
-        planned.append(controller.context.is_complete)
+        planned.append(controller.context.has_read_znodes)
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
 
     begun: list[Steps[None]] = []
@@ -185,7 +185,7 @@ def test_a_new_controller_plans_topics_when_it_has_read_the_znodes(broker: DataP
 
 
 @pytest.mark.parametrize("is_active", [True, False])
-def test_who_is_controller_is_answered_when_the_first_update_has_come(broker: DataPath, is_active: bool) -> None:
+def test_controller_requests_wait_for_the_first_update(broker: DataPath, is_active: bool) -> None:
     """A broker that has just started may be elected in the next moment."""
     begun: list[Any] = []
     controller = NewController()

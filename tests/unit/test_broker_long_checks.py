@@ -129,7 +129,7 @@ def test_what_a_long_check_finds_is_in_the_response(
 
 
 @pytest.mark.parametrize(("before", "after"), [({}, COMPACTED), (COMPACTED, ZSTD), (ZSTD, {})])
-def test_a_batch_is_appended_as_the_configuration_asks_for_that_came_meanwhile(
+def test_a_batch_is_converted_for_the_configuration_in_force_when_its_check_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: dict[str, str], after: dict[str, str]
 ) -> None:
     """What was checked for other settings counts for nothing."""
@@ -148,7 +148,7 @@ def test_a_batch_is_appended_as_the_configuration_asks_for_that_came_meanwhile(
     assert read_header(topic.stored()).compression == (CompressionType.ZSTD if after else CompressionType.NONE)
 
 
-def test_a_leader_that_lost_its_office_during_a_check_appends_nothing(
+def test_a_leader_that_lost_the_leadership_during_a_check_appends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything is decided when the check is done, as if the request came then."""

@@ -51,7 +51,7 @@ def test_a_broker_without_coordination_says_what_it_waits_for(
 def test_a_cluster_is_ready_when_every_broker_knows_every_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The controller's news reach brokers one by one: the first to know all does not speak for the others."""
+    """Updates from the controller reach brokers one by one: the first to know all does not speak for the others."""
     known = {"here:1": [2, 3], "here:2": [2, 2, 3], "here:3": [1, 3]}
 
     @contextlib.contextmanager

@@ -324,13 +324,13 @@ def test_a_command_can_wait_until_a_new_controller_has_read_the_znodes(tmp_path:
                 await until(lambda: hasattr(member, "controller") and member.controller.is_active)
                 await member.client.create(topic_path("t"), encode_topic(*assigned((0,))))
                 controller = member.controller
-                assert not controller.context.is_complete
+                assert not controller.context.has_read_znodes
                 waiting = asyncio.ensure_future(member.perform(controller.commands.await_failover()))
                 await asyncio.sleep(0)
                 assert (waiting.done(), list(controller.context.topics)) == (False, [])
                 _Reading.may_begin.set()
                 await waiting
-                assert (controller.context.is_complete, list(controller.context.topics)) == (True, ["t"])
+                assert (controller.context.has_read_znodes, list(controller.context.topics)) == (True, ["t"])
                 await member.perform(controller.commands.await_failover())
             finally:
                 _Reading.may_begin.set()

@@ -98,18 +98,18 @@ def test_a_sink_must_hold_the_batches_that_it_was_given(begun: Path) -> None:
     (begun / "state" / "main" / "metadata").write_text('{"id": "query"}')
     flow, other = flow_in(begun), flow_in(begun, ('table = "t"', 'table = "u"'))
     (begun / "state" / "flow.json").unlink()
-    assert Checkpoint(flow).held_by(flow.sinks[0]) is None, "a checkpoint that does not know since when"
+    assert Checkpoint(flow).required_batches(flow.sinks[0]) is None, "a checkpoint that does not know since when"
     Checkpoint(flow).note_flow()
-    assert Checkpoint(flow).held_by(flow.sinks[0]) is None
+    assert Checkpoint(flow).required_batches(flow.sinks[0]) is None
     (begun / "state" / "main" / "commits" / "1").write_text("v1\n{}")
-    assert Checkpoint(flow).held_by(flow.sinks[0]) == ("query", 1)
+    assert Checkpoint(flow).required_batches(flow.sinks[0]) == ("query", 1)
     Checkpoint(flow).note_flow()
-    assert Checkpoint(flow).held_by(flow.sinks[0]) == ("query", 1)
-    assert Checkpoint(other).held_by(other.sinks[0]) is None
+    assert Checkpoint(flow).required_batches(flow.sinks[0]) == ("query", 1)
+    assert Checkpoint(other).required_batches(other.sinks[0]) is None
     Checkpoint(other).note_flow()
-    assert Checkpoint(flow).held_by(flow.sinks[0]) is None, "the last run was without it"
+    assert Checkpoint(flow).required_batches(flow.sinks[0]) is None, "the last run was without it"
     Checkpoint(flow).rewind([{}])
-    assert Checkpoint(other).held_by(other.sinks[0]) is None
+    assert Checkpoint(other).required_batches(other.sinks[0]) is None
 
 
 def test_a_rewind_keeps_what_was_and_sets_the_beginning(begun: Path) -> None:

@@ -271,7 +271,7 @@ def test_a_deletion_that_a_crash_ended_can_be_ordered_again() -> None:
 
 
 def test_a_deletion_waits_until_a_new_controller_knows_the_topics(znodes: Znodes) -> None:
-    """A client may know the controller from its life before, and ask before it has read the znodes."""
+    """A client may know the controller from before its restart, and ask before it has read the znodes."""
     broker = Broker(znodes)
     broker.commands.on_failover = lambda: broker.context.topics.add("t")
     assert znodes.perform(broker.topics.delete(["t"])) == {}

@@ -54,7 +54,7 @@ class Slices:
         self._is_stopped = False
         self._latest: Sliced[None] | None = None
         self._is_over: Callable[[], bool] | None = None
-        """Of the slice that runs now."""
+        """Whether the slice that runs now is over; None between slices."""
 
     @property
     def work(self) -> str:

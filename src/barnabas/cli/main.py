@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
+from barnabas.cli.exit_codes import INTERRUPTED
 
 __all__ = ["COMMANDS", "main"]
 
@@ -67,7 +68,6 @@ COMMANDS = {
     "pipeline": _Command("pipeline", "run declared streaming pipelines on Spark"),
 }
 
-_INTERRUPTED = 130
 _PIPE_CLOSED = 141  # what a shell reports for a process that SIGPIPE ended
 
 
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         _flush_quietly()
-        return _INTERRUPTED
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output is gone (`| head`). That is no error, but Python must not try to write the rest.
         _forget_output()

@@ -14,6 +14,7 @@ from types import FrameType
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli.common import ToolParser, properties_file
+from barnabas.cli.exit_codes import INTERRUPTED
 from barnabas.cli.reachability import require_broker
 from barnabas.mirror.maker import MirrorMaker
 from barnabas.mirror.replication_policy import ReplicationPolicy
@@ -21,7 +22,6 @@ from barnabas.mirror.settings import LinkSettings, MirrorSettings, TopicFilter
 
 __all__ = ["main"]
 
-_INTERRUPTED = 130
 _REFUSED = {
     "message.handler": "handlers are Java classes; use a pipeline to change records on their way",
     "message.handler.args": "handlers are Java classes; use a pipeline to change records on their way",
@@ -111,7 +111,7 @@ def _run(maker: MirrorMaker) -> int:
 
         return stop
 
-    signal.signal(signal.SIGINT, stopper(_INTERRUPTED))
+    signal.signal(signal.SIGINT, stopper(INTERRUPTED))
     signal.signal(signal.SIGTERM, stopper(0))
     maker.start()
     try:

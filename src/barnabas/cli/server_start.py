@@ -93,7 +93,7 @@ async def _serve(texts: dict[str, str]) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = BrokerServer(texts, **parts_with_faults(texts.get("broker.id", "")))
+    server = BrokerServer(texts, **parts_with_faults(lambda: texts.get("broker.id", "")))
     starting = loop.create_task(server.start())
     stopping = loop.create_task(stop.wait())
     failing = loop.create_task(server.failed.wait())

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError
+from barnabas.cli.exit_codes import exit_code_of
 from barnabas.cli.up_files import COORDINATION_NAME, log_of
 
 __all__ = ["ServerPlan", "Supervisor"]
 
 _READY_TIMEOUT_S = 60
-_INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STOP_TIMEOUT_S = 20
 _TAIL_LINES = 10
@@ -83,7 +83,7 @@ class Supervisor:
                 args=(plan.command, str(plan.config), str(log_of(self._logs, plan.name)), theirs, inherited),
                 name=f"barnabas {plan.name}",
             )
-            with _held_signals():
+            with _blocked_signals():
                 child.start()
             theirs.close()
             self._pipes[plan.name] = ours
@@ -91,7 +91,7 @@ class Supervisor:
 
     def _signalled(self, number: int, _: object) -> None:
         self._signals += 1
-        self.exit_code = _INTERRUPTED if number == signal.SIGINT else 0
+        self.exit_code = exit_code_of(number)
         if self._signals == 1:
             self._woken.send_bytes(b"stop")
         else:  # a second Ctrl-C: at once
@@ -101,7 +101,7 @@ class Supervisor:
     def wait_until_ready(self) -> bool:
         """Whether every broker knows all brokers and the controller, rather than a signal or a death first.
 
-        The controller's news reach brokers one by one, and a client may ask any of them.
+        Updates from the controller reach brokers one by one, and a client may ask any of them.
         """
         from barnabas.client.groups import prepare_groups
 
@@ -193,8 +193,8 @@ class Supervisor:
 
 
 @contextlib.contextmanager
-def _held_signals() -> Iterator[None]:
-    """Hold the signals that end a cluster back: a new child has its parent's handlers, which would swallow one."""
+def _blocked_signals() -> Iterator[None]:
+    """Block SIGINT and SIGTERM while a child starts: it inherits the parent's handlers, which would swallow one."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows, where children are spawned and inherit none
         yield
         return

@@ -142,7 +142,7 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
             return _supervise(supervisor, cluster)
         finally:
             if not supervisor.has_failed:
-                _forget_output()
+                _remove_output_file()
             elif not given.data_dir:
                 _keep_logs(directory)
 
@@ -163,7 +163,7 @@ def _supervise(supervisor: Supervisor, cluster: LocalCluster) -> int:
         supervisor.stop()
 
 
-def _forget_output() -> None:
+def _remove_output_file() -> None:
     """Remove the file of the supervisor's messages: it ends as it was asked to, and no command reads them afterwards."""
     if output := os.environ.get(_OUTPUT):
         Path(output).unlink(missing_ok=True)

@@ -9,7 +9,16 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError
 from barnabas.base.hints import did_you_mean
 
-__all__ = ["COORDINATION_NAME", "BrokerFiles", "CoordinationPlan", "check_ports", "free_ports", "log_of"]
+__all__ = [
+    "COORDINATION_NAME",
+    "BrokerFiles",
+    "CoordinationPlan",
+    "check_ports",
+    "coordination_config",
+    "coordination_name",
+    "free_ports",
+    "log_of",
+]
 
 COORDINATION_NAME = "zookeeper"
 """The name of the coordination server; those of an ensemble have a number after it."""
@@ -51,6 +60,16 @@ def log_of(logs: Path, name: str) -> Path:
     return logs / (f"{name}.log" if name.startswith(COORDINATION_NAME) else f"broker-{name}.log")
 
 
+def coordination_config(name: str) -> str:
+    """The name of a coordination server's configuration file."""
+    return f"zoo{name.removeprefix(COORDINATION_NAME)}.cfg"
+
+
+def coordination_name(path: str) -> str:
+    """The name of the coordination server whose configuration file is at ``path``."""
+    return COORDINATION_NAME + Path(path).stem.removeprefix("zoo")
+
+
 class CoordinationPlan:
     """The coordination servers: names, ports, and the configuration file of each."""
 
@@ -81,7 +100,7 @@ class CoordinationPlan:
         }
         paths = []
         for n, (name, port) in enumerate(zip(self.names, self.client_ports, strict=True)):
-            path = self._directory / f"zoo{n + 1 if members else ''}.cfg"
+            path = self._directory / coordination_config(name)
             data = self._directory / name
             data.mkdir(exist_ok=True)
             settings = {

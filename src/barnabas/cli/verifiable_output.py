@@ -5,9 +5,9 @@ import signal
 import threading
 import time
 
-__all__ = ["StopSignals", "print_event"]
+from barnabas.cli.exit_codes import exit_code_of
 
-_INTERRUPTED = 130
+__all__ = ["StopSignals", "print_event"]
 
 
 def print_event(name: str, **fields: object) -> None:
@@ -18,7 +18,7 @@ def print_event(name: str, **fields: object) -> None:
 
 
 class StopSignals:
-    """Takes SIGINT and SIGTERM from its making on: the tool ends in order, and reports what it did."""
+    """Catches SIGINT and SIGTERM from its construction on: the tool ends in order, and reports what it did."""
 
     def __init__(self) -> None:
         self.exit_code = 0
@@ -27,7 +27,7 @@ class StopSignals:
             signal.signal(number, self._take)
 
     def _take(self, number: int, _: object) -> None:
-        self.exit_code = _INTERRUPTED if number == signal.SIGINT else 0
+        self.exit_code = exit_code_of(number)
         self._stopped.set()
 
     def is_set(self) -> bool:

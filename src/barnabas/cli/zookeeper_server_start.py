@@ -12,7 +12,7 @@ import sys
 from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values, read_properties
 from barnabas.cli.server_faults import parts_with_faults
-from barnabas.cli.up_files import COORDINATION_NAME
+from barnabas.cli.up_files import coordination_name
 from barnabas.coordination.admin.server import AdminServer
 from barnabas.coordination.quorum.configuration_files import read_zoo_cfg
 from barnabas.coordination.server.server import CoordinationServer
@@ -95,8 +95,7 @@ async def _serve(settings: Values, path: str) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    name = os.path.basename(path).removesuffix(".cfg").replace("zoo", COORDINATION_NAME)  # as up names its servers
-    server = CoordinationServer(settings, config_path=path, **parts_with_faults(name))
+    server = CoordinationServer(settings, config_path=path, **parts_with_faults(lambda: coordination_name(path)))
     await server.start()
     admin = AdminServer(settings, server.view)
     try:

@@ -18,7 +18,7 @@ from barnabas.log.append_checks import (
 from barnabas.log.components import LogComponents, roll
 from barnabas.log.conversion import needs_record_validation
 from barnabas.log.producer_state import Origin
-from barnabas.log.record_checks import AT_ONCE, RecordChecks
+from barnabas.log.record_checks import AT_ONCE, RecordValidator
 from barnabas.log.segment.segment import Segment
 from barnabas.log.segment.transaction_index import AbortedTransaction
 from barnabas.log.settings import LogConfig
@@ -91,7 +91,7 @@ class Appender:
         leader_epoch: int,
         now_ms: int,
         origin: int,
-        checks: RecordChecks = AT_ONCE,
+        checks: RecordValidator = AT_ONCE,
     ) -> AppendInfo:
         """See `PartitionLog.append_as_leader`."""
         header = unpack_header(records)
@@ -132,7 +132,7 @@ class Appender:
         )
 
     def _convert(
-        self, records: Buffer, header: HeaderFields, config: LogConfig, now_ms: int, checks: RecordChecks
+        self, records: Buffer, header: HeaderFields, config: LogConfig, now_ms: int, checks: RecordValidator
     ) -> tuple[Buffer, HeaderFields]:
         converted = checks.validate_and_convert(records, header, config, now_ms)
         if converted is not records:

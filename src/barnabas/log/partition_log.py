@@ -38,7 +38,7 @@ from barnabas.log.leader_epochs import EpochEndOffset
 from barnabas.log.lost_data import LostData, remove_lost_data, write_lost_data
 from barnabas.log.producer_state import Origin
 from barnabas.log.read import FetchSlice, aborted_transactions, read_segments
-from barnabas.log.record_checks import AT_ONCE, RecordChecks
+from barnabas.log.record_checks import AT_ONCE, RecordValidator
 from barnabas.log.recovery import LoadedLog, LogOptions
 from barnabas.log.retention import apply_retention
 from barnabas.log.segment.segment import Segment
@@ -175,7 +175,7 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         origin: int = Origin.CLIENT,
-        checks: RecordChecks = AT_ONCE,
+        checks: RecordValidator = AT_ONCE,
     ) -> AppendInfo:
         """Append the one batch in ``records`` (writable, changed in place, not kept) at the end of the log.
 

@@ -2,8 +2,8 @@
 
 An append is given one of three: `AT_ONCE` checks whatever comes. `SHORT_CHECKS` checks what takes some milliseconds at most,
 and raises `LongCheckError` for the rest: many records, large batches of topics that open them, compressed batches that
-grow. Its caller runs the error's check in a thread and appends again, with the check. Apache's brokers need no such choice:
-there each request has a thread.
+grow. Its caller runs the error's check in a thread and appends again, with the third: a `DeferredCheck` that has run.
+Apache's brokers need no such choice: there each request has a thread.
 
 How long a check takes follows from the number of records, and from the bytes that are unpacked and compressed again. What a
 compressed batch holds is only known by unpacking it, so that stops at a limit.
@@ -21,7 +21,7 @@ from barnabas.wire.kafka.errors import KafkaError
 from barnabas.wire.kafka.records.batch_header import BatchHeader, HeaderFields
 from barnabas.wire.kafka.records.records import unpack_records
 
-__all__ = ["AT_ONCE", "SHORT_CHECKS", "LongCheckError", "RecordChecks", "RecordsCheck"]
+__all__ = ["AT_ONCE", "SHORT_CHECKS", "DeferredCheck", "LongCheckError", "RecordValidator"]
 
 _MANY_RECORDS = 4_096
 """Some 4 ms, if each has to be looked at."""
@@ -29,7 +29,7 @@ _MANY_BYTES = 32 * 1024
 """Some 2 ms for gzip, 7 for the highest levels; headers that fill it take 3."""
 
 
-class RecordChecks(Protocol):
+class RecordValidator(Protocol):
     """How an append checks records; see the functions of the same names in `barnabas.log.conversion`."""
 
     def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None: ...
@@ -37,7 +37,7 @@ class RecordChecks(Protocol):
     def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer: ...
 
 
-class RecordsCheck:
+class DeferredCheck:
     """The check of one batch apart from its append. `run` it in any thread, then append the batch with it."""
 
     def __init__(self, check: Callable[[], Buffer | None], config: LogConfig | None = None) -> None:
@@ -72,7 +72,7 @@ class RecordsCheck:
 class LongCheckError(BarnabasError):
     """Nothing was appended: run ``check`` in a thread, and append the batch with it."""
 
-    def __init__(self, check: RecordsCheck) -> None:
+    def __init__(self, check: DeferredCheck) -> None:
         super().__init__("the records of a batch take long to check")
         self.check = check
 
@@ -88,7 +88,7 @@ class _AtOnce:
 class _ShortChecks:
     def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None:
         if fields[12] >= _MANY_RECORDS:
-            raise LongCheckError(RecordsCheck(lambda: validate_plain_records(batch, fields)))
+            raise LongCheckError(DeferredCheck(lambda: validate_plain_records(batch, fields)))
         validate_plain_records(batch, fields)
 
     def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
@@ -101,8 +101,8 @@ class _ShortChecks:
                 pass  # it is too large, or damaged: the long check distinguishes
             else:
                 return convert_unpacked(batch, header, body, config, now_ms)
-        raise LongCheckError(RecordsCheck(lambda: validate_and_convert(batch, fields, config, now_ms), config))
+        raise LongCheckError(DeferredCheck(lambda: validate_and_convert(batch, fields, config, now_ms), config))
 
 
-AT_ONCE: RecordChecks = _AtOnce()
-SHORT_CHECKS: RecordChecks = _ShortChecks()
+AT_ONCE: RecordValidator = _AtOnce()
+SHORT_CHECKS: RecordValidator = _ShortChecks()

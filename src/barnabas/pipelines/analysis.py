@@ -252,7 +252,7 @@ class _Check:
         if self._flow.model:
             types |= self._model(results, self._flow.model)
         if any(not isinstance(sink, TopicSink | FunctionSink) for sink in self._flow.sinks):
-            self._storable(types)
+            self._check_storable(types)
         for number, sink in enumerate(self._flow.sinks):
             for name in getattr(sink, "text", ()):
                 self._must_be_column(f"sinks[{number}].text", name, types)
@@ -274,7 +274,7 @@ class _Check:
                 for part, column in parts:
                     self._must_be_column(f"charts[{number}].{part}", column, types)
 
-    def _storable(self, types: dict[str, str]) -> None:
+    def _check_storable(self, types: dict[str, str]) -> None:
         """Tables have no columns of some types that expressions easily have."""
         for name, kind in types.items():
             if kind.startswith("interval"):

@@ -74,7 +74,7 @@ class Checkpoint:
         """Micro-batches that reached the sinks."""
         return max(self._numbers("commits"), default=-1) + 1
 
-    def held_by(self, sink: Any) -> tuple[str, int] | None:
+    def required_batches(self, sink: Any) -> tuple[str, int] | None:
         """The query's id and the last micro-batch that a sink must hold; None if it need not hold any."""
         last = self.batches() - 1
         since = self._since().get(sink_name(sink))

@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
+    DROPPED_TABLE_ADVICE,
     EPOCHS_TABLE,
-    GONE,
     DatabaseError,
     check_columns,
     quoted,
@@ -59,11 +59,11 @@ class SinkDatabase(Protocol):
 
 
 def open_database(
-    sink: DatabaseSink, types: Mapping[str, str], *, give_up: Callable[[], bool] = lambda: False
+    sink: DatabaseSink, types: Mapping[str, str], *, is_stopped: Callable[[], bool] = lambda: False
 ) -> SinkDatabase:
     """Connects, and makes the table if there is none; ``types`` are the columns with Spark's type names.
 
-    ``give_up`` is asked while a server that went away is waited for.
+    ``is_stopped`` is asked while a server that went away is waited for.
     """
     missing = [name for name in sink.key if name not in types]
     if missing:
@@ -77,7 +77,7 @@ def open_database(
     if sink.type == "postgresql":
         from barnabas.pipelines.outputs.postgres_table import PostgresDatabase
 
-        return PostgresDatabase(sink, types, give_up=give_up)
+        return PostgresDatabase(sink, types, is_stopped=is_stopped)
     return SqliteDatabase(sink, types)
 
 
@@ -149,7 +149,7 @@ class SqliteDatabase:
                     (flow, self._sink.table, query, epoch),
                 )
         except sqlite3.Error as error:
-            advice = f". {GONE}" if "no such table" in str(error) else ""
+            advice = f". {DROPPED_TABLE_ADVICE}" if "no such table" in str(error) else ""
             advice += unique_advice(error, self._sink.table, self._sink.key)
             raise DatabaseError(f"SQLite at {self._sink.url}, table {self._sink.table}: {error}{advice}") from error
         return True

@@ -63,12 +63,12 @@ class KafkaCluster:
     """Questions to a cluster, over one connection that is kept."""
 
     def __init__(
-        self, options: SourceOptions, *, timeout_ms: int = 60_000, give_up: Callable[[], bool] = lambda: False
+        self, options: SourceOptions, *, timeout_ms: int = 60_000, is_stopped: Callable[[], bool] = lambda: False
     ) -> None:
-        """``give_up`` is asked before each new attempt."""
+        """``is_stopped`` is asked before each new attempt."""
         self._options = options
         self.timeout_ms = timeout_ms
-        self._give_up = give_up
+        self._is_stopped = is_stopped
         kafka = {name: text for name, text in options.kafka.items() if not name.startswith(_CONSUMER_ONLY)}
         self._admin = open_client(client_admin.AdminClient, client_config(kafka))
         committed = options.kafka.get("isolation.level") == "read_committed"
@@ -186,7 +186,7 @@ class KafkaCluster:
                 if cause.code() in _SILENT:
                     problem = f"no broker answers at {self.address} ({cause.str()}): is the address right, and is the cluster up?"
                 is_late = time.monotonic() > begun + self.timeout_ms / 1000
-                if cause.code() in _HOPELESS or is_late or self._give_up():
+                if cause.code() in _HOPELESS or is_late or self._is_stopped():
                     raise ClusterError(problem) from error
                 if not is_reported:
                     stop = "" if problem.endswith("?") else "."

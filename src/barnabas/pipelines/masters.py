@@ -18,7 +18,10 @@ def is_local(master: str) -> bool:
 
 
 def require_master(master: str) -> None:
-    """Raise `BarnabasError` if no standalone master answers; Spark alone would try for a minute, then speak of something else."""
+    """Raise `BarnabasError` if no standalone master answers.
+
+    Spark alone would try for a minute, then report another error.
+    """
     if not master.startswith("spark://"):
         return
     problems: list[str] = []

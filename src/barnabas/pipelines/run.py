@@ -301,7 +301,7 @@ class _Run:
 
             self._scorer = Scorer(flow.model, self._checkpoint, self._say)
         scored = self._scorer.add_columns(results) if self._scorer else results
-        self._sinks = list(open_sinks(flow, scored, give_up=self._stopped.is_set))
+        self._sinks = list(open_sinks(flow, scored, is_stopped=self._stopped.is_set))
         require_batches(flow, self._notes, self._sinks)
         self._listener = ProgressListener(flow.name, self._progress)
         self._spark.streams.addListener(self._listener)
@@ -394,7 +394,7 @@ class _Run:
             except BarnabasError as error:
                 raise PipelineError(f"{path} is damaged: {error}") from error
         asked = SourceOptions.parse({**options, "startingOffsets": source.starting_offsets}, streaming=True)
-        cluster = KafkaCluster(asked, give_up=self._stopped.is_set)
+        cluster = KafkaCluster(asked, is_stopped=self._stopped.is_set)
         start = to_json(cluster.resolve(cluster.partitions(), asked.start))
         OsFiles().write_atomically(str(path), start.encode())
         return start

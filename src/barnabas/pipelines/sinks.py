@@ -39,14 +39,14 @@ class BatchSink(Protocol):
 
 
 class _TableWriter:
-    def __init__(self, sink: TableSink, flow: Flow, results: DataFrame, give_up: Callable[[], bool]) -> None:
+    def __init__(self, sink: TableSink, flow: Flow, results: DataFrame, is_stopped: Callable[[], bool]) -> None:
         self._flow = flow
         self._key = sink.key
         schema = _for_key(results, flow, sink.key).schema
         rows_change = flow.last_aggregate is not None or sink.key != POSITION
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
         self._output: SinkDatabase = open_output(
-            sink, field_types(schema), arrow_schema, rows_change=rows_change, give_up=give_up
+            sink, field_types(schema), arrow_schema, rows_change=rows_change, is_stopped=is_stopped
         )
 
     def last_epoch(self, query: str) -> int | None:
@@ -104,10 +104,10 @@ def _for_key(batch: DataFrame, flow: Flow, key: tuple[str, ...]) -> DataFrame:
     return latest_per_key(batch, key)
 
 
-def open_sinks(flow: Flow, results: DataFrame, *, give_up: Callable[[], bool] = lambda: False) -> list[BatchSink]:
+def open_sinks(flow: Flow, results: DataFrame, *, is_stopped: Callable[[], bool] = lambda: False) -> list[BatchSink]:
     """The flow's sinks, connected; ``results`` is the streaming frame, for its columns.
 
-    ``give_up`` is asked while a server that went away is waited for.
+    ``is_stopped`` is asked while a server that went away is waited for.
     """
     opened: list[BatchSink] = []
     try:
@@ -117,7 +117,7 @@ def open_sinks(flow: Flow, results: DataFrame, *, give_up: Callable[[], bool] = 
             elif isinstance(sink, TopicSink):
                 opened.append(_TopicWriter(sink, flow))
             else:
-                opened.append(_TableWriter(sink, flow, _static(results), give_up))
+                opened.append(_TableWriter(sink, flow, _static(results), is_stopped))
     except BaseException:
         for each in opened:
             each.close()
@@ -131,7 +131,7 @@ def require_batches(flow: Flow, checkpoint: Checkpoint, opened: Sequence[BatchSi
     Its table or file was deleted, say, or restored from a copy that is older than the checkpoint.
     """
     for sink, writer in zip(flow.sinks, opened, strict=True):
-        if (expected := checkpoint.held_by(sink)) is None:
+        if (expected := checkpoint.required_batches(sink)) is None:
             continue
         query, last = expected
         found = writer.last_epoch(query)

@@ -6,11 +6,11 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
-from barnabas.pipelines.texts import BEYOND
+from barnabas.pipelines.texts import TIME_OUT_OF_RANGE
 
 __all__ = [
+    "DROPPED_TABLE_ADVICE",
     "EPOCHS_TABLE",
-    "GONE",
     "DatabaseError",
     "check_columns",
     "quoted",
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 EPOCHS_TABLE = "barnabas_epochs"
-GONE = (
+DROPPED_TABLE_ADVICE = (
     f"It was there when the flow began. Restore it, together with {EPOCHS_TABLE}; or let the flow fill it again from the topics, "
     "with `barnabas pipeline rewind FILE --to earliest --yes`"
 )
@@ -80,7 +80,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError) as error:  # Python's times end where Spark's do not
         raise DatabaseError(
-            f"column {name} has a time {BEYOND}; leave such rows out with `where`, or correct them"
+            f"column {name} has a time {TIME_OUT_OF_RANGE}; leave such rows out with `where`, or correct them"
         ) from error
     return values
 

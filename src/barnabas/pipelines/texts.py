@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any
 
-__all__ = ["BEYOND", "JSON_OPTIONS", "as_json", "as_text_value", "time_text"]
+__all__ = ["JSON_OPTIONS", "TIME_OUT_OF_RANGE", "as_json", "as_text_value", "time_text"]
 
 JSON_OPTIONS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX",
@@ -18,8 +18,8 @@ JSON_OPTIONS = {
     "ignoreNullFields": "false",
 }
 """Options of Spark's ``to_json`` that give the same texts."""
-BEYOND = "beyond the years 1 to 9999 (a time in milliseconds is timestamp_millis of a bigint)"
-"""Why a time cannot be kept: the end of such a reason. A number is taken for seconds, as everywhere in Spark."""
+TIME_OUT_OF_RANGE = "beyond the years 1 to 9999 (a time in milliseconds is timestamp_millis of a bigint)"
+"""The end of a message about a time that outputs cannot hold. A number is taken for seconds, as everywhere in Spark."""
 
 
 def time_text(value: datetime.datetime) -> str:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
 from barnabas.pipelines.spec import POSITION, Aggregate, Expectation, Flow, Format, Source, Transform
-from barnabas.pipelines.texts import BEYOND, JSON_OPTIONS
+from barnabas.pipelines.texts import JSON_OPTIONS, TIME_OUT_OF_RANGE
 
 __all__ = [
     "HEADERS_SCHEMA",
@@ -85,7 +85,7 @@ def parse_records(records: DataFrame, how: Format) -> DataFrame:
             F.expr(f"{literal} '0001-01-01'"),
             F.expr(f"{literal} '9999-12-31{'' if literal == 'date' else ' 23:59:59.999999'}'"),
         )
-        reason = F.concat(F.lit(f"column {name} is "), value.cast("string"), F.lit(f", which is {BEYOND}"))
+        reason = F.concat(F.lit(f"column {name} is "), value.cast("string"), F.lit(f", which is {TIME_OUT_OF_RANGE}"))
         why = why.when(is_beyond, reason)
         error = error.when(is_beyond, F.lit("WRONG_TYPE"))
     for name in how.required:

@@ -1,9 +1,9 @@
 """Faults for servers in processes of their own: each server puts `ServerFaults` before its network, files and clock.
 
-A `ProcessCluster` with ``faults=True`` has a `FaultController`. The servers that it starts find its address in the environment,
-connect to it before they do anything else (`join_faults`), and give their name. The controller answers with the ports that are
-cut off from this server, so a server that starts again during a partition is on its side from the beginning. Each later
-command is answered when it is in force. A server without this environment runs as always.
+A `ProcessCluster` with ``faults=True`` has `FaultLinks`. The servers that it starts find their address in the
+environment, connect to them before they do anything else (`join_faults`), and give their name. The answer names the
+ports that are cut off from this server, so a server that starts again during a partition is on its side from the
+beginning. Each later command is answered when it is in force. A server without this environment runs as always.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 from barnabas.base.errors import BarnabasError
+from barnabas.testing.fault_environment import FAULTS_ENVIRONMENT
 from barnabas.testing.faults import ServerFaults
 
-__all__ = ["FaultController", "join_faults"]
+__all__ = ["FaultLinks", "join_faults"]
 
-_ENVIRONMENT = "BARNABAS_TESTING_FAULTS"
 _HOST = "127.0.0.1"
 _ANSWER_S = 30.0
 _WAITING_SERVERS = 64
 
 
-class FaultController:
+class FaultLinks:
     """The side of the cluster: a connection to each server that runs, and the ports that are cut off from each."""
 
     def __init__(self) -> None:
@@ -44,10 +44,10 @@ class FaultController:
     def environment(self) -> dict[str, str]:
         """The environment of a server that joins."""
         _, port = self._listener.address
-        return {**os.environ, _ENVIRONMENT: f"{port} {self._key.hex()}"}
+        return {**os.environ, FAULTS_ENVIRONMENT: f"{port} {self._key.hex()}"}
 
     def close(self) -> None:
-        """Let go of all servers; a second call does nothing."""
+        """Disconnect all servers; a second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -83,7 +83,10 @@ class FaultController:
             self.set(name, {"cut": frozenset(ports)}, waits=waits)
 
     def set(self, name: str, values: Mapping[str, Any], *, waits: bool = True) -> None:
-        """Put faults in force; unless it ``waits``, a server that stands still does so when it continues."""
+        """Set faults, and wait until they are in force.
+
+        Without ``waits`` (a paused server) they apply when it resumes.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: name in self._links, _ANSWER_S):
                 raise BarnabasError(f"server {name} did not ask for its faults within {_ANSWER_S:.0f} s")
@@ -128,7 +131,7 @@ class _RemoteFaults:
 
 def join_faults(name: str) -> ServerFaults:
     """The faults of this process's server, on the loop that runs. Raises `BarnabasError` when the cluster has gone."""
-    port, _, key = os.environ[_ENVIRONMENT].partition(" ")
+    port, _, key = os.environ[FAULTS_ENVIRONMENT].partition(" ")
     try:
         link = Client((_HOST, int(port)), authkey=bytes.fromhex(key))
         link.send(name)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from barnabas.base.errors import BarnabasError
-from barnabas.testing.process_faults import FaultController
+from barnabas.testing.process_faults import FaultLinks
 from barnabas.testing.server_processes import COMMAND, ServerProcesses, title_of, wait_until
 
 __all__ = ["ProcessCluster"]
@@ -32,8 +32,8 @@ class ProcessCluster:
     ``settings``, ``data_dir`` and ``racks`` are as for `Cluster`. ``port`` is the first broker's, the others follow; 0
     takes any that are free, and so does ``zk_port``; `usual_ports` gives both. Needs POSIX signals.
 
-    With ``faults`` the servers' network, files and clocks stand behind those of `barnabas.testing.faults`, as in `Cluster`, and
-    `partition`, `slow_disk`, `full_disk`, `fail_disk` and `clock` are possible. Without it they are what users run.
+    With ``faults``, `ServerFaults` wraps each server's network, files and clock, as in `Cluster`, and `partition`, `slow_disk`,
+    `full_disk`, `fail_disk` and `clock` are possible. Without it the servers are what users run.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ProcessCluster:
         faults: bool = False,
     ) -> None:
         self._has_faults = faults
-        self._controller: FaultController | None = None
+        self._fault_links: FaultLinks | None = None
         self._ports: dict[str, frozenset[int]] = {}
         self._temporary = (
             None if data_dir else tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True)
@@ -83,7 +83,7 @@ class ProcessCluster:
         """Start everything; clients can work when this returns. Raises `BarnabasError`."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         if self._has_faults:
-            self._controller = self._processes.controller = FaultController()
+            self._fault_links = self._processes.fault_links = FaultLinks()
         output, errors = self.data_dir / "up.out", self.data_dir / "up.err"
         try:
             with output.open("wb") as out, errors.open("wb") as err:
@@ -107,8 +107,8 @@ class ProcessCluster:
         """Stop everything, cleanly; a second call does nothing."""
         self._processes.stop_all(self._up)
         self._up = None
-        if self._controller is not None:
-            self._controller.close()
+        if self._fault_links is not None:
+            self._fault_links.close()
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -141,11 +141,11 @@ class ProcessCluster:
                 if name in sides:
                     raise BarnabasError(f"{title_of(name)} is in two groups")
                 sides[name] = number
-        controller = self._faults()
+        links = self._faults()
         for name in self.pids:
             others = [other for other in sides if name in sides and sides[other] != sides[name]]
             ports = {port for other in others for port in self._ports[other]}
-            controller.cut(name, ports, waits=name not in self._processes.paused, is_running=self._processes.runs(name))
+            links.cut(name, ports, waits=name not in self._processes.paused, is_running=self._processes.runs(name))
 
     def slow_disk(self, server: int | str, delay_s: float) -> None:
         """Every call to the server's disk takes ``delay_s`` longer; 0 ends it."""
@@ -167,26 +167,26 @@ class ProcessCluster:
         """End all faults of servers that run: pauses, partitions, disks, clocks. What was killed stays so."""
         for name in tuple(self._processes.paused):
             self._processes.resume(name)
-        if self._controller is not None:
+        if self._fault_links is not None:
             self.partition()
             for name in self.pids:
                 if self._processes.runs(name):
-                    self._controller.set(name, {"delay_s": 0.0, "error": 0, "shift_ms": 0})
+                    self._fault_links.set(name, {"delay_s": 0.0, "error": 0, "shift_ms": 0})
 
     def _set(self, server: int | str, **values: float) -> None:
         name = self._server(server)
-        controller = self._faults()
+        links = self._faults()
         if not self._processes.runs(name):
             raise BarnabasError(f"{title_of(name)} is not running")
-        controller.set(name, values, waits=name not in self._processes.paused)
+        links.set(name, values, waits=name not in self._processes.paused)
 
-    def _faults(self) -> FaultController:
-        if self._controller is None:
+    def _faults(self) -> FaultLinks:
+        if self._fault_links is None:
             raise BarnabasError(
                 "these servers are processes as users run them: start them with ProcessCluster(..., faults=True), or use "
                 "barnabas.testing.Cluster or simulate, to give them faults of network, disk and clock"
             )
-        return self._controller
+        return self._fault_links
 
     def _server(self, server: int | str) -> str:
         if str(server) not in self.pids:
@@ -233,7 +233,7 @@ class ProcessCluster:
     def start_zookeeper(self, server_id: int = 1) -> None:
         """Start a stopped coordination server again; returns when its process runs, which is before it serves."""
         name = self._zookeeper_name(server_id)
-        config = self.data_dir / f"zoo{name.removeprefix('zookeeper')}.cfg"
+        config = self.data_dir / _coordination_config(name)
         self._processes.start_again(name, ["zookeeper-server-start", str(config)], self.zookeeper_log(server_id))
 
     def zookeeper_log(self, server_id: int = 1) -> Path:
@@ -275,10 +275,15 @@ def _ports_of_servers(
     ports = {str(number): frozenset((_port(address),)) for number, address in enumerate(bootstrap.split(","))}
     for number, address in enumerate(zookeeper_connect.split(","), 1):
         name = coordination[number]
-        config = (directory / f"zoo{name.removeprefix('zookeeper')}.cfg").read_text()
+        config = (directory / _coordination_config(name)).read_text()
         members = re.findall(rf"^server\.{number}=[^:]+:(\d+):(\d+)", config, re.MULTILINE)
         ports[name] = frozenset((_port(address), *(int(port) for member in members for port in member)))
     return ports
+
+
+def _coordination_config(name: str) -> str:
+    """The file of a coordination server as ``barnabas up`` names it."""
+    return f"zoo{name.removeprefix('zookeeper')}.cfg"
 
 
 def _port(address: str) -> int:

@@ -1,4 +1,6 @@
-"""Server processes of a cluster for tests: ended by a signal, stopped in their midst, started again, and known from strangers.
+"""Server processes of a test cluster: signals, pauses, restarts.
+
+Start times distinguish a server from a process that got its pid.
 
 Some are children of ``barnabas up``, those that were started again are our own.
 """
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from barnabas.base.errors import BarnabasError
-from barnabas.testing.process_faults import FaultController
+from barnabas.testing.process_faults import FaultLinks
 
 __all__ = ["COMMAND", "ServerProcesses", "title_of", "wait_until"]
 
@@ -33,7 +35,7 @@ class ServerProcesses:
         self.paused: set[str] = set()
         self.start_times: dict[int, str] = {}
         """Of processes that are not our children."""
-        self.controller: FaultController | None = None
+        self.fault_links: FaultLinks | None = None
         self._restarted: dict[str, subprocess.Popen[bytes]] = {}
 
     def note(self, pids: Mapping[str, int]) -> None:
@@ -50,15 +52,15 @@ class ServerProcesses:
             stdout=out,
             stderr=err,
             start_new_session=True,
-            env=None if self.controller is None else self.controller.environment(),
+            env=None if self.fault_links is None else self.fault_links.environment(),
         )
 
     def start_again(self, name: str, command: list[str], log_file: Path) -> None:
         """A new process for a server that has ended."""
         if self.runs(name):
             raise BarnabasError(f"{title_of(name)} is running")
-        if self.controller is not None:
-            self.controller.forget(name)
+        if self.fault_links is not None:
+            self.fault_links.forget(name)
         with log_file.open("ab") as log:
             self._restarted[name] = process = self.spawn([*COMMAND, *command], log, log)
         self.pids[name] = process.pid
@@ -70,9 +72,9 @@ class ServerProcesses:
         pid = self.pids[name]
         return _is_running(pid, self.start_times.get(pid, ""))
 
-    def end(self, name: str, number: int) -> None:
+    def end(self, name: str, signal_number: int) -> None:
         """Send a signal that ends it, and wait for the end."""
-        self._send(name, number)
+        self._send(name, signal_number)
         self.paused.discard(name)
         wait_until(lambda: not self.runs(name), f"the end of {name}")
 
@@ -86,10 +88,10 @@ class ServerProcesses:
         self.paused.discard(name)
         self._send(name, signal.SIGCONT)
 
-    def _send(self, name: str, number: int) -> None:
+    def _send(self, name: str, signal_number: int) -> None:
         if not self.runs(name):  # its pid may be another process's by now
             raise BarnabasError(f"{title_of(name)} is not running")
-        os.kill(self.pids[name], number)
+        os.kill(self.pids[name], signal_number)
 
     def stop_all(self, up: "subprocess.Popen[bytes] | None") -> None:
         """End our own children, and ``barnabas up`` with its own, cleanly."""

@@ -25,17 +25,13 @@ from barnabas.wire.kafka.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-__all__ = ["API", "resource_results"]
+__all__ = ["API", "resource_results", "when_resources_known"]
 
 Result = TypeVar("Result")
 
 
 def _handle(services: Services, request: Request) -> None:
-    message = request.message
-    topics = [resource.resource_name for resource in message.resources if resource.resource_type == TOPIC]
-    when_topics_known(
-        services, request, topics, lambda: answer_later(services, request, _alter(services, request, message))
-    )
+    when_resources_known(services, request, _alter(services, request, request.message))
 
 
 def _alter(services: Services, request: Request, message: AlterConfigsRequest) -> Steps[None]:
@@ -51,6 +47,12 @@ def _alter(services: Services, request: Request, message: AlterConfigsRequest) -
     failures = yield from services.config_admin.alter(changes, validate_only=message.validate_only)
     results = resource_results(AlterConfigsResourceResponse, message.resources, failures)
     reply_once(request, AlterConfigsResponse(responses=results))
+
+
+def when_resources_known(services: Services, request: Request, steps: Steps[None]) -> None:
+    """Perform ``steps``, which answer ``request``, as soon as this broker knows the topics that it names."""
+    topics = [resource.resource_name for resource in request.message.resources if resource.resource_type == TOPIC]
+    when_topics_known(services, request, topics, lambda: answer_later(services, request, steps))
 
 
 def resource_results(

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.apis.later import answer_at_controller, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
@@ -29,12 +28,7 @@ __all__ = ["API"]
 
 
 def _handle(services: Services, request: Request) -> None:
-    message = request.message
-    at_controller(
-        services,
-        request,
-        lambda: answer_later(services, request, _alter(services, request, message), message.timeout_ms),
-    )
+    answer_at_controller(services, request, _alter(services, request, request.message))
 
 
 def _alter(services: Services, request: Request, message: AlterPartitionReassignmentsRequest) -> Steps[None]:

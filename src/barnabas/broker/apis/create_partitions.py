@@ -9,8 +9,7 @@ REASSIGNMENT_IN_PROGRESS, INVALID_REQUEST (a topic named twice), REQUEST_TIMED_O
 from collections import Counter
 
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.later import answer_later, keeper_failure, reply_once
+from barnabas.broker.apis.later import answer_at_controller, keeper_failure, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
@@ -27,12 +26,7 @@ __all__ = ["API"]
 
 
 def _handle(services: Services, request: Request) -> None:
-    message = request.message
-    at_controller(
-        services,
-        request,
-        lambda: answer_later(services, request, _grow(services, request, message), message.timeout_ms),
-    )
+    answer_at_controller(services, request, _grow(services, request, request.message))
 
 
 def _grow(services: Services, request: Request, message: CreatePartitionsRequest) -> Steps[None]:

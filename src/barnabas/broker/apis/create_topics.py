@@ -41,7 +41,7 @@ def _handle(services: Services, request: Request) -> None:
 
 
 def _begin(services: Services, request: Request) -> None:
-    if services.controller.context.is_complete:
+    if services.controller.context.has_read_znodes:
         serve(services, request, _plan(services, request))
     else:
         answer_later(services, request, _plan_after_failover(services, request), request.message.timeout_ms)

@@ -6,13 +6,12 @@ loggers (KIP-412).
 Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST, REQUEST_TIMED_OUT.
 """
 
-from barnabas.broker.apis.alter_configs import resource_results
+from barnabas.broker.apis.alter_configs import resource_results, when_resources_known
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import when_topics_known
-from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.apis.later import reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
-from barnabas.broker.configuration.config_admin import TOPIC, ResourceChange
+from barnabas.broker.configuration.config_admin import ResourceChange
 from barnabas.broker.requests.request import Request
 from barnabas.wire.kafka.api import ApiKey
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
@@ -26,11 +25,7 @@ __all__ = ["API"]
 
 
 def _handle(services: Services, request: Request) -> None:
-    message = request.message
-    topics = [resource.resource_name for resource in message.resources if resource.resource_type == TOPIC]
-    when_topics_known(
-        services, request, topics, lambda: answer_later(services, request, _alter(services, request, message))
-    )
+    when_resources_known(services, request, _alter(services, request, request.message))
 
 
 def _alter(services: Services, request: Request, message: IncrementalAlterConfigsRequest) -> Steps[None]:

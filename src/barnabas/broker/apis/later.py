@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 from barnabas.base.slices import Beside, Sliced
+from barnabas.broker.apis.first_updates import at_controller
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
@@ -14,7 +15,15 @@ from barnabas.wire.jute.errors import ErrorCode as Keeper
 from barnabas.wire.jute.errors import KeeperError
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
-__all__ = ["answer_later", "answer_when_done", "in_slices", "keeper_failure", "reply_once", "serve"]
+__all__ = [
+    "answer_at_controller",
+    "answer_later",
+    "answer_when_done",
+    "in_slices",
+    "keeper_failure",
+    "reply_once",
+    "serve",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +47,11 @@ def answer_later(services: Services, request: Request, steps: Steps[None], timeo
     if request.timer is None:
         request.timer = services.call_later(granted_ms + _GRACE_MS, lambda: _fail(request, ErrorCode.REQUEST_TIMED_OUT))
     services.start(_with_timeout(request, steps))
+
+
+def answer_at_controller(services: Services, request: Request, steps: Steps[None]) -> None:
+    """As `answer_later` with the timeout in the request, if this broker is the active controller."""
+    at_controller(services, request, lambda: answer_later(services, request, steps, request.message.timeout_ms))
 
 
 def answer_when_done(services: Services, request: Request, steps: Steps[None]) -> None:

@@ -7,8 +7,7 @@ Errors: NOT_CONTROLLER, REQUEST_TIMED_OUT.
 
 from barnabas.base.ids import TopicPartition
 from barnabas.broker.apis.api_handler import ApiHandler
-from barnabas.broker.apis.first_updates import at_controller
-from barnabas.broker.apis.later import answer_later, reply_once
+from barnabas.broker.apis.later import answer_at_controller, reply_once
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.steps import Steps
 from barnabas.broker.requests.request import Request
@@ -24,12 +23,7 @@ __all__ = ["API"]
 
 
 def _handle(services: Services, request: Request) -> None:
-    message = request.message
-    at_controller(
-        services,
-        request,
-        lambda: answer_later(services, request, _list(services, request, message), message.timeout_ms),
-    )
+    answer_at_controller(services, request, _list(services, request, request.message))
 
 
 def _list(services: Services, request: Request, message: ListPartitionReassignmentsRequest) -> Steps[None]:

@@ -48,9 +48,9 @@ class ControllerCommands:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
 
     def await_failover(self) -> Steps[None]:
-        """Done when the controller knows all that the znodes say, which it reads after its election."""
+        """Wait until the controller has read the znodes after its election."""
         self.require_active()
-        if not self._context().is_complete:
+        if not self._context().has_read_znodes:
             yield from self._command(_nothing)
 
     def create_topics(self, topics: Mapping[str, TopicAssignment]) -> Steps[None]:

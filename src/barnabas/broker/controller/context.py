@@ -84,7 +84,7 @@ class ControllerContext:
     epoch: int = 0
     epoch_version: int = 0  # of the znode /controller_epoch: what every write of this controller is conditional on
     delete_topic_enabled: bool = True
-    is_complete: bool = False
+    has_read_znodes: bool = False
     """Whether all znodes have been read since the election: before that, what is missing here may exist."""
     unclean_default: bool = False  # whether a replica out of sync may lead, where the topic says nothing
     brokers: dict[int, BrokerInfo] = field(default_factory=dict)  # live, shutting down ones included

@@ -42,7 +42,7 @@ def on_controller_failover(context: ControllerContext, batch: RequestBatch, new_
     requested: list[str] = yield Children(ADMIN_DELETE_TOPICS)
     if context.delete_topic_enabled:
         context.to_delete = set(requested) & context.topics.keys()
-    context.is_complete = True
+    context.has_read_znodes = True
 
     # Brokers must know the live brokers before they get LeaderAndIsr with leaders to follow.
     batch.add_update_metadata([])

@@ -18,7 +18,7 @@ from barnabas.broker.requests.purgatory import Purgatory
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.dirs.new_folders import FolderTask
 from barnabas.log.partition_log import AppendInfo, Origin, PartitionLog
-from barnabas.log.record_checks import AT_ONCE, RecordChecks
+from barnabas.log.record_checks import AT_ONCE, RecordValidator
 from barnabas.log.settings import LogConfig
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.messages.alter_partition import AlterPartitionResponse
@@ -133,7 +133,7 @@ class ReplicaManager:
         acks: int,
         now_ms: int,
         origin: int = Origin.CLIENT,
-        checks: RecordChecks = AT_ONCE,
+        checks: RecordValidator = AT_ONCE,
     ) -> AppendInfo:
         """Append batches to a partition that we lead. ``now_ms`` is wall time (for LogAppendTime).
 

@@ -112,7 +112,7 @@ class Purgatory:
         self._listeners: dict[Hashable, dict[KeyListener, None]] = {}
         self._changed: dict[Hashable, None] = {}
         self._due: deque[tuple[DelayedOperation, Hashable]] = deque()
-        """Operations to try, with the key that changed. A turn that was too short leaves some."""
+        """Operations to try, with the key that changed. What exceeds `_ATTEMPTS_A_TURN` is tried in the next turn."""
         self._is_trying = False
         self._is_held = False
 
@@ -170,7 +170,10 @@ class Purgatory:
         self._is_held = True
 
     def try_complete_actions(self) -> None:
-        """Try the operations of changed keys, and those of keys that change by that. What is too much for a turn comes next."""
+        """Try the operations of changed keys, and those of keys that change by that.
+
+        What exceeds `_ATTEMPTS_A_TURN` is tried in the next turn.
+        """
         self._is_held = False
         changed, due = self._changed, self._due
         if self._is_trying or not (changed or due):

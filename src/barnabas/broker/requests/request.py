@@ -78,7 +78,8 @@ class Request:
         self.waiter: DelayedOperation | None = None
         """The operation in which the request waits; completed without effect when the client goes away."""
         self.timer: Timer | None = None
-        """Of the answer to a request that waits for others (`apis.later`); cancelled with the answer, or without a client."""
+        """The timeout of a later answer (`apis.later`); cancelled when the request is answered or its client
+        disconnects."""
         self._answer: Callable[[Request, Any, ErrorCode | None], None] | None = answer
 
     def abandon(self) -> None:

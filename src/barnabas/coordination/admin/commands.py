@@ -173,7 +173,7 @@ def _member(view: ServerView, server: QuorumServer) -> Fields:
 
 
 def _address(address: HostAndPort) -> Fields:
-    """One address under the names of all the questions that MultipleAddresses answers."""
+    """One address, under each name that MultipleAddresses serializes."""
     text = str(address)
     wildcard = str(HostAndPort(ANY_ADDRESS, address.port))
     return {

@@ -41,7 +41,7 @@ from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.local_sessions import UpgradeableSessionTracker, creates_ephemeral
 from barnabas.coordination.core.operations import READS, WRITES
 from barnabas.coordination.core.operations.base import Outcome, Reading, ReadOperation, Staging, Stamp, WriteOperation
-from barnabas.coordination.core.operations.multi import decode_parts
+from barnabas.coordination.core.operations.multi import decode_write
 from barnabas.coordination.core.refusals import CLOSE_LOCAL, EPHEMERAL_ON_LOCAL, EXPIRED, MOVED, UNREADABLE
 from barnabas.coordination.core.request_metrics import RequestMetrics
 from barnabas.coordination.core.sasl_steps import step_sasl
@@ -83,17 +83,10 @@ __all__ = ["Processor"]
 
 logger = logging.getLogger(__name__)
 
-
 _LEARNER_READS = {opcode: read for opcode, read in READS.items() if opcode != OpCode.SYNC}
 _MAX_IDENTITIES = 100
 _INTERNAL = frozenset((OpCode.CREATE_SESSION, OpCode.DELETE_CONTAINER))
 """Writes that clients may not request."""
-
-
-def _decode_write(operation: WriteOperation, data: bytes, offset: int, limits: Limits) -> object | None:
-    if operation.opcode is OpCode.MULTI:
-        return decode_parts(data, offset, limits.max_multi_operations)
-    return decode(operation.request_type, data, offset) if operation.request_type is not None else None
 
 
 class Processor:
@@ -201,7 +194,7 @@ class Processor:
             return
         if (write := self._writes.get(opcode)) is not None and opcode not in _INTERNAL:
             try:
-                request = _decode_write(write, data, offset, self.limits)
+                request = decode_write(write, data, offset, self.limits.max_multi_operations)
             except MalformedRecordError as error:
                 logger.info("Refusing a request of type %d of %s: %s", opcode, client.address, error)
                 if opcode == OpCode.MULTI:
@@ -444,7 +437,7 @@ class Processor:
             elif opcode in _INTERNAL:
                 raise MalformedRecordError(f"{opcode} is not a client's write")
             else:
-                body = _decode_write(operation, request.body, 0, self.limits)
+                body = decode_write(operation, request.body, 0, self.limits.max_multi_operations)
         except MalformedRecordError as error:
             logger.info("Refusing a forwarded request of type %d: %s", opcode, error)
             operation = None

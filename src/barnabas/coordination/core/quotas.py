@@ -160,15 +160,11 @@ class Quotas:
         if limited is None or node is None:
             return
         limits = _parse_or_refuse(node, path)
-        checks = [
-            (name, kind, limit, more)
-            for name, hard_name, more in (
-                ("count", "countHardLimit", count_more),
-                ("bytes", "byteHardLimit", bytes_more),
-            )
-            for kind, limit in (_effective_limit(limits, name, hard_name),)
-            if more and limit > -1
-        ]
+        checks = []
+        for name, hard_name, more in (("count", "countHardLimit", count_more), ("bytes", "byteHardLimit", bytes_more)):
+            kind, limit = _effective_limit(limits, name, hard_name)
+            if more and limit > -1:
+                checks.append((name, kind, limit, more))
         stats = nodes.get(f"{QUOTA_PATH}{limited}/{_STATS}")
         if not checks or stats is None:
             return

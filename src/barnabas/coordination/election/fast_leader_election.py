@@ -224,9 +224,9 @@ class FastLeaderElection:
         """Another server's vote. Raises `MalformedNotificationError` if its configuration cannot be read."""
         adopted = self._adopt(sender, notification, now_ms)
         _log_notification(self.state, sender, notification)
-        return adopted + self._hear(sender, notification, now_ms)
+        return adopted + self._receive(sender, notification, now_ms)
 
-    def _hear(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
+    def _receive(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
         voters = self.voters
         if sender not in voters:
             # Two servers without a vote have nothing to say to each other, and would answer without end.
@@ -237,14 +237,14 @@ class FastLeaderElection:
             self._early[sender] = notification
             return []
         if notification.vote == NO_VOTE:
-            return self._hear_without_vote(sender, notification, now_ms)
+            return self._receive_without_vote(sender, notification, now_ms)
         if notification.vote.leader not in voters:
             return []  # from another configuration
         match notification.state:
             case PeerState.LOOKING:
-                return self._hear_looking(sender, notification, now_ms)
+                return self._receive_looking(sender, notification, now_ms)
             case PeerState.FOLLOWING | PeerState.LEADING:
-                return self._hear_established(sender, notification)
+                return self._receive_established(sender, notification)
             case _:
                 return []
 
@@ -282,7 +282,7 @@ class FastLeaderElection:
     def _is_better(self, vote: Vote, than: Vote) -> bool:
         return self.configuration.verifier.weight(vote.leader) != 0 and vote > than
 
-    def _hear_looking(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
+    def _receive_looking(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
         vote, round_number = notification.vote, notification.round
         if vote.zxid == -1:
             return []  # the sender has not loaded its data
@@ -306,7 +306,7 @@ class FastLeaderElection:
         self._start_round(vote if self._is_better(vote, own) else own)
         return self._send_to_all()
 
-    def _hear_without_vote(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
+    def _receive_without_vote(self, sender: int, notification: Notification, now_ms: int) -> list[ElectionEffect]:
         """A server that only the next configuration names as a voter has no vote of its own, and takes over another's.
 
         That configuration's quorum may need it, so the two must meet in one round.
@@ -329,7 +329,7 @@ class FastLeaderElection:
             self._finalize_at_ms = now_ms + FINALIZE_WAIT_MS
         return []
 
-    def _hear_established(self, sender: int, notification: Notification) -> list[ElectionEffect]:
+    def _receive_established(self, sender: int, notification: Notification) -> list[ElectionEffect]:
         """A server that has a leader says so: join when a quorum and the leader itself agree."""
         vote, round_number = notification.vote, notification.round
         ballot = Ballot(vote, round_number, notification.state, has_epoch=notification.format_version > 0)

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
+    DROPPED_TABLE_ADVICE,
     EPOCHS_TABLE,
-    GONE,
     DatabaseError,
     check_columns,
     quoted,
@@ -94,7 +94,7 @@ class DuckDatabase:
             finally:
                 connection.close()  # rolls back what is not committed
         except self._duckdb.Error as error:
-            advice = f" {GONE}" if isinstance(error, self._duckdb.CatalogException) else ""
+            advice = f" {DROPPED_TABLE_ADVICE}" if isinstance(error, self._duckdb.CatalogException) else ""
             advice += unique_advice(error, self._sink.table, self._sink.key)
             text = " ".join(str(error).split())
             raise DatabaseError(f"DuckDB at {self._sink.url}, table {self._sink.table}: {text}{advice}") from error

@@ -20,14 +20,14 @@ def open_output(
     schema: pa.Schema,
     *,
     rows_change: bool,
-    give_up: Callable[[], bool] = lambda: False,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> SinkDatabase:
     """The output, connected and prepared; ``types`` and ``schema`` are the rows' columns for Spark and for Arrow.
 
-    ``give_up`` is asked while a server that went away is waited for.
+    ``is_stopped`` is asked while a server that went away is waited for.
     """
     if isinstance(sink, DatabaseSink):
-        return open_database(sink, types, give_up=give_up)
+        return open_database(sink, types, is_stopped=is_stopped)
     if missing := [name for name in sink.key if name not in types]:
         raise OutputError(f"the key of {sink.table} names {', '.join(missing)}, but the rows have {', '.join(types)}")
     match sink:

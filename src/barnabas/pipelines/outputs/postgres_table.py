@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
+    DROPPED_TABLE_ADVICE,
     EPOCHS_TABLE,
-    GONE,
     DatabaseError,
     check_columns,
     quoted,
@@ -47,7 +47,7 @@ class PostgresDatabase:
         sink: DatabaseSink,
         types: Mapping[str, str],
         *,
-        give_up: Callable[[], bool] = lambda: False,
+        is_stopped: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -58,7 +58,7 @@ class PostgresDatabase:
         self._psycopg: Any = psycopg
         self._sink = sink
         self._types = dict(types)
-        self._give_up = give_up
+        self._is_stopped = is_stopped
         self._applied: dict[tuple[str, str], int] = {}
         """The last micro-batch of each flow and query that this run applied, which a restored server may lack."""
         self._clock = clock
@@ -76,7 +76,7 @@ class PostgresDatabase:
         return psycopg.connect(**settings, autocommit=True, application_name="barnabas")
 
     def _failure(self, error: Exception) -> DatabaseError:
-        advice = f". {GONE}" if isinstance(error, self._psycopg.errors.UndefinedTable) else ""
+        advice = f". {DROPPED_TABLE_ADVICE}" if isinstance(error, self._psycopg.errors.UndefinedTable) else ""
         advice += unique_advice(error, self._sink.table, self._sink.key)
         text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         return DatabaseError(f"PostgreSQL, table {self._sink.table}: {text}{advice}")
@@ -118,7 +118,7 @@ class PostgresDatabase:
                 if lost_at is None:
                     lost_at = self._clock()
                     logger.warning("%s. Trying again for %d s", self._failure(error), _PATIENCE_S)
-                if self._give_up() or self._clock() > lost_at + _PATIENCE_S:
+                if self._is_stopped() or self._clock() > lost_at + _PATIENCE_S:
                     raise DatabaseError(
                         f"{self._failure(error)}. Start the flow again when the server is there: it goes on from its "
                         "checkpoint, and no row is lost or there twice"

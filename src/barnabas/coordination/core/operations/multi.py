@@ -32,7 +32,7 @@ from barnabas.wire.jute.opcodes import CreateMode, OpCode, Perms
 from barnabas.wire.jute.records import CheckVersionRequest, CreateRequest, CreateTTLRequest, ErrorResponse
 from barnabas.wire.jute.transactions import TRANSACTION_TYPES, CheckVersionTxn, ErrorTxn, MultiTxn, Txn
 
-__all__ = ["APPLY", "OPERATIONS", "decode_parts"]
+__all__ = ["APPLY", "OPERATIONS", "decode_parts", "decode_write"]
 
 _MODES = frozenset(mode for mode in CreateMode if not mode.has_ttl)
 
@@ -43,6 +43,13 @@ def decode_parts(data: bytes, offset: int, max_parts: int | None) -> list[MultiP
 
     The mode of create and createTTL decides what kind of creation a part is, as in MultiOperationRecord."""
     return [_by_mode(opcode, request) for opcode, request in decode_multi_request(data, offset, max_parts)]
+
+
+def decode_write(operation: WriteOperation, data: bytes, offset: int, max_parts: int | None) -> object | None:
+    """The request of a write, which may be a multi; None if it has no fields. Raises as `decode_parts` does."""
+    if operation.opcode is OpCode.MULTI:
+        return decode_parts(data, offset, max_parts)
+    return decode(operation.request_type, data, offset) if operation.request_type is not None else None
 
 
 def _by_mode(opcode: int, request: Any) -> MultiPart:

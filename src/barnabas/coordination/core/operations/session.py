@@ -59,7 +59,7 @@ def _in_hash_order(texts: list[str]) -> list[str]:
 
     def bucket(text: str) -> int:
         code = 0
-        # The byte order is the machine's, and behind a mark of it.
+        # utf-16 begins with a byte order mark and has the machine's byte order, as cast("H") expects.
         for unit in memoryview(text.encode("utf-16", "surrogatepass"))[2:].cast("H"):
             code = (31 * code + unit) & 0xFFFFFFFF
         return (code ^ code >> 16) & buckets - 1

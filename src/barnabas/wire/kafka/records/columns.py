@@ -28,8 +28,7 @@ __all__ = ["Body", "Integers", "RecordColumns", "RecordRows", "damaged_headers",
 Integers = npt.NDArray[np.int64]
 
 _LARGEST_VARINT = np.uint64((1 << 32) - 1)
-_ONE_BYTE = np.arange(256, dtype=np.int64)
-_ONE_BYTE = (_ONE_BYTE >> 1) ^ -(_ONE_BYTE & 1)
+_ONE_BYTE_NUMBERS = (np.arange(256, dtype=np.int64) >> 1) ^ -(np.arange(256, dtype=np.int64) & 1)
 """The numbers of varints of one byte."""
 _SMALLEST_CONTENT_BYTES = 6
 _FEW_ROWS = 64
@@ -132,6 +131,7 @@ def _find(data: Buffer, position: int, stop: int, count: int, starts: list[int])
                 if byte < 0x80:
                     position += 1 + (byte >> 1)
                 elif (following := data[position + 1]) < 0x80:
+                    # = 2 + ((byte & 0x7F | following << 7) >> 1): bit 7 of byte is set
                     position += (byte >> 1) + (following << 6) - 62
                 else:
                     size, after = read_varint(data, position)
@@ -238,7 +238,7 @@ def _varints(
     A varint past the end of the data has some value; its record is damaged because it ends after its ``stop``.
     """
     byte = data.take(positions, mode="clip")
-    value: Integers = _ONE_BYTE.take(byte)
+    value: Integers = _ONE_BYTE_NUMBERS.take(byte)
     after = positions + 1
     rows = (byte >= 0x80).nonzero()[0]
     if rows.size:
