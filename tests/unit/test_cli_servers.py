@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from barnabas.cli.main import main
-from barnabas.cli.supervisor import Supervisor, _held_signals
+from barnabas.cli.supervisor import Supervisor, _blocked_signals
 
 
 def server_properties(tmp_path: Path, text: str) -> str:
@@ -70,7 +70,7 @@ def test_a_signal_waits_while_a_child_starts() -> None:
     came: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
     try:
-        with _held_signals():
+        with _blocked_signals():
             signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
             assert came == []
         assert came == [signal.SIGTERM]

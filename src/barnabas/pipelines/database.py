@@ -29,7 +29,9 @@ from barnabas.pipelines.sql import (
     EPOCHS_TABLE,
     DatabaseError,
     check_columns,
+    delete_epochs_statement,
     quoted,
+    select_epoch_statement,
     split_by_null,
     tuples_of,
     unique_advice,
@@ -126,7 +128,7 @@ class SqliteDatabase:
             check_columns(self._sink.table, types, found)
         else:
             self._connection.execute(f"CREATE TABLE {table} ({columns}, UNIQUE ({key}))")
-            self._connection.execute(f"DELETE FROM {EPOCHS_TABLE} WHERE sink = ?", (self._sink.table,))  # noqa: S608  # a constant
+            self._connection.execute(delete_epochs_statement("?"), (self._sink.table,))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -159,7 +161,7 @@ class SqliteDatabase:
 
     def _last_epoch(self, flow: str, query: str) -> int:
         noted = self._connection.execute(
-            f"SELECT epoch FROM {EPOCHS_TABLE} WHERE flow = ? AND sink = ? AND query = ?",  # noqa: S608  # a constant
+            select_epoch_statement("?"),
             (flow, self._sink.table, query),
         ).fetchone()
         return int(noted[0]) if noted else -1

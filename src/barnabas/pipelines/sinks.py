@@ -139,9 +139,9 @@ def require_batches(flow: Flow, checkpoint: Checkpoint, opened: Sequence[BatchSi
             file = flow.places.file or "FILE"
             has = "nothing that this flow wrote" if found < 0 else f"micro-batches up to {found} only"
             raise PipelineError(
-                f"{sink_name(sink)} holds {has}, but the checkpoint counts {last} as done: was it deleted, or restored from an older "
-                f"copy? Restore it as it was; or let the flow fill it again from the topics: `barnabas pipeline rewind {file} "
-                "--to earliest --yes`; or give the sink another table, which gets results from now on"
+                f"{sink_name(sink)} holds {has}, but the checkpoint counts {last} as done: was it deleted, or restored "
+                f"from an older copy? Restore it as it was; or let the flow fill it again from the topics: `barnabas "
+                f"pipeline rewind {file} --to earliest --yes`; or give the sink another table, which gets results from now on"
             )
 
 

@@ -13,16 +13,19 @@ __all__ = [
     "EPOCHS_TABLE",
     "DatabaseError",
     "check_columns",
+    "delete_epochs_statement",
     "quoted",
+    "select_epoch_statement",
     "split_by_null",
     "tuples_of",
+    "unique_advice",
     "upsert_statement",
 ]
 
 EPOCHS_TABLE = "barnabas_epochs"
 DROPPED_TABLE_ADVICE = (
-    f"It was there when the flow began. Restore it, together with {EPOCHS_TABLE}; or let the flow fill it again from the topics, "
-    "with `barnabas pipeline rewind FILE --to earliest --yes`"
+    f"It was there when the flow began. Restore it, together with {EPOCHS_TABLE}; or let the flow fill it "
+    "again from the topics, with `barnabas pipeline rewind FILE --to earliest --yes`"
 )
 """What to do about a table that was dropped."""
 
@@ -34,6 +37,17 @@ class DatabaseError(BarnabasError):
 def quoted(name: str) -> str:
     """A name, or names with dots, for a statement."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+def select_epoch_statement(placeholder: str) -> str:
+    """The last epoch of a flow, a sink and a query, the statement's three parameters."""
+    conditions = " AND ".join(f"{column} = {placeholder}" for column in ("flow", "sink", "query"))
+    return f"SELECT epoch FROM {EPOCHS_TABLE} WHERE {conditions}"  # noqa: S608  # constants
+
+
+def delete_epochs_statement(placeholder: str) -> str:
+    """Forget the epochs of a sink, the statement's parameter, whose table is new."""
+    return f"DELETE FROM {EPOCHS_TABLE} WHERE sink = {placeholder}"  # noqa: S608  # constants
 
 
 def upsert_statement(table: str, source: str, columns: Sequence[str], key: Sequence[str]) -> str:
@@ -50,7 +64,10 @@ def unique_advice(error: Exception, table: str, key: Sequence[str]) -> str:
     if "ON CONFLICT" not in str(error) or "second time" in str(error):
         return ""
     names = ", ".join(map(quoted, key))
-    return f". The table is there already, without a unique key: CREATE UNIQUE INDEX ... ON {quoted(table)} ({names}), or let the flow make it"
+    return (
+        f". The table is there already, without a unique key: CREATE UNIQUE INDEX ... ON {quoted(table)} ({names}), "
+        "or let the flow make it"
+    )
 
 
 def split_by_null(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:

@@ -17,7 +17,9 @@ from barnabas.pipelines.sql import (
     EPOCHS_TABLE,
     DatabaseError,
     check_columns,
+    delete_epochs_statement,
     quoted,
+    select_epoch_statement,
     split_by_null,
     unique_advice,
     upsert_statement,
@@ -78,7 +80,7 @@ class DuckDatabase:
         ).fetchall()
         if not there:
             connection.execute(f"CREATE TABLE {quoted(self._sink.table)} ({columns}, UNIQUE ({key}))")
-            connection.execute(f"DELETE FROM {EPOCHS_TABLE} WHERE sink = ?", (self._sink.table,))  # noqa: S608  # a constant
+            connection.execute(delete_epochs_statement("?"), (self._sink.table,))
         found = connection.execute(f"SELECT * FROM {quoted(self._sink.table)} LIMIT 0").description  # noqa: S608  # quoted
         check_columns(self._sink.table, self._types, {column[0] for column in found})
 
@@ -130,7 +132,7 @@ class DuckDatabase:
 
     def _last_epoch(self, connection: Any, flow: str, query: str) -> int:
         noted = connection.execute(
-            f"SELECT epoch FROM {EPOCHS_TABLE} WHERE flow = ? AND sink = ? AND query = ?",  # noqa: S608  # a constant
+            select_epoch_statement("?"),
             (flow, self._sink.table, query),
         ).fetchall()
         return int(noted[0][0]) if noted else -1

@@ -20,7 +20,9 @@ from barnabas.pipelines.sql import (
     EPOCHS_TABLE,
     DatabaseError,
     check_columns,
+    delete_epochs_statement,
     quoted,
+    select_epoch_statement,
     tuples_of,
     unique_advice,
     upsert_statement,
@@ -95,7 +97,7 @@ class PostgresDatabase:
             )
             key = ", ".join(map(quoted, self._sink.key))
             self._execute(f"CREATE TABLE {table} ({columns}, UNIQUE ({key}))")
-            self._execute(f"DELETE FROM {EPOCHS_TABLE} WHERE sink = %s", (self._sink.table,))  # noqa: S608  # a constant
+            self._execute(delete_epochs_statement("%s"), (self._sink.table,))
         found = self._execute(f"SELECT * FROM {table} LIMIT 0").description  # noqa: S608  # quoted
         check_columns(self._sink.table, self._types, {column.name for column in found or ()})
 
@@ -152,7 +154,7 @@ class PostgresDatabase:
 
     def _last_epoch(self, flow: str, query: str) -> int:
         noted = self._execute(
-            f"SELECT epoch FROM {EPOCHS_TABLE} WHERE flow = %s AND sink = %s AND query = %s FOR UPDATE",  # noqa: S608
+            select_epoch_statement("%s") + " FOR UPDATE",
             (flow, self._sink.table, query),
         ).fetchone()
         return int(noted[0]) if noted else -1
