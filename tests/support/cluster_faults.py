@@ -11,7 +11,7 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.topics import describe_topics
 from support.waiting import eventually
 
-QUICK = {"zookeeper.session.timeout.ms": "3000", "replica.lag.time.max.ms": "1500", "min.insync.replicas": "2"}
+QUICK = {"zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "1500", "min.insync.replicas": "2"}
 
 
 class Addressed(Protocol):
