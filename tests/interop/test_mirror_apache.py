@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -113,6 +113,21 @@ def read_and_commit(servers: str, topic: str, wanted: set[int]) -> list[int]:
     return found
 
 
+def fill(sides: Mapping[str, str]) -> None:
+    """The topic of each side, with its first records, which the group has read."""
+    for servers in sides.values():
+        with Admin({"bootstrap.servers": servers}) as admin:
+            admin.create_topic("orders", partitions=2)
+        send(servers, 0, FIRST)
+        read_and_commit(servers, "orders", set(range(FIRST)))
+
+
+def both_ways(folder: Path, sides: Mapping[str, str]) -> tuple[Mirror, Mirror]:
+    """The mirrors from a to b, and from b to a."""
+    there = Mirror(folder / "there", sides["a"], sides["b"], ("a", "b"))
+    return there, Mirror(folder / "back", sides["b"], sides["a"], ("b", "a"))
+
+
 def test_records_and_groups_go_both_ways_through_kills_of_mirrors_and_brokers(tmp_path: Path) -> None:
     """Apache 3.9.1 and ours mirror each other: nothing is lost, nothing goes round, and the group goes on at the other side."""
     with (
@@ -120,13 +135,8 @@ def test_records_and_groups_go_both_ways_through_kills_of_mirrors_and_brokers(tm
         ProcessCluster(1) as ours,
     ):
         sides = {"a": apache.bootstrap, "b": ours.bootstrap_servers}
-        for servers in sides.values():
-            with Admin({"bootstrap.servers": servers}) as admin:
-                admin.create_topic("orders", partitions=2)
-            send(servers, 0, FIRST)
-            read_and_commit(servers, "orders", set(range(FIRST)))
-        there = Mirror(tmp_path / "there", sides["a"], sides["b"], ("a", "b"))
-        back = Mirror(tmp_path / "back", sides["b"], sides["a"], ("b", "a"))
+        fill(sides)
+        there, back = both_ways(tmp_path, sides)
         with mirrors(there, back):
             remotes = {"a": (sides["b"], "a.orders"), "b": (sides["a"], "b.orders")}
             eventually(lambda: all(values(*place) for place in remotes.values()), timeout_s=LIMIT_S, what="both copy")
@@ -191,14 +201,8 @@ def test_records_and_groups_go_between_a_cluster_of_apaches_4_3_and_ours(tmp_pat
         servers = apache.stdout.readline().split()[1]
         with ProcessCluster(1) as ours:
             sides = {"a": servers, "b": ours.bootstrap_servers}
-            for side in sides.values():
-                with Admin({"bootstrap.servers": side}) as admin:
-                    admin.create_topic("orders", partitions=2)
-                send(side, 0, FIRST)
-                read_and_commit(side, "orders", set(range(FIRST)))
-            there = Mirror(tmp_path / "there", sides["a"], sides["b"], ("a", "b"))
-            back = Mirror(tmp_path / "back", sides["b"], sides["a"], ("b", "a"))
-            with mirrors(there, back):
+            fill(sides)
+            with mirrors(*both_ways(tmp_path, sides)):
                 for source, target, remote in (("a", "b", "a.orders"), ("b", "a", "b.orders")):
                     place = (sides[target], remote)
                     eventually(

@@ -18,7 +18,7 @@ from barnabas.cli.exit_codes import INTERRUPTED
 from barnabas.cli.reachability import require_broker
 from barnabas.mirror.maker import MirrorMaker
 from barnabas.mirror.replication_policy import ReplicationPolicy
-from barnabas.mirror.settings import LinkSettings, MirrorSettings, TopicFilter
+from barnabas.mirror.settings import LinkSettings, MirrorSettings, TopicFilter, bootstrap_servers
 
 __all__ = ["main"]
 
@@ -70,9 +70,8 @@ def main(argv: list[str]) -> int:
 
 def _require_cluster(properties: Mapping[str, str]) -> None:
     """Raise `ConnectError` unless a broker answers; brokers that are found in ZooKeeper are left to the mirror."""
-    bootstrap = properties.get("bootstrap.servers") or properties.get("metadata.broker.list")
-    if bootstrap:
-        require_broker(bootstrap, properties)
+    if servers := bootstrap_servers(properties):
+        require_broker(servers, properties)
 
 
 def _link(given: argparse.Namespace, parser: ToolParser) -> LinkSettings | None:

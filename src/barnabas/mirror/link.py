@@ -26,7 +26,7 @@ from barnabas.client.producer import Producer
 from barnabas.mirror.link_records import GroupCheckpoint, LinkHeartbeat, OffsetSync
 from barnabas.mirror.offset_translation import OffsetTranslation
 from barnabas.mirror.replication_policy import HEARTBEATS, are_heartbeats
-from barnabas.mirror.settings import LinkSettings, MirrorSettings
+from barnabas.mirror.settings import LinkSettings, MirrorSettings, bootstrap_servers
 
 __all__ = ["MirrorLink"]
 
@@ -282,7 +282,6 @@ def _own_configs(admin: Admin, topic: str) -> dict[str, str]:
 
 
 def _servers(properties: Mapping[str, Any], role: str) -> str:
-    for name in ("bootstrap.servers", "metadata.broker.list"):
-        if properties.get(name):
-            return str(properties[name])
+    if servers := bootstrap_servers(properties):
+        return servers
     raise ConfigError(f"bootstrap.servers of the {role} is missing: a link between named clusters needs it")

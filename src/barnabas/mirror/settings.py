@@ -18,6 +18,7 @@ __all__ = [
     "LinkSettings",
     "MirrorSettings",
     "TopicFilter",
+    "bootstrap_servers",
     "consumer_properties",
     "ignored_properties",
     "producer_properties",
@@ -118,6 +119,11 @@ _IGNORED_IN_PRODUCER = {
     "max.block.ms": "a full buffer makes the source wait, as long as it takes",
 }
 _BYTES = "keys and values are copied as bytes"
+
+
+def bootstrap_servers(properties: Mapping[str, Any]) -> str:
+    """The brokers that the properties name, under either name; empty where they are found in ZooKeeper."""
+    return str(properties.get("bootstrap.servers") or properties.get("metadata.broker.list") or "")
 
 
 def ignored_properties(settings: MirrorSettings) -> list[str]:

@@ -282,7 +282,8 @@ def _topic_lookup(table: SpecTable, name: str, servers: str, kafka: Mapping[str,
     how = read_format(format_table)
     own = table.text("bootstrap_servers")
     # Another cluster's security settings are not this one's.
-    settings = table.kafka_properties() if own else {**kafka, **table.kafka_properties()}
+    given = table.kafka_properties()
+    settings = given if own else {**kafka, **given}
     return Lookup(name, "topic", own or servers, columns=dict(how.columns), topic=topic, format=how, kafka=settings)
 
 

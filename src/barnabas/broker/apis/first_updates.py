@@ -6,7 +6,7 @@ counterpart: its brokers answer at once, from a cache that is still empty.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from barnabas.broker.apis.services import Services
 from barnabas.broker.metadata.cache import MetadataCache
@@ -82,17 +82,9 @@ def at_controller(services: Services, request: Request, work: Callable[[], None]
         else:
             request.fail(ErrorCode.NOT_CONTROLLER)
 
-    if services.controller.is_active or services.metadata.has_brokers:
-        attempt()
-    else:
-        when_loaded(services, request, attempt, lambda: services.metadata.has_brokers)
+    when_loaded(services, request, attempt, lambda: services.controller.is_active or services.metadata.has_brokers)
 
 
-def when_topics_known(services: Services, request: Request, topics: Iterable[str], answer: Callable[[], None]) -> None:
+def when_topics_known(services: Services, request: Request, topics: Sequence[str], answer: Callable[[], None]) -> None:
     """Answer ``request`` as soon as this broker knows these topics, or has all that it will be sent."""
-    metadata = services.metadata
-    if not metadata.is_loading:  # as nearly always
-        answer()
-    else:
-        names = frozenset(topics)
-        when_loaded(services, request, answer, lambda: all(name in metadata for name in names))
+    when_loaded(services, request, answer, lambda: all(topic in services.metadata for topic in topics))
