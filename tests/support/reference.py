@@ -42,9 +42,16 @@ def apache_cluster(
     zookeeper: str | None = None,
     first_id: int = 0,
     settings: dict[str, str] | None = None,
+    listeners: dict[str, int] | None = None,
 ) -> Iterator[Reference]:
-    """Apache Kafka 3.9.1 in ZooKeeper mode, on Apache's ZooKeeper or on the one named."""
+    """Apache Kafka 3.9.1 in ZooKeeper mode, on Apache's ZooKeeper or on the one named.
+
+    ``listeners`` are those of a single broker beside PLAINTEXT, with their ports.
+    """
     ports = free_ports(brokers + 1, consecutive=True)
+    if listeners:
+        addresses = [f"{name}://127.0.0.1:{port}" for name, port in {"PLAINTEXT": ports[1], **listeners}.items()]
+        settings = {**(settings or {}), "listeners": ",".join(addresses)}
     command = [str(APACHE), "up", "--brokers", str(brokers), "--port", str(ports[1]), "--zk-port", str(ports[0])]
     command += ["--dir", str(directory), "--first-id", str(first_id)]
     command += ["--zk", zookeeper] if zookeeper else []

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli import completion
-from barnabas.cli.common import ToolParser, add_connection_options
+from barnabas.cli.common import ToolParser, add_connection_options, properties_file
 from barnabas.cli.contexts import Context, current_context
 from barnabas.cli.java_dates import java_date
 from barnabas.cli.main import COMMANDS, main
@@ -39,14 +39,16 @@ def parser() -> ToolParser:
 
 
 def test_a_context_takes_the_place_of_bootstrap_server(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The one in use; BARNABAS_CONTEXT is stronger, an option strongest."""
     assert parser().parse_args([]).bootstrap_server is None
-    assert main(["context", "add", "staging", "--bootstrap-servers", "a:1,b:2", "--config", "/c.properties"]) == 0
+    config = tmp_path / "c.properties"
+    config.write_text("client.id=mine\n")
+    assert main(["context", "add", "staging", "--bootstrap-servers", "a:1,b:2", "--config", str(config)]) == 0
     assert main(["context", "add", "local", "--bootstrap-servers", "localhost:9092"]) == 0
     given = parser().parse_args([])
-    assert (given.bootstrap_server, given.command_config) == ("a:1,b:2", "/c.properties")
+    assert (given.bootstrap_server, properties_file(given.command_config)) == ("a:1,b:2", {"client.id": "mine"})
     monkeypatch.setenv("BARNABAS_CONTEXT", "local")
     assert parser().parse_args([]).bootstrap_server == "localhost:9092"
     assert parser().parse_args(["--bootstrap-server", "x:1"]).bootstrap_server == "x:1"
@@ -58,7 +60,8 @@ def test_a_context_takes_the_place_of_bootstrap_server(
     assert current_context() == Context("local", "localhost:9092")
     assert main(["context", "list", "--output", "json"]) == 0
     (listed,) = json.loads(capsys.readouterr().out.partition("\n")[2])
-    assert listed == {"name": "local", "bootstrap_servers": "localhost:9092", "config": None, "used": True}
+    known = {"name": "local", "bootstrap_servers": "localhost:9092", "config": None, "properties": {}, "secrets": {}}
+    assert listed == {**known, "used": True}
 
 
 def test_a_context_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

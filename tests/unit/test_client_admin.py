@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from barnabas.base.errors import ConfigError
-from barnabas.client.admin_connection import AdminConnection, ConnectError, parse_servers
+from barnabas.client.admin_connection import AdminConnection, ConnectError
+from barnabas.client.broker_link import parse_servers
 from barnabas.wire.kafka.codec import encode
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 from barnabas.wire.kafka.frames import decode_request_header, encode_response
@@ -202,10 +203,31 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         parse_servers(text)
 
 
-def test_a_protocol_that_is_not_spoken_is_refused() -> None:
-    """TLS and SASL are reported, not tried in plain text."""
-    with pytest.raises(ConfigError, match="security.protocol=SASL_SSL"):
-        AdminConnection("localhost:1", {"security.protocol": "SASL_SSL"})
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"security.protocol": "SASL_SLL"}, "Invalid value SASL_SLL for configuration security.protocol"),
+        ({**SASL, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported by this client"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, "sasl.mechanism is missing"),
+        ({**SASL, "sasl.password": ""}, "sasl.password is missing"),
+        ({**SASL, "sasl.username": "a\0b"}, "NUL"),
+        ({**SASL, "sasl.kerberos.keytab": "k"}, "sasl.kerberos.keytab is not supported"),
+        ({"security.protocol": "SSL", "ssl.crl.location": "/x"}, "ssl.crl.location is not supported"),
+        ({"security.protocol": "SSL", "ssl.ca.location": "/no/such"}, "/no/such cannot be read"),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "/x.jks"}, "use PEM"),
+        ({"security.protocol": "SSL", "ssl.key.location": "/x"}, "without ssl.certificate.location"),
+        ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldap"}, "https or none"),
+        ({"security.protocol": "SSL", "enable.ssl.certificate.verification": "no"}, "true or false"),
+        ({"security.protocol": "SSL", "ssl.cipher.suites": "none-such"}, "ssl.cipher.suites: none-such cannot be used"),
+    ],
+)
+def test_protection_that_cannot_be_had_is_refused(properties: dict[str, str], message: str) -> None:
+    """Before anything is sent; what is given without a protocol that uses it is not looked at, as in Java's clients."""
+    with pytest.raises(ConfigError, match=message):
+        AdminConnection("localhost:1", properties)
 
 
 def test_one_dead_address_of_several_is_no_reason_to_wait(serve: Callable[[Answer], AdminConnection]) -> None:

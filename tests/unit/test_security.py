@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.base.errors import ConfigError
-from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server, SaslError, _response
+from barnabas.security.digest_md5 import DigestMd5Client, DigestMd5Server, _response
+from barnabas.security.errors import SaslError
 from barnabas.security.jaas import digest_credentials, digest_users, parse_jaas
 
 USERS = {"bob": "bobsecret", "é": "ü☃", 'a"b\\': "x"}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from barnabas.base.errors import ConfigError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, key_values
+from barnabas.cli.common import ToolParser, add_connect_timeout, key_values, properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.readable import json_line
 from barnabas.client.codecs import BYTES
@@ -26,9 +26,12 @@ def main(argv: list[str]) -> int:
     """Produce (-P), consume (-C) or list (-L)."""
     parser = _parser()
     given = parser.parse_args(argv)
-    given.bootstrap_server = given.bootstrap_server or "localhost:9092"
-    properties = {**key_values(given.X, "-X"), "bootstrap.servers": given.bootstrap_server}
-    require_broker(given.bootstrap_server, properties)
+    properties = {**properties_file(given.command_config), **key_values(given.X, "-X")}
+    servers = (
+        given.bootstrap_server or properties.pop("metadata.broker.list", None) or properties.get("bootstrap.servers")
+    )
+    properties["bootstrap.servers"] = servers or "localhost:9092"
+    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
     if given.L:
         return _list(properties)
     if not given.topic:
@@ -188,4 +191,6 @@ def _parser() -> ToolParser:
     )
     add("-J", action="store_true", help="consume: a JSON document in each line")
     add("-X", action="append", default=[], metavar="NAME=VALUE", help="a property of the client")
+    add("-F", "--command-config", dest="command_config", metavar="FILE", help="a .properties file for the client")
+    add_connect_timeout(parser)
     return parser

@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     add("-c", "--config", dest="command_config", metavar="FILE", help="a .properties file for the connection")
     add("-i", "--id", type=int, metavar="ID", help="the broker to unregister")
     add("--include-fenced-brokers", action="store_true", help="with list-endpoints: brokers out of service too")
-    add_connect_timeout(parser, "--timeout")
+    add_connect_timeout(parser)
     add_output_option(parser)
     given = parser.parse_args(argv)
     if given.bootstrap_controller:

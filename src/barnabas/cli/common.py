@@ -12,6 +12,7 @@ from barnabas.base.settings import read_properties
 from barnabas.cli.reachability import ANSWER_S, CONNECT_TIMEOUT
 
 if TYPE_CHECKING:
+    from barnabas.cli.contexts import Context
     from barnabas.client.admin_connection import AdminConnection
 
 __all__ = [
@@ -50,7 +51,7 @@ class ToolParser(argparse.ArgumentParser):
         return given
 
     def _take_context(self, given: argparse.Namespace) -> None:
-        if getattr(given, "broker_list", None) or getattr(given, "zookeeper", None):
+        if getattr(given, "broker_list", None) or getattr(given, "zookeeper", None) or _names_servers(given):
             return
         from barnabas.cli.contexts import current_context
 
@@ -59,7 +60,7 @@ class ToolParser(argparse.ArgumentParser):
             given.bootstrap_server = context.bootstrap_server
             for name in ("command_config", "producer_config", "consumer_config"):
                 if getattr(given, name, "given") is None:
-                    setattr(given, name, context.command_config)
+                    setattr(given, name, context)
 
     def error(self, message: str) -> NoReturn:
         """End with 2 after one line that says what is wrong and one that says where help is."""
@@ -107,6 +108,16 @@ class _HelpWithDefaults(argparse.HelpFormatter):
         return f"{text} (default %(default)s)"
 
 
+def _names_servers(given: argparse.Namespace) -> bool:
+    """Whether a property on the command line names the brokers: a context's are not theirs, nor are its credentials."""
+    for option in ("producer_props", "producer_property", "consumer_property", "X"):
+        items = getattr(given, option, None) or []
+        words = [word for item in items for word in ([item] if isinstance(item, str) else item)]
+        if any(word.startswith(("bootstrap.servers=", "metadata.broker.list=")) for word in words):
+            return True
+    return False
+
+
 def _version() -> str:
     from barnabas import __version__
 
@@ -123,15 +134,16 @@ def add_connection_options(parser: argparse.ArgumentParser, *, has_own_timeout: 
     parser.add_argument(
         "--command-config",
         metavar="FILE",
-        help="a .properties file with settings for the connection, such as client.id",
+        help="a .properties file with settings for the connection, such as client.id or security.protocol",
     )
-    add_connect_timeout(parser, "--connect-timeout" if has_own_timeout else "--timeout")
+    add_connect_timeout(parser, has_own_timeout=has_own_timeout)
 
 
-def add_connect_timeout(parser: argparse.ArgumentParser, option: str) -> None:
-    """How long to wait for a broker, under a name that Kafka's tool does not use for another time."""
+def add_connect_timeout(parser: argparse.ArgumentParser, *, has_own_timeout: bool = False) -> None:
+    """How long to wait for a broker: ``--connect-timeout``, and ``--timeout`` where Kafka's tool has no other time there."""
+    options = ["--connect-timeout"] if has_own_timeout else ["--timeout", "--connect-timeout"]
     parser.add_argument(
-        option,
+        *options,
         dest="connect_timeout",
         type=float,
         default=ANSWER_S,
@@ -155,10 +167,12 @@ def connect(arguments: argparse.Namespace, client_id: str) -> "AdminConnection":
     return AdminConnection(arguments.bootstrap_server, properties)
 
 
-def properties_file(path: str | None) -> dict[str, str]:
-    """A .properties file as a dictionary; nothing for None."""
+def properties_file(path: "str | Context | None") -> dict[str, str]:
+    """A .properties file as a dictionary, or what a context has for connections; nothing for None."""
     if path is None:
         return {}
+    if not isinstance(path, str):
+        return {**properties_file(path.command_config), **path.properties, **path.secrets()}
     try:
         with open(path, encoding="utf-8") as file:
             return read_properties(file.read())

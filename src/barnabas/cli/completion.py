@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.common import ToolParser
+from barnabas.cli.common import ToolParser, properties_file
 from barnabas.cli.reachability import CONNECT_TIMEOUT
 from barnabas.client.admin_connection import AdminConnection
 
@@ -85,11 +85,14 @@ def _options(module: str) -> list[str]:
 def _connection(before: Sequence[str]) -> AdminConnection:
     from barnabas.cli.contexts import current_context
 
-    for option in ("--bootstrap-server", "--broker-list"):
-        if option in before[:-1]:
-            return AdminConnection(before[before.index(option) + 1], {CONNECT_TIMEOUT: _TIMEOUT_MS})
-    context = current_context()
-    return AdminConnection(context.bootstrap_server if context else "localhost:9092", {CONNECT_TIMEOUT: _TIMEOUT_MS})
+    def value(*options: str) -> str | None:
+        return next((before[before.index(option) + 1] for option in options if option in before[:-1]), None)
+
+    servers = value("--bootstrap-server", "--broker-list", "-b")
+    context = None if servers else current_context()
+    config = value("--command-config", "--consumer.config", "--producer.config", "-F") or context
+    servers = servers or (context.bootstrap_server if context else "localhost:9092")
+    return AdminConnection(servers, {**properties_file(config), CONNECT_TIMEOUT: _TIMEOUT_MS})
 
 
 def _topics(connection: AdminConnection) -> list[str]:

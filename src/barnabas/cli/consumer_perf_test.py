@@ -4,7 +4,7 @@ import random
 import time
 from datetime import datetime
 
-from barnabas.cli.common import ToolParser, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
 from barnabas.cli.java_dates import java_date
 from barnabas.cli.reachability import require_broker
 from barnabas.client.codecs import BYTES
@@ -20,7 +20,10 @@ _FETCH = ", rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 
 def main(argv: list[str]) -> int:
     """Read the messages and print the figures."""
-    given = _parser().parse_args(argv)
+    parser = _parser()
+    given = parser.parse_args(argv)
+    if not (given.bootstrap_server or given.broker_list):
+        parser.error('Missing required argument "[bootstrap-server]"')
     properties = {
         **properties_file(given.consumer_config),
         "bootstrap.servers": given.bootstrap_server or given.broker_list,
@@ -31,7 +34,7 @@ def main(argv: list[str]) -> int:
     properties.setdefault("max.partition.fetch.bytes", str(given.fetch_size))
     properties.setdefault("socket.receive.buffer.bytes", str(given.socket_buffer_size))
     properties.setdefault("check.crcs", "false")
-    require_broker(properties["bootstrap.servers"], properties)
+    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
     if not given.hide_header:
         print((_DETAILS if given.show_detailed_stats else _TOTALS) + _FETCH)
     figures = _Figures(given.date_format, detailed=given.show_detailed_stats)
@@ -129,4 +132,5 @@ def _parser() -> ToolParser:
         help="how times are printed, as Java writes it",
     )
     add("--consumer.config", dest="consumer_config", metavar="FILE", help="a .properties file for the consumer")
+    add_connect_timeout(parser, has_own_timeout=True)
     return parser

@@ -1,34 +1,55 @@
 """Contexts: clusters by name, so that commands need no ``--bootstrap-server``.
 
-They lie in the user's configuration folder. ``BARNABAS_CONTEXT`` chooses one for a shell, ``barnabas context use`` for all;
-an option on the command line is always stronger.
+They lie in a file of the user's configuration folder that only the user can read; their secrets are in the keyring where
+there is one. ``BARNABAS_CONTEXT`` chooses one for a shell, ``barnabas context use`` for all; an option on the command line is
+always stronger, and a context's credentials go to its own brokers only.
 """
 
+import contextlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
+from barnabas.cli.credentials import INSTALL_HINT, open_keyring
 
-__all__ = ["VARIABLE", "Context", "current_context", "load_contexts", "save_contexts"]
+__all__ = ["VARIABLE", "Context", "contexts_file", "current_context", "load_contexts", "save_contexts"]
 
 VARIABLE = "BARNABAS_CONTEXT"
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A cluster: its brokers, and a .properties file for connections or None."""
+    """A cluster: its brokers, and how to connect to them.
+
+    ``command_config`` is a .properties file or None. ``properties`` are stronger than the file's; the values of those in
+    ``in_keyring`` are in the keyring.
+    """
 
     name: str
     bootstrap_server: str
     command_config: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    in_keyring: list[str] = field(default_factory=list)
+
+    def secrets(self) -> dict[str, str]:
+        """What the keyring has of it. Raises `BarnabasError`."""
+        if not self.in_keyring:
+            return {}
+        keyring = open_keyring()
+        if keyring is None:
+            raise BarnabasError(
+                f"{', '.join(self.in_keyring)} of context {self.name} is in the keyring, and no keyring can be used here: "
+                f"{INSTALL_HINT}, or give it again with barnabas context add"
+            )
+        return {name: keyring.find(self.name, name) for name in self.in_keyring}
 
 
 def current_context() -> Context | None:
     """The context that is in use; raises `BarnabasError` when it does not exist."""
     wanted = os.environ.get(VARIABLE)
-    if not wanted and not _path().exists():
+    if not wanted and not contexts_file().exists():
         return None
     contexts, used = load_contexts()
     name = wanted or used
@@ -44,28 +65,37 @@ def current_context() -> Context | None:
 
 def load_contexts() -> tuple[dict[str, Context], str | None]:
     """All contexts by name, and the name of the one in use."""
+    path = contexts_file()
     try:
-        document = json.loads(_path().read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
         return {name: Context(name, **entry) for name, entry in document["contexts"].items()}, document.get("used")
     except FileNotFoundError:
         return {}, None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise BarnabasError(f"{_path()} cannot be read: {error}; correct it or remove it") from None
+        raise BarnabasError(f"{path} cannot be read: {error}; correct it or remove it") from None
 
 
 def save_contexts(contexts: dict[str, Context], used: str | None) -> None:
-    """Write them; raises `BarnabasError`."""
-    entries = {name: {k: v for k, v in asdict(each).items() if k != "name"} for name, each in sorted(contexts.items())}
-    path = _path()
+    """Write them, for the user's eyes alone, all or nothing; raises `BarnabasError`."""
+    entries = {
+        name: {key: value for key, value in asdict(each).items() if key != "name" and value not in (None, {}, [])}
+        for name, each in sorted(contexts.items())
+    }
+    path = contexts_file()
+    draft = path.with_suffix(".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".new")
-        draft.write_text(json.dumps({"used": used, "contexts": entries}, indent=2) + "\n", encoding="utf-8")
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(json.dumps({"used": used, "contexts": entries}, indent=2) + "\n")
         draft.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise BarnabasError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _path() -> Path:
+def contexts_file() -> Path:
+    """Where they lie."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "barnabas" / "contexts.json"

@@ -5,7 +5,7 @@ import time
 
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.client.admin import Admin
 from barnabas.client.codecs import BYTES
@@ -25,8 +25,8 @@ def main(argv: list[str]) -> int:
             f"Latency testing requires synchronous acknowledgement: acks {given.producer_acks} must be 1 or all"
         )
     shared = {**properties_file(given.properties_file), "bootstrap.servers": given.broker_list}
-    require_broker(given.broker_list, shared)
-    with Admin({"bootstrap.servers": given.broker_list}) as admin:
+    require_broker(given.broker_list, shared, given.connect_timeout)
+    with Admin(shared) as admin:
         if admin.create_topic(given.topic, partitions=1, replication_factor=1, if_not_exists=True):
             print(f"Topic {given.topic} was created with one partition and replica")
         (topic,) = admin.describe_topics([given.topic])
@@ -71,4 +71,5 @@ def _parser() -> ToolParser:
     add("producer_acks", help="1 or all")
     add("message_size_bytes", type=int, help="the size of each")
     add("properties_file", nargs="?", metavar="FILE", help="a .properties file for the clients")
+    add_connect_timeout(parser)
     return parser

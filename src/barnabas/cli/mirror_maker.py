@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 
 from barnabas.base.errors import ConfigError
-from barnabas.cli.common import ToolParser, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
 from barnabas.cli.exit_codes import INTERRUPTED
 from barnabas.cli.reachability import require_broker
 from barnabas.mirror.maker import MirrorMaker
@@ -64,14 +64,14 @@ def main(argv: list[str]) -> int:
     )
     maker = MirrorMaker(settings)
     for properties in (settings.consumer, settings.producer):
-        _require_cluster(properties)
+        _require_cluster(properties, given.connect_timeout)
     return _run(maker)
 
 
-def _require_cluster(properties: Mapping[str, str]) -> None:
+def _require_cluster(properties: Mapping[str, str], timeout_s: float) -> None:
     """Raise `ConnectError` unless a broker answers; brokers that are found in ZooKeeper are left to the mirror."""
     if servers := bootstrap_servers(properties):
-        require_broker(servers, properties)
+        require_broker(servers, properties, timeout_s)
 
 
 def _link(given: argparse.Namespace, parser: ToolParser) -> LinkSettings | None:
@@ -157,6 +157,7 @@ def _parser() -> ToolParser:
     )
     _add_link_options(add)
     add("new.consumer", action="store_true", help="the only consumer there is; for command lines of older tutorials")
+    add_connect_timeout(parser)
     for option in _REFUSED:
         add(option, help=argparse.SUPPRESS)
     return parser

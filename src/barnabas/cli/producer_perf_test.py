@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barnabas.base.errors import BarnabasError
-from barnabas.cli.common import ToolParser, key_values, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, key_values, properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.client.codecs import BYTES
 from barnabas.client.errors import ClientError
@@ -34,13 +34,15 @@ def main(argv: list[str]) -> int:
     }
     if given.bootstrap_server:
         properties["bootstrap.servers"] = given.bootstrap_server
+    if not properties.get("bootstrap.servers"):
+        parser.error('Missing required argument "[bootstrap-server]"')
     if given.transactional_id or given.transaction_duration_ms:
         properties["transactional.id"] = given.transactional_id or f"performance-producer-{random.randrange(1 << 48)}"
     for ours in ("key.serializer", "value.serializer"):
         properties.pop(ours, None)
     properties.setdefault("client.id", "perf-producer-client")
     payload = _payloads(given)
-    require_broker(str(properties.get("bootstrap.servers", "")), properties)
+    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
     with Producer(properties, serializer=BYTES, key_serializer=BYTES) as producer:
         stats = LatencyStats(given.num_records)
         _send_all(given, producer, payload, stats)
@@ -193,5 +195,6 @@ def _parser() -> ToolParser:
     add("--producer.config", dest="producer_config", metavar="FILE", help="a .properties file for the producer")
     add("--bootstrap-server", metavar="HOST:PORT[,...]", help="the brokers, if the properties do not name them")
     add("--transactional-id", metavar="ID", help="send in transactions")
+    add_connect_timeout(parser)
     add("--transaction-duration-ms", type=int, metavar="MS", help="how long each transaction lasts")
     return parser

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas.client.errors import ConfigurationError
 from barnabas.client.properties import RENAMED_IN_ALL, property_text
 
 __all__ = ["ANSWER_S", "CONNECT_TIMEOUT", "require_broker"]
@@ -18,13 +19,20 @@ def require_broker(bootstrap: str, properties: Mapping[str, Any], timeout_s: flo
 
     given = {RENAMED_IN_ALL.get(name, name): property_text(value) for name, value in properties.items()}
     bootstrap = bootstrap or given.get("bootstrap.servers", "")
-    if given.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
-        with AdminConnection(bootstrap, {CONNECT_TIMEOUT: str(round(timeout_s * 1000))}) as connection:
+    secure = {
+        name: value for name, value in given.items() if name.startswith(("security.", "sasl.", "ssl.", "enable.ssl."))
+    }
+    try:
+        connection = AdminConnection(bootstrap, {**secure, CONNECT_TIMEOUT: str(round(timeout_s * 1000))})
+    except ConfigurationError:
+        if not secure:
+            raise
+    else:
+        with connection:
             connection.describe_cluster()
         return
-    # AdminConnection speaks PLAINTEXT only; librdkafka has all protocols, and says at the end of the time what is wrong.
+    # librdkafka has what AdminConnection has not, Kerberos for one, and says at the end of the time what is wrong.
     from barnabas.client.consumer import Consumer
 
-    secure = {name: value for name, value in given.items() if name.startswith(("security.", "sasl.", "ssl."))}
     with Consumer({**secure, "bootstrap.servers": bootstrap}, close_timeout_s=1.0) as probe:
         probe.topics(timeout_s)

@@ -8,7 +8,7 @@ from datetime import datetime
 from barnabas.base.errors import ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.readable import json_line, record_text
 from barnabas.cli.times import parse_time_ms
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
         **properties_file(given.command_config),
         "bootstrap.servers": given.bootstrap_server or "localhost:9092",
     }
-    require_broker(properties["bootstrap.servers"], properties, given.timeout)
+    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
     pattern = None
     if given.filter:
         try:
@@ -114,5 +114,5 @@ def _parser() -> ToolParser:
     add("--partition", type=int, metavar="N", help="only this partition")
     add("--no-follow", action="store_true", help="end at the end of the topic")
     add("--output", choices=("text", "json"), default="text", help="lines for people, or a JSON document in each line")
-    add("--timeout", type=float, default=5.0, metavar="S", help="how many seconds to wait for a broker's first answer")
+    add_connect_timeout(parser)
     return parser

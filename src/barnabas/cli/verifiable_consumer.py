@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from barnabas.base.ids import TopicPartition
-from barnabas.cli.common import ToolParser, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.verifiable_output import StopSignals, print_event
 from barnabas.client.consumer import Consumer
@@ -16,9 +16,12 @@ __all__ = ["main"]
 
 def main(argv: list[str]) -> int:
     """Read until ``--max-messages`` or SIGTERM (0), or Ctrl-C (130)."""
-    given = _parser().parse_args(argv)
+    parser = _parser()
+    given = parser.parse_args(argv)
+    if not (given.bootstrap_server or given.broker_list):
+        parser.error('Missing required argument "[bootstrap-server]"')
     properties = _properties(given)
-    require_broker(properties["bootstrap.servers"], properties)
+    require_broker(properties["bootstrap.servers"], properties, given.connect_timeout)
     stopped = StopSignals()
     print_event("startup_complete")
     count = 0
@@ -121,4 +124,5 @@ def _parser() -> ToolParser:
     )
     add("--assignment-strategy", default="range", metavar="NAME", help="range, roundrobin, or Java's class names")
     add("--consumer.config", "--command-config", dest="consumer_config", metavar="FILE", help="a .properties file")
+    add_connect_timeout(parser)
     return parser

@@ -3,7 +3,7 @@
 import itertools
 import time
 
-from barnabas.cli.common import ToolParser, properties_file
+from barnabas.cli.common import ToolParser, add_connect_timeout, properties_file
 from barnabas.cli.reachability import require_broker
 from barnabas.cli.verifiable_output import StopSignals, print_event
 from barnabas.client.errors import ClientError
@@ -15,11 +15,14 @@ __all__ = ["main"]
 
 def main(argv: list[str]) -> int:
     """Send until ``--max-messages`` or SIGTERM (0), or Ctrl-C (130). The lines say which records failed."""
-    given = _parser().parse_args(argv)
+    parser = _parser()
+    given = parser.parse_args(argv)
+    if not (given.bootstrap_server or given.broker_list):
+        parser.error('Missing required argument "[bootstrap-server]"')
     bootstrap = given.bootstrap_server or given.broker_list
     properties = {**properties_file(given.producer_config), "bootstrap.servers": bootstrap, "acks": given.acks}
     properties.setdefault("retries", "0")
-    require_broker(bootstrap, properties)
+    require_broker(bootstrap, properties, given.connect_timeout)
     stopped = StopSignals()
     tally = _Tally()
     print_event("startup_complete")
@@ -100,4 +103,5 @@ def _parser() -> ToolParser:
     add("--message-create-time", type=int, default=-1, metavar="MS", help="the first record's timestamp; -1 for now")
     add("--value-prefix", type=int, metavar="N", help="put this number and a point before each value")
     add("--repeating-keys", type=int, metavar="N", help="give records the keys 0 to N-1 in turn")
+    add_connect_timeout(parser)
     return parser

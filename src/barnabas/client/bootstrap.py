@@ -6,7 +6,7 @@ Counterpart: ``ClientUtils.parseAndValidateAddresses`` of the Java clients.
 import re
 import socket
 
-from barnabas.client.admin_connection import parse_servers
+from barnabas.client.broker_link import parse_servers
 from barnabas.client.errors import UnknownHostError
 
 __all__ = ["check_hosts"]

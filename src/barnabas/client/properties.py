@@ -16,7 +16,17 @@ from typing import Any
 
 from barnabas.client.errors import ConfigurationError
 
-__all__ = ["ConsumerPlan", "EnqueuePolicy", "ProducerPlan", "plan_consumer", "plan_producer"]
+__all__ = [
+    "KNOWN_FOR_LOGIN",
+    "RENAMED_IN_ALL",
+    "ConsumerPlan",
+    "EnqueuePolicy",
+    "ProducerPlan",
+    "plan_consumer",
+    "plan_producer",
+    "property_text",
+    "translate_login",
+]
 
 RENAMED_IN_ALL = {
     "metadata.broker.list": "bootstrap.servers",
@@ -107,6 +117,23 @@ ASSIGNORS = {
 }
 
 
+KNOWN_FOR_LOGIN = frozenset(
+    (
+        *("security.protocol", "enable.ssl.certificate.verification", "ssl.endpoint.identification.algorithm"),
+        *("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.cipher.suites"),
+        *("ssl.key.location", "ssl.key.password", "ssl.key.pem", "ssl.crl.location", "ssl.curves.list"),
+        *("ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type", "ssl.sigalgs.list", "ssl.providers"),
+        *("ssl.truststore.location", "ssl.truststore.type", "ssl.engine.id", "ssl.engine.location"),
+        *("sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.jaas.config"),
+        *("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.kinit.cmd", "sasl.kerberos.keytab"),
+        *("sasl.kerberos.min.time.before.relogin", "enable.sasl.oauthbearer.unsecure.jwt"),
+        *("sasl.oauthbearer.config", "sasl.oauthbearer.method", "sasl.oauthbearer.client.id", "sasl.oauthbearer.scope"),
+        *("sasl.oauthbearer.client.secret", "sasl.oauthbearer.extensions", "sasl.oauthbearer.token.endpoint.url"),
+    )
+)
+"""What a client may be given for its protection: librdkafka's names, and those of the Java clients that are translated."""
+
+
 @dataclass(frozen=True, slots=True)
 class EnqueuePolicy:
     """What a send does while the producer's queue is full.
@@ -162,7 +189,7 @@ def plan_producer(properties: Mapping[str, Any]) -> ProducerPlan:
     if plan.sync:
         # Each send waits for its own record: waiting for company would only cost time.
         given.setdefault("linger.ms", "0")
-    _login(given)
+    translate_login(given)
     _require_servers(given)
     plan.librdkafka = given
     return plan
@@ -191,7 +218,7 @@ def plan_consumer(properties: Mapping[str, Any]) -> ConsumerPlan:
         given["partition.assignment.strategy"] = _assignors(property_text(given["partition.assignment.strategy"]))
     plan.deserializer = _one_of(given, DESERIALIZER_NAMES)
     plan.key_deserializer = _one_of(given, KEY_DESERIALIZER_NAMES)
-    _login(given)
+    translate_login(given)
     if plan.zookeeper_connect is None:
         _require_servers(given)
     plan.librdkafka = given
@@ -347,7 +374,7 @@ def _one_of(given: dict[str, Any], names: tuple[str, ...]) -> Any:
 _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 
 
-def _login(given: dict[str, Any]) -> None:
+def translate_login(given: dict[str, Any]) -> None:
     """Java's properties for credentials and trusted certificates, as those of librdkafka."""
     jaas = given.pop("sasl.jaas.config", None)
     if jaas is not None:

@@ -62,9 +62,11 @@ class Transactions:
         )
 
     def _check_support(self) -> None:
-        if str(self._properties.get("security.protocol", "PLAINTEXT")).upper() != "PLAINTEXT":
-            return  # AdminConnection cannot ask there; librdkafka finds out
-        with AdminConnection(str(self._properties["bootstrap.servers"])) as connection:
+        try:
+            connection = AdminConnection(str(self._properties["bootstrap.servers"]), self._security())
+        except ConfigurationError:
+            return  # protected in a way that librdkafka alone has: it finds out
+        with connection:
             try:
                 connection.negotiated(EndTxnRequest)
             except UnsupportedError:
@@ -73,6 +75,10 @@ class Transactions:
                     "transactional.id is set, but the brokers have no transactions",
                     remedy="leave transactional.id out",
                 ) from None
+
+    def _security(self) -> dict[str, str]:
+        wanted = ("security.", "sasl.", "ssl.", "enable.ssl.")
+        return {name: str(value) for name, value in self._properties.items() if name.startswith(wanted)}
 
     def _call(self, what: str, function: Any, *arguments: Any) -> None:
         try:

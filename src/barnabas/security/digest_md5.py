@@ -16,17 +16,13 @@ import hmac
 import re
 from collections.abc import Callable, Mapping
 
-from barnabas.base.errors import BarnabasError
+from barnabas.security.errors import SaslError
 
-__all__ = ["DigestMd5Client", "DigestMd5Server", "SaslError"]
+__all__ = ["DigestMd5Client", "DigestMd5Server"]
 
 _DIRECTIVE = re.compile(r'\s*([a-zA-Z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))\s*(?:,|$)')
 _NONCE_BYTES = 30
 _MAX_TOKEN_BYTES = 4096
-
-
-class SaslError(BarnabasError):
-    """The other side did not prove its identity, or its message makes no sense."""
 
 
 def _parse(token: bytes) -> dict[str, str]:

@@ -8,7 +8,7 @@ import logging
 from barnabas.coordination.core.access import AccessRules
 from barnabas.coordination.core.connections import ServerConnection
 from barnabas.coordination.core.statistics import Statistics
-from barnabas.security.digest_md5 import SaslError
+from barnabas.security.errors import SaslError
 from barnabas.wire.jute.errors import ErrorCode
 from barnabas.wire.jute.frames import encode_reply
 from barnabas.wire.jute.records import GetSASLRequest, Id, SetSASLResponse

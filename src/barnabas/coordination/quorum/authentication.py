@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
-from barnabas.security.digest_md5 import SaslError
+from barnabas.security.errors import SaslError
 
 __all__ = ["QuorumAuthLearner", "QuorumAuthServer", "QuorumAuthentication", "encode_auth_packet"]
 

@@ -1,0 +1,9 @@
+"""What a proof of identity raises, whatever the mechanism."""
+
+from barnabas.base.errors import BarnabasError
+
+__all__ = ["SaslError"]
+
+
+class SaslError(BarnabasError):
+    """The other side did not prove its identity, or its message makes no sense."""

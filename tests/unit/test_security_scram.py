@@ -1,0 +1,91 @@
+"""SCRAM, the client's side: against the example of RFC 7677, and against servers that do not play by the rules."""
+
+import base64
+import hashlib
+import hmac
+
+import pytest
+
+from barnabas.security.errors import SaslError
+from barnabas.security.scram import SCRAM_MECHANISMS, ScramClient
+
+NONCE = "rOprNGfwEbeRWgbNEkqO"
+SERVER_NONCE = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+SERVER_FIRST = f"r={SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def client(username: str = "user", password: str = "pencil") -> ScramClient:
+    """The RFC's."""
+    return ScramClient("SCRAM-SHA-256", username, password, NONCE)
+
+
+def test_the_messages_are_those_of_the_rfc() -> None:
+    """RFC 7677, section 3."""
+    made = client()
+    assert made.first() == f"n,,n=user,r={NONCE}".encode()
+    proof = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    assert made.final(SERVER_FIRST.encode()) == f"c=biws,r={SERVER_NONCE},p={proof}".encode()
+    made.verify(SERVER_FINAL)
+
+
+@pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS)
+def test_a_server_that_has_the_stored_keys_alone_accepts_the_proof(mechanism: str) -> None:
+    """What RFC 5802 has a server do: the proof gives the client's key, whose hash is the stored key."""
+    name = SCRAM_MECHANISMS[mechanism]
+    salted = hashlib.pbkdf2_hmac(name, "päss,=".encode(), b"salt", 4096)
+    stored = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
+    made = ScramClient(mechanism, "a,b=c", "päss,=", "abc")
+    bare = made.first().decode().removeprefix("n,,")
+    assert bare == "n=a=2Cb=3Dc,r=abc"
+    server_first = f"r=abcdef,s={base64.b64encode(b'salt').decode()},i=4096"
+    without_proof, _, proof = made.final(server_first.encode()).decode().rpartition(",p=")
+    signed = f"{bare},{server_first},{without_proof}".encode()
+    signature = hmac.digest(stored, signed, name)
+    key = bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature, strict=True))
+    assert hashlib.new(name, key).digest() == stored
+    server_key = hmac.digest(salted, b"Server Key", name)
+    made.verify(b"v=" + base64.b64encode(hmac.digest(server_key, signed, name)))
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (f"r={SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4095", "4095 SCRAM iterations"),
+        (f"r={SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=999999999", "999999999 SCRAM iterations"),
+        (f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "does not continue"),
+        ("r=another,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "does not continue"),
+        (f"r={SERVER_NONCE},s=W22,i=4096", "not base64"),
+        (f"m=must,{SERVER_FIRST}", "makes no sense"),
+        (f"r={SERVER_NONCE},i=4096", "makes no sense"),
+        ("", "makes no sense"),
+        ("\udcff", "not UTF-8"),
+    ],
+)
+def test_a_first_message_that_is_not_by_the_rules_is_refused(message: str, error: str) -> None:
+    """Before anything is computed with the password."""
+    with pytest.raises(SaslError, match=error):
+        client().final(message.encode(errors="surrogateescape"))
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (b"v=AAAA", "does not know the password"),
+        (b"v=", "makes no sense"),
+        (b"e=invalid-proof", "the server refuses: invalid-proof"),
+        (b"", "makes no sense"),
+    ],
+)
+def test_a_server_without_the_password_is_refused(message: bytes, error: str) -> None:
+    """Whatever it says at the end."""
+    made = client()
+    made.final(SERVER_FIRST.encode())
+    with pytest.raises(SaslError, match=error):
+        made.verify(message)
+
+
+def test_a_signature_before_the_proof_is_refused() -> None:
+    """A client that has computed nothing yet must not accept an empty signature."""
+    with pytest.raises(SaslError, match="does not know the password"):
+        client().verify(b"v=" + base64.b64encode(b"\0"))
