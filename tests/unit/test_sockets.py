@@ -107,6 +107,56 @@ def test_a_response_of_thousands_of_small_parts_lets_others_have_their_turn(tmp_
     asyncio.run(run())
 
 
+class Answering(Recorder):
+    """Answers each frame but those that begin with ``-``."""
+
+    def frame(self, data: memoryview) -> None:
+        self.frames.append(bytes(data))
+        if data[0] != ord("-"):
+            self.connection.send([struct.pack(">i", len(data)), data])
+
+
+@pytest.mark.parametrize("ending", ["", "-no answer", "cut off"])
+def test_answers_to_requests_that_arrived_together_leave_together(monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    """Some at a time, and none waits for a frame that has no answer or has not come as a whole."""
+    calls: list[int] = []
+    real = socket.socket.sendmsg
+
+    def sendmsg(self: socket.socket, buffers: list[bytes], *rest: object) -> int:
+        calls.append(len(buffers))
+        return real(self, buffers, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "sendmsg", sendmsg)
+    requests = [b"%03d" % number for number in range(20)]
+    data = b"".join(map(framed, requests))
+    if ending:
+        data += framed(ending.encode())[: None if ending[0] == "-" else -1]
+
+    async def run() -> None:
+        handlers: list[Answering] = []
+
+        def accept(connection: Connection) -> Answering:
+            handlers.append(Answering(connection))
+            return handlers[-1]
+
+        listener = await SocketNetwork().listen(HOST, 0, accept, max_frame_bytes=LIMIT)
+        with socket.create_connection((HOST, listener.port)) as client:
+            client.sendall(data)
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            received = b""
+            async with asyncio.timeout(60):
+                while len(received) < 20 * 7:
+                    received += await loop.sock_recv(client, 1 << 16)
+            assert received == b"".join(map(framed, requests))
+        handlers[0].connection.close()
+        await listener.close()
+
+    asyncio.run(run())
+    assert len(calls) <= 4
+    assert max(calls) <= 16
+
+
 def held_bytes(connection: Connection) -> int:
     """How much of a frame has come."""
     return connection._filled if connection._frame is not None else len(connection._partial)  # type: ignore[attr-defined]

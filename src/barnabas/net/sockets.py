@@ -10,6 +10,8 @@ non-blocking socket with ``add_reader`` and ``add_writer``:
   come: a false length costs the peer bandwidth, not our memory. A connection that has sent a frame of this size before
   gets the full size at once.
 - Sending tries the socket at once; what does not fit waits in a queue and goes when the socket is writable.
+- Answers to requests that arrived together leave together, up to 16 at a time: a call of the system costs more than what
+  it takes to decide a small request.
 - A client that sends requests and does not read the answers is not read from either, once a mebibyte waits for it.
 - A listener stops accepting before connections take the descriptors that files need (`barnabas.net.descriptors`); peers
   then wait in the backlog. It accepts again when descriptors are free.
@@ -39,6 +41,8 @@ _CALLS_A_TURN = 64
 """So many calls send a response of thousands of small parts to a reader who is as fast; then others have their turn."""
 _IOV_MAX = 64
 _MAX_UNSENT_BYTES = 1024 * 1024
+_GATHERED_PARTS = 16
+_GATHERED_BYTES = 64 * 1024
 _BACKLOG = 1024
 _ACCEPTS_A_TURN = 64
 _ACCEPT_PAUSE_S = 0.1
@@ -254,6 +258,7 @@ class _SocketConnection:
         "_filled",
         "_frame",
         "_frame_bytes",
+        "_gathers",
         "_handler",
         "_held",
         "_largest_bytes",
@@ -299,6 +304,7 @@ class _SocketConnection:
         self._unsent_bytes = 0
         self._paused = False
         self._held = False  # not reading until what is unsent has left
+        self._gathers = False  # more frames have arrived: what is sent now may wait for their answers
         self._reading = False
         self._writing = False
         self._closing = False
@@ -404,7 +410,15 @@ class _SocketConnection:
         self._handler.frame(memoryview(frame))
 
     def _deliver(self, data: memoryview) -> None:
-        """Hand on the whole frames of ``data``; keep the rest."""
+        """Hand on the whole frames of ``data``; keep the rest. The answers leave together."""
+        try:
+            self._hand_on(data)
+        finally:
+            self._gathers = False
+            if self._outgoing and not self._writing and not self._closed:
+                self._flush()
+
+    def _hand_on(self, data: memoryview) -> None:
         if self.is_stream:
             self._handler.frame(memoryview(bytearray(data)))
             return
@@ -434,6 +448,7 @@ class _SocketConnection:
                     self._frame, self._frame_bytes, self._filled = frame, frame_bytes, have
                     return
                 break
+            self._gathers = stop < end
             self._handler.frame(memoryview(bytearray(data[position + 4 : stop])))
             if self._closed:
                 return
@@ -451,8 +466,11 @@ class _SocketConnection:
             if size:
                 self._outgoing.append(part)
                 self._unsent_bytes += size
-        if not self._writing:
-            self._flush()
+        if self._writing:
+            return
+        if self._gathers and len(self._outgoing) < _GATHERED_PARTS and self._unsent_bytes < _GATHERED_BYTES:
+            return  # `_deliver` flushes
+        self._flush()
 
     def _flush(self) -> None:
         """Send until the socket takes no more, or for some calls; then wait for it to be writable."""
