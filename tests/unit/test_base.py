@@ -122,7 +122,8 @@ def test_appended_parts_stand_in_order_and_are_read_back(tmp_path) -> None:
     file.close()
 
 
-def test_an_append_that_fails_leaves_the_end_where_it_was(tmp_path) -> None:
+@pytest.mark.parametrize("parts", [[b"y" * 400, b"z" * 400], [b"y" * 800]], ids=["two parts", "one part"])
+def test_an_append_that_fails_leaves_the_end_where_it_was(tmp_path, parts: list[bytes]) -> None:
     """A full disk never leaves half a batch behind that a later append would follow."""
     import resource
 
@@ -135,7 +136,7 @@ def test_an_append_that_fails_leaves_the_end_where_it_was(tmp_path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1500, hard))
     try:
         with pytest.raises(OSError) as raised:
-            file.append([b"y" * 400, b"z" * 400])
+            file.append(parts)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)

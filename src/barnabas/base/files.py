@@ -198,6 +198,12 @@ class _OsFile:
     def append(self, parts: Sequence[Buffer]) -> None:
         start = end = self._size
         try:
+            if len(parts) == 1:  # as produced batches come: half the time of what follows
+                end += os.pwrite(self._descriptor, parts[0], end)
+                if end - start == len(parts[0]):
+                    self._size = end
+                    return
+                parts = (memoryview(parts[0]).cast("B")[end - start :],)
             for first in range(0, len(parts), _IOV_MAX):
                 pending = [memoryview(part).cast("B") for part in parts[first : first + _IOV_MAX]]
                 while pending:

@@ -71,9 +71,8 @@ def validate_batch(records: Buffer, header: HeaderFields, config: LogConfig, ori
             ErrorCode.MESSAGE_TOO_LARGE,
             f"The record batch has {size} bytes, max.message.bytes allows {config.max_message_bytes}",
         )
-    with memoryview(records) as view:
-        if crc32c(view[CRC_START:size]) != crc:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {crc})")
+    if crc32c(memoryview(records)[CRC_START:size]) != crc:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {crc})")
     _check_header(header, config, origin, now_ms)
 
 

@@ -105,8 +105,7 @@ def convert_unpacked(batch: Buffer, header: BatchHeader, body: Buffer, config: L
 
 def validate_plain_records(batch: Buffer, fields: HeaderFields) -> None:
     """Check the records of an uncompressed batch. Raises `KafkaError` INVALID_RECORD or MESSAGE_TOO_LARGE."""
-    with memoryview(batch) as view:
-        body = bytes(view[HEADER_BYTES : fields[1] + LOG_OVERHEAD_BYTES])
+    body = bytes(memoryview(batch)[HEADER_BYTES : fields[1] + LOG_OVERHEAD_BYTES])
     count = fields[12]
     if count < _FEW_RECORDS or not (are_uniform(body, count) or are_plain(body, count)):
         _checked_contents(body, count)

@@ -362,10 +362,11 @@ class Partition:
     ) -> bool:
         """Raise the high watermark as far as the in-sync replicas allow; True when it moved. Leaders only."""
         role = self.role
-        log = self.log
         if type(role) is not Leader:
             return False
-        end = log.log_end_offset
+        log = self.log
+        bounds = log.bounds
+        end = bounds.log_end_offset
         if role.followers or role.leaving:
             if self.is_under_min_isr(role):
                 return False
@@ -373,7 +374,7 @@ class Partition:
         if log.config.flush_before_ack:
             # Records that must survive a power failure count only when they are on stable storage here, too.
             end = min(end, log.durability.durable_offset)
-        if end <= log.high_watermark:
+        if end <= bounds.high_watermark:
             return False
         log.update_high_watermark(end)
         return True

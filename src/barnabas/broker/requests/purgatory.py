@@ -143,15 +143,15 @@ class Purgatory:
         if listeners is not None:
             for listener in listeners:
                 also = listener.key_changed()
-                if also is not None:
+                if also in self._by_key:
                     self._note(also)
-        self._note(key)
+        if key in self._by_key:
+            self._note(key)
 
     def _note(self, key: Hashable) -> None:
-        if key in self._by_key:
-            if not self._changed and not self._is_held and not self._is_trying:
-                self._call_later(0, self.try_complete_actions)
-            self._changed[key] = None
+        if not self._changed and not self._is_held and not self._is_trying:
+            self._call_later(0, self.try_complete_actions)
+        self._changed[key] = None
 
     def listen(self, key: Hashable, listener: KeyListener) -> None:
         """Have ``listener`` informed of the next change of ``key``, at the moment when it is noted."""

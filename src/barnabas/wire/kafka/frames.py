@@ -25,6 +25,7 @@ from barnabas.wire.kafka.codec import has_records, join_small, sliced_writer, wr
 from barnabas.wire.kafka.errors import KafkaError, MalformedMessageError
 from barnabas.wire.kafka.primitives import skip_tagged_fields
 from barnabas.wire.kafka.schema import Message
+from barnabas.wire.kafka.writer_source import Writer
 
 __all__ = [
     "RequestHeader",
@@ -60,11 +61,13 @@ _PIECES_A_STEP = 2048
 """How many pieces are joined at a time: 300,000 at once take 50 ms."""
 
 _FIXED = Struct(">hhi")
+_FIXED_AND_LENGTH = Struct(">hhih")
 _SHORT = Struct(">h")
 _CORRELATION = Struct(">i")
 _LENGTH = Struct(">i")
 _RESPONSE_V0 = Struct(">ii")
 _RESPONSE_V1 = Struct(">iix")
+_new_tuple = tuple.__new__  # half the time of a NamedTuple's own constructor
 
 
 @cache
@@ -95,13 +98,13 @@ def decode_request_header(data: Buffer) -> RequestHeader:
     """
     end = len(data)
     try:
-        api_key, api_version, correlation_id = _FIXED.unpack_from(data)
+        # A header without a client id is followed by four bytes at least.
+        api_key, api_version, correlation_id, length = _FIXED_AND_LENGTH.unpack_from(data)
         # The bounds keep the cache of header versions small whatever clients send.
         known = 0 <= api_key < 128 and 0 <= api_version < 128
         version = request_header_version(api_key, api_version) if known else 1
         if not version:
             return RequestHeader(api_key, api_version, correlation_id, None, 8)
-        (length,) = _SHORT.unpack_from(data, 8)
         offset = 10
         client_id = None
         if length >= 0:
@@ -115,7 +118,8 @@ def decode_request_header(data: Buffer) -> RequestHeader:
         raise MalformedMessageError("the request ends within its header") from None
     except UnicodeDecodeError:
         raise MalformedMessageError("the client id is not UTF-8") from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id, offset)
+    header: RequestHeader = _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, offset))
+    return header
 
 
 def decode_response_header(data: Buffer, api_key: int, api_version: int) -> ResponseHeader:
@@ -147,8 +151,9 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
 def encode_response(message: Message, version: int, correlation_id: int) -> list[Part]:
     """A response as a frame, its length in front; file slices and large record buffers stay parts of their own."""
     pieces: list[Part] = [b""]
-    writer(type(message), version)(message, pieces.append)
-    return _response_frame(message, version, correlation_id, pieces)
+    format_ = _response_format(type(message), version)
+    format_.write(message, pieces.append)
+    return _response_frame(format_, correlation_id, pieces)
 
 
 def encode_response_in_slices(message: Message, version: int, correlation_id: int) -> Sliced[list[Part]]:
@@ -161,15 +166,28 @@ def encode_response_in_slices(message: Message, version: int, correlation_id: in
             pieces.clear()
         yield None
     joined += pieces
-    return _response_frame(message, version, correlation_id, joined)
+    return _response_frame(_response_format(type(message), version), correlation_id, joined)
 
 
-def _response_frame(message: Message, version: int, correlation_id: int, pieces: list[Part]) -> list[Part]:
-    size = sum(map(len, pieces))
-    if response_header_version(message.API_KEY, version):
-        pieces[0] = _RESPONSE_V1.pack(size + 5, correlation_id)
-    else:
-        pieces[0] = _RESPONSE_V0.pack(size + 4, correlation_id)
-    if has_records(type(message), version):
+class _ResponseFormat(NamedTuple):
+    """What is the same in all responses of one type in one version."""
+
+    write: Writer
+    header: Struct
+    """The frame's length, which does not count itself, and the header."""
+    has_records: bool
+
+
+@cache
+def _response_format(message_type: type[Message], version: int) -> _ResponseFormat:
+    header = _RESPONSE_V1 if response_header_version(message_type.API_KEY, version) else _RESPONSE_V0
+    return _ResponseFormat(writer(message_type, version), header, has_records(message_type, version))
+
+
+def _response_frame(format_: _ResponseFormat, correlation_id: int, pieces: list[Part]) -> list[Part]:
+    """``pieces`` are those of the message, behind an empty one for the header."""
+    header = format_.header
+    pieces[0] = header.pack(sum(map(len, pieces)) + header.size - _LENGTH.size, correlation_id)
+    if format_.has_records:
         return join_small(pieces)
     return [b"".join(pieces)]  # type: ignore[arg-type]  # without records all pieces are buffers

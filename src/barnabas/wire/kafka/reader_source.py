@@ -154,6 +154,11 @@ class _ReaderSource:
         if not self._run:
             return
         characters = "".join(character for character, _ in self._run)
+        if characters == "B":  # a count or a tag, of which flexible versions are full
+            self._line(f"{self._run[0][1]} = data[at]")
+            self._line("at += 1")
+            self._run = []
+            return
         targets = ", ".join(target for _, target in self._run)
         format_ = packer(">" + characters)
         name = "unpack_" + characters.replace("?", "o")

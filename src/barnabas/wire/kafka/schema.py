@@ -129,7 +129,8 @@ def _compile_init(cls: "type[Struct]") -> Callable[..., None]:
         if field.makes_default:
             arguments.append(f"{field.name}=unset")
             scope[default] = field.default
-            body.append(f" self.{field.name} = {default}() if {field.name} is unset else {field.name}\n")
+            made = "[]" if field.default is list else f"{default}()"
+            body.append(f" self.{field.name} = {made} if {field.name} is unset else {field.name}\n")
         else:
             arguments.append(f"{field.name}={default}")
             scope[default] = field.default
