@@ -4,6 +4,7 @@ import random
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import OsFiles
 from barnabas.coordination.core.database import Database
+from barnabas.coordination.core.tree import Tree
+from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.storage.log_tail import encode_entry
 from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot
 from barnabas.coordination.storage.storage import Storage
@@ -363,6 +366,49 @@ def test_a_snapshot_holds_the_state_of_its_first_slice() -> None:
     }
     assert loaded.session_timeouts_ms == {9: 6000}
     assert loaded.tree.ephemerals == {9: {f"/n{zxid}" for zxid in range(1, 200) if zxid % 3 == 0}}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from(["create", "set", "delete"]), st.integers(0, 5)),
+            st.tuples(st.sampled_from(["begin", "read on", "abandon"]), st.integers(0, 2)),
+        ),
+        max_size=60,
+    )
+)
+def test_frozen_trees_stay_the_same_while_nodes_are_created_changed_and_deleted(steps: list[tuple[str, int]]) -> None:
+    """Several images of different moments, against copies made at the same moments."""
+    tree = Tree()
+    images: dict[
+        int, tuple[Iterator[tuple[str, DataNode]], list[tuple[str, DataNode]], list[tuple[str, DataNode]]]
+    ] = {}
+
+    def finish(image: int) -> None:
+        rest, wanted, got = images.pop(image)
+        assert [*got, *rest] == wanted
+
+    for zxid, (step, number) in enumerate(steps, 1):
+        path = f"/n{number}"
+        if step == "create" and tree.get(path) is None:
+            tree.put(path, DataNode.new(path, b"", OPEN_ACL, 0, zxid, 5))
+        elif step == "set" and (node := tree.get(path)) is not None:
+            tree.put(path, node.with_data(path, b"x", node.version + 1, zxid, 5))
+        elif step == "delete" and tree.get(path) is not None:
+            tree.remove(path)
+        elif step == "begin":
+            if number in images:
+                finish(number)
+            images[number] = (tree.frozen(), list(tree.nodes.items()), [])
+            images[number][2].append(next(images[number][0]))
+        elif step == "read on" and number in images:
+            images[number][2].extend(islice(images[number][0], 2))
+        elif step == "abandon":
+            images.pop(number, None)
+    for number in list(images):
+        finish(number)
+    assert not tree._images
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -7,7 +7,7 @@ Only committed changes reach the `Tree`, one transaction after the other, with r
 transaction or none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from barnabas.coordination.core.paths import CONFIG_PATH, QUOTA_PATH, SYSTEM_PATH, parent_of
@@ -58,6 +58,7 @@ class Tree:
     __slots__ = (
         "_acls",
         "_digest",
+        "_images",
         "_long_paths",
         "children",
         "containers",
@@ -82,6 +83,8 @@ class Tree:
         self._acls: dict[tuple[ACL, ...], tuple[ACL, ...]] = {}
         self._long_paths: dict[str, str] = {}
         """Paths that are worth keeping once: they are keys of `nodes`, and of `children` too."""
+        self._images: list[dict[str, DataNode | None]] = []
+        """For each `frozen` that is not at its end: what was there before the first change of a path."""
         for acl in (OPEN_ACL, READ_ACL):
             self._acls[acl] = acl
         self.put("/", DataNode.system("/", 1))
@@ -120,8 +123,30 @@ class Tree:
     def ephemerals_of(self, session_id: int) -> set[str]:
         return set(self.ephemerals.get(session_id, ()))
 
+    def frozen(self) -> Iterator[tuple[str, DataNode]]:
+        """All nodes as they are at the first ``next``, parents before children, whatever changes after it.
+
+        Only the paths are copied: that takes 13 ms for a million nodes, and a copy of the dictionary 30. Each node that
+        changes meanwhile is kept as it was.
+        """
+        image: dict[str, DataNode | None] = {}
+        paths = list(self.nodes)
+        paths.reverse()  # taken from the end, so that their memory is freed little by little
+        self._images.append(image)
+        try:
+            nodes = self.nodes
+            while paths:
+                path = paths.pop()
+                node = image[path] if path in image else nodes[path]
+                assert node is not None, "a path that was there when the image began"
+                yield path, node
+        finally:
+            self._images = [each for each in self._images if each is not image]
+
     def put(self, path: str, node: DataNode) -> None:
         old = self.nodes.get(path)
+        if self._images:
+            self._keep(path, old)
         if old is None and len(path) >= _LONG_PATH:
             path = self._long_paths.setdefault(path, path)
         self.nodes[path] = node
@@ -157,8 +182,15 @@ class Tree:
             else:
                 self.ephemerals.setdefault(node.owner, set()).add(path)
 
+    def _keep(self, path: str, old: DataNode | None) -> None:
+        """Keep what is there before its first change since an image began."""
+        for image in self._images:
+            image.setdefault(path, old)
+
     def remove(self, path: str) -> None:
         node = self.nodes.pop(path)
+        if self._images:
+            self._keep(path, node)
         if len(path) >= _LONG_PATH:
             self._long_paths.pop(path, None)
         self._digest -= node.digest

@@ -1,7 +1,7 @@
 """One node of the tree, as a value: ZooKeeper's DataNode.
 
-A change makes a new `DataNode` and leaves the old one as it was. So a copy of the tree's dictionary is a snapshot that
-stays the same while the tree changes, and a transaction can be prepared on top of others that are not committed yet.
+A change makes a new `DataNode` and leaves the old one as it was. So a snapshot keeps the nodes of its moment
+while the tree changes, and a transaction can be prepared on top of others that are not committed yet.
 
 A node's digest is the CRC-32 of its path, data and stat; the sum of all (modulo 2**64) is the tree's digest, which
 follows every transaction in the log and ends every snapshot, as in ZooKeeper since 3.6 (DigestCalculator).

@@ -14,8 +14,9 @@ A file ``snapshot.<zxid in hex>`` holds the state after the transaction of that 
     Long, "/"       Adler-32 of all that is before, and a mark
 
 Apache's server continues to serve while it writes, so its snapshots may contain later changes than their name says (they are
-fuzzy), and the replay of the log applies these changes again. Ours are exact: nodes are values, and a copy of the
-tree's dictionary is already a snapshot. It is encoded in slices, between which the server serves requests.
+fuzzy), and the replay of the log applies these changes again. Ours are exact: nodes are values, and the tree keeps those
+that change before they are written (`Tree.frozen`). A snapshot is encoded in slices, between which the server serves
+requests.
 
 In ZooKeeper: FileSnap and SerializeUtils.
 """
@@ -24,7 +25,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.coordination.core.database import Database
@@ -93,7 +94,8 @@ def snapshot_name(zxid: int) -> str:
 def encode_snapshot(database: Database) -> Iterator[bytes]:
     """The file in slices. The state is that of the first slice, whatever changes later."""
     tree = database.tree
-    nodes = iter(tree.nodes.copy().items())
+    nodes = tree.frozen()
+    root = next(nodes)
     numbers = {acl: number for number, acl in enumerate(tree.known_acls(), 1)}
     zxid, digest = database.last_zxid, tree.digest
     out = bytearray()
@@ -108,6 +110,7 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
     numbers[OPEN_ACL] = -1
     checksum = zlib.adler32(out)
     yield bytes(out)
+    nodes = chain((root,), nodes)
     while part := list(islice(nodes, _NODES_IN_A_SLICE)):
         out = bytearray()
         for path, node in part:
