@@ -11,7 +11,7 @@ from kazoo import security
 from kazoo.protocol import serialization as kazoo
 
 from barnabas.wire.jute import records, transactions
-from barnabas.wire.jute.codec import MalformedRecordError, decode, decode_from, encode
+from barnabas.wire.jute.codec import MalformedRecordError, Usual, decode, decode_from, encode
 from barnabas.wire.jute.frames import (
     decode_connect_request,
     decode_connect_response,
@@ -38,6 +38,8 @@ RECORD_TYPES = [
 
 
 def values_of(hint: object) -> st.SearchStrategy[object]:
+    if get_origin(hint) is Annotated and isinstance(usual := get_args(hint)[1], Usual):
+        return st.one_of(values_of(get_args(hint)[0]), st.just(usual.value))
     if get_origin(hint) is Annotated:
         bits = 31 if get_args(hint)[1] == "i" else 63
         return st.integers(-(1 << bits), (1 << bits) - 1)

@@ -23,10 +23,28 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import Buffer
 
-__all__ = ["Int", "Long", "MalformedRecordError", "decode", "decode_from", "encode", "encode_into", "reader", "writer"]
+__all__ = [
+    "Int",
+    "Long",
+    "MalformedRecordError",
+    "Usual",
+    "decode",
+    "decode_from",
+    "encode",
+    "encode_into",
+    "reader",
+    "writer",
+]
 
 Int = Annotated[int, "i"]
 Long = Annotated[int, "q"]
+
+
+class Usual(NamedTuple):
+    """Annotates a list with the value that it nearly always has, which is then read and written as one piece."""
+
+    value: list[Any]
+
 
 R = TypeVar("R")
 Reader = Callable[[bytes, int], tuple[R, int]]
@@ -93,10 +111,13 @@ class _Field(NamedTuple):
     kind: str  # a struct letter, or "str", "bytes", "list", "record"
     nullable: bool
     item: Any  # of a list: its element's field; of a record: its class
+    usual: list[Any] | None = None  # of a list
 
 
 def _field(name: str, hint: Any) -> _Field:
     nullable = False
+    if get_origin(hint) is Annotated and isinstance(usual := get_args(hint)[1], Usual):
+        return _field(name, get_args(hint)[0])._replace(usual=usual.value)
     if get_origin(hint) in (Union, types.UnionType):
         (hint,) = (part for part in get_args(hint) if part is not type(None))
         nullable = True
@@ -137,7 +158,9 @@ class _Source:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.names: dict[str, Any] = {"_int": struct.Struct(">i").unpack_from, "_taken": _taken}
+        number = struct.Struct(">i")
+        self.names: dict[str, Any] = {"_int": number.unpack_from, "_taken": _taken}
+        self.names |= {"_pack": number.pack, "_null": b"\xff\xff\xff\xff"}
 
     def name(self, prefix: str, value: Any) -> str:
         name = f"{prefix}{len(self.names)}"
@@ -183,6 +206,13 @@ def _read_variable(source: _Source, field: _Field, target: str, indent: str) -> 
     if field.kind == "record":
         line(f"{target}, offset = {source.name('_read', reader(field.item))}(data, offset)")
         return
+    if field.usual is not None:
+        as_bytes = _usual_bytes(field)
+        line(f"if data.startswith({source.name('_usual', as_bytes)}, offset):")
+        line(f"    {target} = {source.name('_value', field.usual)}.copy()")
+        line(f"    offset += {len(as_bytes)}")
+        line("else:")
+        indent += "    "
     line("(size,) = _int(data, offset)")
     line("offset += 4")
     if field.nullable:
@@ -197,6 +227,16 @@ def _read_variable(source: _Source, field: _Field, target: str, indent: str) -> 
     line("if size < 0 or end > len(data): _taken(data, offset, size)")
     line(f"{target} = data[offset:end]{'.decode()' if field.kind == 'str' else ''}")
     line("offset = end")
+
+
+def _usual_bytes(field: _Field) -> bytes:
+    """The bytes of a list's usual value."""
+    source = _Source()
+    _write_variable(source, field._replace(usual=None), "record", "")
+    source.lines.append("return None")
+    out = bytearray()
+    source.compile("def run(out, record):", list)(out, field.usual)
+    return bytes(out)
 
 
 def _read_list(source: _Source, item: _Field, target: str, indent: str) -> None:
@@ -220,8 +260,6 @@ def _read_list(source: _Source, item: _Field, target: str, indent: str) -> None:
 
 def _compile_writer(record_type: type) -> Writer[Any]:
     source = _Source()
-    source.names["_pack"] = struct.Struct(">i").pack
-    source.names["_null"] = b"\xff\xff\xff\xff"
     fields = _fields(record_type)
     at = 0
     while at < len(fields):
@@ -251,6 +289,11 @@ def _write_variable(source: _Source, field: _Field, value: str, indent: str) -> 
     if field.kind == "record":
         line(f"{source.name('_write', writer(field.item))}(out, {value})")
         return
+    if field.usual is not None:
+        line(f"if {value} == {source.name('_value', field.usual)}:")
+        line(f"    out += {source.name('_usual', _usual_bytes(field))}")
+        line("else:")
+        indent += "    "
     if field.nullable:
         line(f"if {value} is None:")
         line("    out += _null")

@@ -1,14 +1,15 @@
 """The records that clients and servers exchange, field by field as in ZooKeeper's protocol (``zookeeper.jute``)."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from barnabas.wire.jute.codec import Int, Long
+from barnabas.wire.jute.codec import Int, Long, Usual
 
 __all__ = [
     "ACL",
     "OPEN_ACL",
     "READ_ACL",
+    "ACLs",
     "AddWatchRequest",
     "AuthPacket",
     "CheckVersionRequest",
@@ -75,6 +76,9 @@ class ACL(NamedTuple):
 
 OPEN_ACL = (ACL(31, Id("world", "anyone")),)
 """Everyone may do everything."""
+
+ACLs = Annotated[list[ACL] | None, Usual(list(OPEN_ACL))]
+"""A node's access control list, which is open to all where the client has not protected it."""
 
 READ_ACL = (ACL(1, Id("world", "anyone")),)
 """Everyone may read."""
@@ -200,7 +204,7 @@ class CreateRequest:
 
     path: str
     data: bytes | None
-    acl: list[ACL] | None
+    acl: ACLs
     flags: Int
 
 
@@ -210,7 +214,7 @@ class CreateTTLRequest:
 
     path: str
     data: bytes | None
-    acl: list[ACL] | None
+    acl: ACLs
     flags: Int
     ttl: Long
 
@@ -259,7 +263,7 @@ class SetACLRequest:
     """setACL; ``version`` is the ACL's."""
 
     path: str
-    acl: list[ACL] | None
+    acl: ACLs
     version: Int
 
 
@@ -354,7 +358,7 @@ class GetACLRequest:
 class GetACLResponse:
     """The node's ACL and stat."""
 
-    acl: list[ACL] | None
+    acl: ACLs
     stat: Stat
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from barnabas.wire.jute.codec import Int, Long, MalformedRecordError, decode, decode_from, encode_into
 from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.records import ACL
+from barnabas.wire.jute.records import ACLs
 
 __all__ = [
     "TRANSACTION_TYPES",
@@ -31,6 +31,8 @@ __all__ = [
     "encode_transaction",
 ]
 
+_HEADER = struct.Struct(">qiqqi")
+_DIGEST = struct.Struct(">iq")
 _TIME = struct.Struct(">q")
 _TIME_OFFSET = 20
 """Behind the session id (8 bytes), cxid (4) and zxid (8) of TxnHeader."""
@@ -70,7 +72,7 @@ class CreateTxnV0:
 
     path: str
     data: bytes | None
-    acl: list[ACL] | None
+    acl: ACLs
     ephemeral: bool
 
 
@@ -80,7 +82,7 @@ class CreateTxn:
 
     path: str
     data: bytes | None
-    acl: list[ACL] | None
+    acl: ACLs
     ephemeral: bool
     parent_cversion: Int
 
@@ -91,7 +93,7 @@ class CreateTTLTxn:
 
     path: str
     data: bytes | None
-    acl: list[ACL] | None
+    acl: ACLs
     parent_cversion: Int
     ttl: Long
 
@@ -102,7 +104,7 @@ class CreateContainerTxn:
 
     path: str
     data: bytes | None
-    acl: list[ACL] | None
+    acl: ACLs
     parent_cversion: Int
 
 
@@ -127,7 +129,7 @@ class SetACLTxn:
     """A new ACL; ``version`` is the ACL version it gets."""
 
     path: str
-    acl: list[ACL] | None
+    acl: ACLs
     version: Int
 
 
@@ -211,11 +213,10 @@ session."""
 
 def encode_transaction(header: TxnHeader, txn: Transaction, digest: TxnDigest | None) -> bytearray:
     """A transaction as logs and proposals carry it: header, record, digest."""
-    payload = bytearray()
-    encode_into(payload, header)
+    payload = bytearray(_HEADER.pack(header.client_id, header.cxid, header.zxid, header.time_ms, header.type))
     encode_into(payload, txn)
     if digest is not None:
-        encode_into(payload, digest)
+        payload += _DIGEST.pack(digest.version, digest.tree_digest)
     return payload
 
 

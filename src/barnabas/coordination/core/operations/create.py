@@ -29,11 +29,15 @@ from barnabas.wire.jute.transactions import CreateContainerTxn, CreateTTLTxn, Cr
 __all__ = ["APPLY", "OPERATIONS"]
 
 
+_MODES = {int(mode): mode for mode in CreateMode}
+
+
 def _checked_mode(request: CreateRequest | CreateTTLRequest, opcode: OpCode, ttl_nodes: bool) -> CreateMode:
-    try:
-        mode = CreateMode(request.flags)
-    except ValueError:
-        raise KeeperError(ErrorCode.BAD_ARGUMENTS, request.path) from None
+    mode = _MODES.get(request.flags)
+    if mode is None:
+        raise KeeperError(ErrorCode.BAD_ARGUMENTS, request.path)
+    if mode is CreateMode.PERSISTENT and opcode is OpCode.CREATE:
+        return mode
     if mode.has_ttl and not ttl_nodes:
         raise KeeperError(ErrorCode.UNIMPLEMENTED, request.path)
     if mode.has_ttl != (opcode is OpCode.CREATE_TTL):
