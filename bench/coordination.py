@@ -12,6 +12,7 @@ reported. The ratio is ours to theirs.
 import argparse
 import contextlib
 import json
+import logging
 import os
 import re
 import selectors
@@ -264,6 +265,7 @@ def measure_failover(system: str, options: argparse.Namespace) -> dict[str, floa
     """The leader of three is killed, three times: from the kill until a write is acknowledged to kazoo; and the start."""
     from kazoo.client import KazooClient  # here: only this figure needs it
 
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # lost connections are what is measured
     gaps = []
     with members(system, 3) as (servers, _):
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
@@ -339,8 +341,11 @@ def measure_znodes(system: str, options: argparse.Namespace) -> dict[str, float]
         server.stop()
         config = root / "zoo1.cfg"
         config.write_text(config.read_text().replace("snapCount=100000000", "snapCount=4000"))
-        figures["znodes: reload from the snapshot, s"] = timed_start(server)
+        server.start()
+        wait_until_serving(server.port)
         figures |= beside_snapshots(server, root)
+        server.stop()
+        figures["znodes: reload from a snapshot, s"] = timed_start(server)
     return figures
 
 
