@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write what follows from the code: docs/reference/apis.md, configuration.md, commands.md, and pictures in other pages.
+"""Write what follows from the code: docs/reference/apis.md, configuration.md, commands.md, pictures/flow.svg, and pictures in other pages.
 
 A picture stands between two comments, ``<!-- figure: NAME -->`` and ``<!-- end of figure -->``. A test fails while they differ from what this writes, so the pages agree with the code.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from api_headers import read_header
+from flow_picture import flow_picture
 from glossary import edges, tables
 
 from barnabas.base.settings import Setting
@@ -220,6 +221,7 @@ def with_figure(page: str, name: str, figure: str) -> str:
 def main() -> int:
     """Write the pages; with --check only say which are out of date, and return 1 for any."""
     texts = {REFERENCE / name: page() for name, page in PAGES.items()}
+    texts[DOCS / "pictures" / "flow.svg"] = flow_picture()
     for name, (page, figure) in FIGURES.items():
         path = DOCS / page
         texts[path] = with_figure(texts.get(path) or path.read_text(), name, figure())

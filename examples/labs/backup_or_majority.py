@@ -8,7 +8,7 @@ survive f failures; below a majority the producer gets an error.
 
 Both are shown with topics of three replicas. The second topic asks for two of three by min.insync.replicas, and so has a
 majority's rule of survival. It does not have a majority's way of waiting: its leader waits for all that are in sync, where
-a quorum waits for the fastest half. True quorums are those of coordination ensembles, which are not built yet.
+a quorum waits for the fastest half. A true quorum, of coordination servers, is in the lab ensemble_election.py.
 """
 
 import sys

@@ -77,7 +77,12 @@ def body(lab: Lab) -> None:
         holds=found == list(range(whole)),
         otherwise=found[-20:],
     )
-    lab.check(f"the list that was being gathered is lost: {KILL_AFTER - whole} records", holds=True)
+    lost = set(range(KILL_AFTER)) - set(found)
+    lab.check(
+        f"the list that was being gathered is lost, and nothing else: {len(lost)} records",
+        holds=lost == set(range(whole, KILL_AFTER)),
+        otherwise=sorted(lost),
+    )
     lab.say("A list is stored as a whole or not at all. What a program gathers by hand, it must be able to make again.")
 
 

@@ -4,6 +4,7 @@ A mirror is a consumer of one cluster and a producer to another, hooked together
 other, and a topic may have another number of partitions at the target.
 """
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +26,7 @@ consumer.timeout.ms=-1
 session.timeout.ms=6000
 """
 PRODUCER = """metadata.broker.list={bootstrap}
+partitioner.class=kafka.producer.DefaultPartitioner
 producer.type=async
 compression.codec=snappy
 serializer.class=kafka.serializer.DefaultEncoder
@@ -59,6 +61,13 @@ def mirror_to(lab: Lab, target: ProcessCluster) -> None:
         send(lab, topic, 0)
 
     lab.step("2. All topics but one: --whitelist=.* and --blacklist=secrets")
+    mistaken = lab.background(f"{MIRROR} --whitelist='./*'")
+    warning = lab.until(lambda: re.search(r"\./\* matches no topic .*", mistaken.output()), "a word about ./*")
+    mistaken.process.kill()
+    lab.show("^C", warning[0])
+    lab.check(
+        "a pattern of files, ./*, is reported with the one that was meant", holds=".* matches all topics" in warning[0]
+    )
     mirror = lab.background(f"{MIRROR} --whitelist='.*' --blacklist=secrets")
     for topic in ("orders", "customers"):
         arrived(lab, target, topic, RECORDS, mirror)
@@ -82,7 +91,7 @@ def mirror_to(lab: Lab, target: ProcessCluster) -> None:
     for topic in ("orders", "customers", "payments"):
         times = arrived(lab, target, topic, 2 * RECORDS, again)
         twice = sum(1 for count in times.values() if count > 1)
-        lab.check(f"{topic}: nothing is missing; {twice} records were copied twice (at least once)", holds=True)
+        lab.say(f"{topic}: {twice} records were copied twice (at least once)")
     in_order(lab, target, "orders")
     lab.show("^C", again.stop().rstrip().rpartition("\n")[2])
     lab.check(

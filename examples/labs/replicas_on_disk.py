@@ -9,6 +9,7 @@ import sys
 from lab import Lab, run
 
 LINES = 3000
+OFFSET = 7
 
 
 def body(lab: Lab) -> None:
@@ -46,8 +47,22 @@ def body(lab: Lab) -> None:
     listed = [dump.split("\n", 1)[1] for dump in dumps]  # the first line names the file
     lab.check("dump-log prints the same batches, offsets and CRCs for both", holds=listed[0] == listed[1])
     lab.say("partitionLeaderEpoch says under which leader a batch was written: 0 until leadership moves.")
+    lab.step("5. A record's address: topic, partition, offset")
+    found = [record_at(lab, partition, OFFSET) for partition in (0, 1, 1)]
+    lab.check(
+        f"offset {OFFSET} is in every partition, and names another record in each: {found[0]}, {found[1]}",
+        holds=found[0] != found[1] and all(each.startswith("customer ") for each in found),
+        otherwise=found,
+    )
+    lab.check("with its partition it names the same record every time", holds=found[1] == found[2], otherwise=found)
     total = len(lab.read("topic1"))
     lab.check(f"a consumer reads every record once: {total:,}", holds=total == LINES)
+
+
+def record_at(lab: Lab, partition: int, offset: int) -> str:
+    """The record that a consumer reads there."""
+    where = f"--partition {partition} --offset {offset} --max-messages 1"
+    return lab.barnabas(f"console-consumer --topic topic1 {where} --bootstrap-server $KAFKA").partition("\n")[0]
 
 
 if __name__ == "__main__":

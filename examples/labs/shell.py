@@ -38,6 +38,13 @@ def body(lab: Lab) -> None:
     shell(lab, "set -v 1 /app config-3")
     refused = shell(lab, "set -v 1 /app config-4", may_fail=True)
     lab.check("version 1 is gone", holds="version No is not valid : /app" in refused, otherwise=refused)
+    refused = shell(lab, "delete -v 1 /app", may_fail=True)
+    kept = names(shell(lab, "ls /"))
+    lab.check(
+        "nor can it be deleted by that version",
+        holds="version No is not valid : /app" in refused and "app" in kept,
+        otherwise=refused,
+    )
     refused = shell(lab, "get app", may_fail=True)
     lab.check("paths begin with a slash", holds="Path must start with / character" in refused, otherwise=refused)
     shell(lab, "create /app/größe Ω")

@@ -15,7 +15,10 @@ def body(lab: Lab) -> None:
     lab.create("topic1", "--partitions 3 --replication-factor 3")
     before = lab.broker_ids()
     lab.check("/brokers/ids holds all three", holds=before == "[0, 1, 2]", otherwise=before)
-    lab.describe("topic1")
+    shown = {lab.describe("topic1"), *(describe_at(lab, broker) for broker in range(3))}
+    lab.check(
+        "each of the three brokers, asked alone, describes the topic like this", holds=len(shown) == 1, otherwise=shown
+    )
     led = next(number for number, each in lab.topic("topic1").items() if each.leader == 0)
     epoch = lab.state("topic1", led, show=True)["leader_epoch"]
     lab.produce("topic1", [f"early {number}" for number in range(300)])
@@ -62,6 +65,11 @@ def body(lab: Lab) -> None:
         holds=later["leader"] == 0 and int(str(later["leader_epoch"])) > int(str(state["leader_epoch"])),
         otherwise=later,
     )
+
+
+def describe_at(lab: Lab, broker: int) -> str:
+    """What one of the brokers says of the topic."""
+    return lab.ask(f"topics --describe --topic topic1 --bootstrap-server {lab.address(broker)}").strip("\n")
 
 
 if __name__ == "__main__":

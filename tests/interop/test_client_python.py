@@ -119,13 +119,26 @@ def test_everything_of_a_record_comes_back(bootstrap: str, topic: str) -> None:
 
 
 def test_an_own_partitioner_decides(bootstrap: str, topic: str) -> None:
-    """partitioner.class as a callable, and Java's round robin by name."""
+    """partitioner.class as a callable."""
     with Producer({"bootstrap.servers": bootstrap}, partitioner=lambda key, count: int(key) % count) as producer:
         for number in range(6):
             producer.send(topic, "v", key=str(number))
     assert [(record.partition, record.key) for record in read(bootstrap, topic, 6)] == [
         (number % 3, str(number)) for number in (0, 3, 1, 4, 2, 5)
     ]
+
+
+@pytest.mark.parametrize(
+    "name", ["kafka.producer.DefaultPartitioner", "org.apache.kafka.clients.producer.RoundRobinPartitioner"]
+)
+def test_records_without_a_key_go_round_the_partitions_where_that_is_asked_for(
+    bootstrap: str, topic: str, name: str
+) -> None:
+    """The partitioner of the first clients, and Java's: one partition after the other, each as often."""
+    with Producer({"bootstrap.servers": bootstrap, "partitioner.class": name}) as producer:
+        placed = [receipt.result(60).partition for receipt in [producer.send(topic, str(n)) for n in range(9)]]
+    assert placed == [0, 1, 2] * 3
+    assert [record.partition for record in read(bootstrap, topic, 9)] == [0] * 3 + [1] * 3 + [2] * 3
 
 
 @pytest.mark.java

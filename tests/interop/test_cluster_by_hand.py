@@ -1,6 +1,7 @@
 """The course's cluster as its notes have it: zoo.cfg, three properties files, each server started by hand."""
 
 import glob
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,10 +79,11 @@ def test_the_commands_of_the_notes_work_as_written(cluster: ByHand) -> None:
     assert barnabas(*to_all, "--request-required-acks", -1, "--sync", text=lines).returncode == 0
     old = [text for name, value in OLD_NAMES.items() for text in ("--producer-property", f"{name}={value}")]
     assert barnabas(*to_all, *old, text=lines).returncode == 0
+    assert barnabas(*to_all, "--producer-property", "compression.codec=2", text=lines).returncode == 0
     read = barnabas(
-        *["console-consumer", "--topic", "topic1", *broker, "--from-beginning", "--group", "g", "--max-messages", 60]
+        *["console-consumer", "--topic", "topic1", *broker, "--from-beginning", "--group", "g", "--max-messages", 90]
     )
-    assert "Processed a total of 60 messages" in read.stderr
+    assert "Processed a total of 90 messages" in read.stderr
 
     def logs(number: str) -> list[str]:
         return sorted(glob.glob(f"{cluster.folder}/kafka-logs{number}/topic1-*/00000000000000000000.log"))
@@ -91,7 +93,8 @@ def test_the_commands_of_the_notes_work_as_written(cluster: ByHand) -> None:
         return dumped.stdout.replace(f"kafka-logs{number}/", "")
 
     first = contents("")
-    assert first.count("| offset: ") == 60
+    assert first.count("| offset: ") == 90
+    assert set(re.findall(r"compresscodec: (\w+)", first)) == {"none", "gzip", "snappy"}
     assert "isvalid: false" not in first
     assert contents("1") == contents("2") == first
 

@@ -1,7 +1,6 @@
 """The mirror between Apache's brokers and ours, in both directions, while either side and the mirrors are killed."""
 
 import contextlib
-import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -13,9 +12,9 @@ from barnabas.base.ids import TopicPartition
 from barnabas.client import Admin, ConnectError, Consumer, Producer
 from barnabas.client.offsets import LATEST, FoundOffset
 from barnabas.testing import ProcessCluster
+from support.mixed import APACHES, mixed_cluster
 from support.needs import APACHE, needs_reference
 from support.ports import free_ports
-from support.reference import apache_cluster
 from support.servers import BARNABAS
 from support.waiting import eventually
 
@@ -23,6 +22,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.java, pytest.mark.fault, needs_re
 FIRST, MORE = 300, 200
 LIMIT_S = 120
 KRAFT = {"offsets.topic.replication.factor": "1", "group.initial.rebalance.delay.ms": "0"}
+ZOOKEEPER = {**KRAFT, "zookeeper.session.timeout.ms": "6000"}
 
 
 class Mirror:
@@ -131,7 +131,7 @@ def both_ways(folder: Path, sides: Mapping[str, str]) -> tuple[Mirror, Mirror]:
 def test_records_and_groups_go_both_ways_through_kills_of_mirrors_and_brokers(tmp_path: Path) -> None:
     """Apache 3.9.1 and ours mirror each other: nothing is lost, nothing goes round, and the group goes on at the other side."""
     with (
-        apache_cluster(tmp_path / "apache", settings={"offsets.topic.replication.factor": "1"}) as apache,
+        mixed_cluster(tmp_path / "apache", [APACHES], on=APACHES, settings=ZOOKEEPER) as apache,
         ProcessCluster(1) as ours,
     ):
         sides = {"a": apache.bootstrap, "b": ours.bootstrap_servers}
@@ -153,10 +153,11 @@ def test_records_and_groups_go_both_ways_through_kills_of_mirrors_and_brokers(tm
             eventually(lambda: all_is_there(FIRST + MORE), timeout_s=LIMIT_S, what="the mirrors went on")
             ours.kill(0)
             send(sides["a"], FIRST + MORE, MORE)
-            os.kill(apache.pids[-1], signal.SIGSTOP)  # a kill would end the whole reference cluster
+            apache.kill(0)
             ours.start_broker(0)
             send(sides["b"], FIRST + MORE, MORE)
-            os.kill(apache.pids[-1], signal.SIGCONT)
+            apache.await_expired(0)
+            apache.start(0, APACHES)
             everything = set(range(FIRST + 2 * MORE))
             eventually(lambda: all_is_there(len(everything)), timeout_s=LIMIT_S, what="all records are there")
             # The group had read FIRST records at the source: here it goes on after them.

@@ -1,6 +1,7 @@
 """The coordination client against our server: pipelining, watches, lost connections, expired sessions."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,37 @@ def test_operations_give_data_stats_and_errors(tmp_path: Path) -> None:
             await client.set_acl("/a", acl)
             await client.ensure_path("/x/y/z")
             assert (await client.get("/x/y/z"))[0] is None
+
+    asyncio.run(run())
+
+
+def test_a_session_uses_one_connection_to_one_of_the_servers(tmp_path: Path) -> None:
+    """Operations and watches share it, however many servers the client knows."""
+
+    async def run() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            servers = [await stack.enter_async_context(running_server(tmp_path / str(n))) for n in range(3)]
+            network = SocketNetwork()
+            opened: list[int] = []
+            connect = network.connect
+
+            def counted(host: str, port: int, *given: object, **options: object) -> object:
+                opened.append(port)
+                return connect(host, port, *given, **options)
+
+            network.connect = counted
+            address = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+            client = CoordinationClient(network, address, rng=random.Random(1), session_timeout_ms=6000)
+            await client.start(30_000)
+            try:
+                events: list[WatchEvent] = []
+                await client.exists("/n0", events.append)
+                await client.batch([create(f"/n{number}") for number in range(50)])
+                await asyncio.gather(*(client.get(f"/n{number}") for number in range(50)))
+                assert len(events) == 1
+            finally:
+                await client.close()
+            assert len(opened) == 1
 
     asyncio.run(run())
 

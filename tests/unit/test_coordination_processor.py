@@ -335,6 +335,36 @@ def test_a_watch_fires_once_and_before_the_reply_to_a_later_read(harness: Harnes
     assert [xid for xid, _, _ in watcher.take()] == [Xid.WATCHER_EVENT, 2]
 
 
+def test_each_kind_of_event_comes_from_the_watches_of_its_operation_in_the_order_of_the_changes(
+    harness: Harness,
+) -> None:
+    """exists, getData and getChildren set the watches; each of them fires once."""
+    watcher, writer = harness.connect(), harness.connect()
+    changes = [
+        (OpCode.CREATE, CreateRequest("/a", b"", OPEN, 0)),
+        (OpCode.SET_DATA, SetDataRequest("/a", b"1", -1)),
+        (OpCode.CREATE, CreateRequest("/a/b", b"", OPEN, 0)),
+        (OpCode.DELETE, DeleteRequest("/a/b", -1)),
+        (OpCode.DELETE, DeleteRequest("/a", -1)),
+    ]
+    watcher.call(OpCode.EXISTS, ExistsRequest("/a", True))
+    writer.call(*changes[0])
+    assert watcher.events() == [(EventType.NODE_CREATED, "/a")]
+    watcher.call(OpCode.GET_DATA, GetDataRequest("/a", True))
+    watcher.call(OpCode.GET_CHILDREN, GetChildrenRequest("/a", True))
+    for change in changes[1:]:
+        writer.call(*change)
+    assert watcher.events() == [
+        (EventType.NODE_DATA_CHANGED, "/a"),
+        (EventType.NODE_CHILDREN_CHANGED, "/a"),
+    ]
+    writer.call(*changes[0])
+    watcher.call(OpCode.EXISTS, ExistsRequest("/a", True))
+    watcher.call(OpCode.GET_CHILDREN, GetChildrenRequest("/a", True))
+    writer.call(*changes[4])
+    assert watcher.events() == [(EventType.NODE_DELETED, "/a")]
+
+
 def test_the_writers_own_watch_fires_before_its_reply(harness: Harness) -> None:
     """The client that makes the change receives its event first."""
     client = harness.connect()

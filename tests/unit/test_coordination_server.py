@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import re
 import socket
 import threading
@@ -26,6 +27,7 @@ from barnabas.coordination.server.settings import (
 )
 from barnabas.coordination.server.snapshot_schedule import SnapshotSchedule
 from barnabas.coordination.storage.storage import Storage
+from barnabas.wire.jute.codec import decode
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import (
     ACL,
@@ -33,6 +35,8 @@ from barnabas.wire.jute.records import (
     CreateRequest,
     DeleteRequest,
     ExistsRequest,
+    GetDataRequest,
+    GetDataResponse,
     Id,
     SetACLRequest,
     SetDataRequest,
@@ -81,6 +85,27 @@ def test_a_server_takes_a_free_port_and_keeps_its_data_over_a_restart(tmp_path: 
     serve(settings_for(tmp_path), create)
     serve(settings_for(tmp_path), look)
     assert threading.active_count() <= threads + 1
+
+
+def test_reads_are_answered_from_memory_alone(tmp_path: Path) -> None:
+    """Every file of the server is emptied and removed, and all data are still read."""
+
+    def use(port: int) -> None:
+        client = RawClient(port)
+        for number in range(50):
+            client.call(OpCode.CREATE, CreateRequest(f"/n{number}", b"%d" % number * 100, OPEN, 0))
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert files
+        for path in files:
+            os.truncate(path, 0)
+            path.unlink()
+        for number in range(50):
+            _, error, found = client.call(OpCode.GET_DATA, GetDataRequest(f"/n{number}", False))
+            assert error == 0
+            assert decode(GetDataResponse, found).data == b"%d" % number * 100
+        client.close()
+
+    serve(settings_for(tmp_path), use)
 
 
 def test_closing_the_server_closes_its_connections_and_port(tmp_path: Path) -> None:

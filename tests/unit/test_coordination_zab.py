@@ -2,11 +2,13 @@
 
 from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import OsFiles
+from barnabas.coordination.core.database import Database
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.storage.log_history import LoggedHistory
 from barnabas.coordination.storage.transaction_log import TransactionLog, logs_from
@@ -15,6 +17,7 @@ from barnabas.coordination.zab.history import CommittedLog, plan_sync
 from barnabas.coordination.zab.leader import Leader, LeaderPhase, Timing
 from barnabas.coordination.zab.learner import Learner, LearnerPhase
 from barnabas.coordination.zab.learner_handler import LearnerHandler
+from barnabas.coordination.zab.learner_server import LearnerServer
 from barnabas.wire.jute.codec import encode
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.quorum import PacketReader, PacketType, QuorumPacket, encode_packet
@@ -298,6 +301,27 @@ class TestLeader:
         side.receive(first, PacketType.ACK, zxid(1, 1))
         side.receive(second, PacketType.ACK, zxid(1, 1))
         assert side.committed == 1
+
+    @pytest.mark.parametrize("count", [3, 5, 7])
+    def test_more_servers_make_a_write_dearer_and_never_cheaper(self, count: int) -> None:
+        """All followers get each write and its commit, and a larger majority has to log it first."""
+        side = LeaderSide(ensemble(count))
+        followers = [side.introduce(number) for number in range(2, count + 1)]
+        for each in followers:
+            side.receive(each, PacketType.ACKEPOCH, 0, bytes(4))
+        for each in followers:
+            side.receive(each, PacketType.ACK, side.leader.epoch << 32)
+        for each in followers:
+            side.sent(each)
+        side.propose(zxid(1, 1))
+        side.leader.logged(zxid(1, 1))
+        waited_for = 0
+        while not side.committed:
+            side.receive(followers[waited_for], PacketType.ACK, zxid(1, 1))
+            waited_for += 1
+        assert waited_for == count // 2
+        sent = [kinds(side.sent(each)) for each in followers]
+        assert sent == [[PacketType.PROPOSAL, PacketType.COMMIT]] * (count - 1)
 
     def test_an_observer_does_not_count_and_is_informed(self) -> None:
         """It gets the transaction when it is committed, not before."""
@@ -798,3 +822,31 @@ class TestLearner:
         side.receive(PacketType.PING, 5)
         (pong,) = side.sent()
         assert encode(pong) == encode_packet(PacketType.PING, 5, b"")
+
+
+def test_a_follower_that_hears_nothing_from_its_leader_ends_its_role_after_sync_limit() -> None:
+    """Its clients see nothing older than that: it closes their connections. Until it serves, it waits for initLimit."""
+    for phase, limit_ms in ((LearnerPhase.BROADCAST, TIMING.sync_ms), (LearnerPhase.SYNCHRONIZATION, TIMING.init_ms)):
+        now_ms = 0
+        ended: list[int] = []
+        member = SimpleNamespace(
+            my_id=2,
+            configuration=ensemble(),
+            configurations=SimpleNamespace(is_observer=False),
+            epochs=epochs(),
+            database=Database(),
+            timing=TIMING,
+            log=SimpleNamespace(),
+            max_packet_bytes=1 << 20,
+            now_ms=lambda: now_ms,  # noqa: B023  # called here
+            wall_ms=lambda: 0,
+        )
+        follower = LearnerServer(member, 1, lambda work, done: None, lambda: ended.append(now_ms))  # type: ignore[arg-type]  # noqa: B023  # all it needs here
+        follower.start()
+        follower.learner.phase = phase
+        now_ms = limit_ms
+        follower.tick()
+        assert ended == []
+        now_ms += 1
+        follower.tick()
+        assert ended == [limit_ms + 1]

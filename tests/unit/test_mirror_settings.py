@@ -4,6 +4,7 @@ import pytest
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli import mirror_maker
+from barnabas.client.properties import plan_producer
 from barnabas.mirror.settings import (
     MirrorSettings,
     TopicFilter,
@@ -34,6 +35,10 @@ def test_a_pattern_that_is_none_is_refused() -> None:
     """The option and the reason."""
     with pytest.raises(ConfigError, match=r"--include \(: this is not a regular expression"):
         TopicFilter("(")
+    with pytest.raises(ConfigError, match=r"--exclude \[: this is not a regular expression"):
+        TopicFilter(".*", "[")
+    with pytest.raises(ConfigError, match=r"; as a pattern of files it would be \.\*\\\.orders$"):
+        TopicFilter("*.orders")
 
 
 def test_the_notes_properties_files_are_enough() -> None:
@@ -54,6 +59,7 @@ def test_the_notes_properties_files_are_enough() -> None:
     producer = producer_properties(
         {
             "metadata.broker.list": "localhost:9092",
+            "partitioner.class": "kafka.producer.DefaultPartitioner",
             "producer.type": "sync",
             "compression.codec": "none",
             "serializer.class": "kafka.serializer.DefaultEncoder",
@@ -62,6 +68,9 @@ def test_the_notes_properties_files_are_enough() -> None:
     assert producer["acks"] == "all"
     assert producer["enable.idempotence"] == "true"
     assert "serializer.class" not in producer
+    plan = plan_producer(producer)
+    assert (plan.librdkafka["linger.ms"], plan.librdkafka["compression.type"]) == ("0", "none")
+    assert plan.partitioner == "keyed_round_robin"
 
 
 def test_a_users_weaker_acknowledgement_stands_but_order_is_kept() -> None:
@@ -115,4 +124,7 @@ def test_properties_that_the_mirror_does_not_follow_are_reported_with_the_reason
 def test_a_pattern_that_can_match_one_letter_names_only_is_reported_with_the_one_that_was_meant() -> None:
     """``./*`` is any character and then slashes."""
     assert TopicFilter("a,./*").warnings == ["./* matches no topic of more than one letter; .* matches all topics"]
-    assert TopicFilter(".*").warnings == []
+    assert TopicFilter(".*", "./+").warnings == ["./+ matches no topic of more than one letter; .* matches all topics"]
+    assert TopicFilter(".*", "a.*").warnings == []
+    said = ignored_properties(MirrorSettings(consumer={}, producer={}, topics=TopicFilter("./*")))
+    assert said == ["./* matches no topic of more than one letter; .* matches all topics"]

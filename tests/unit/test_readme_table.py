@@ -109,7 +109,7 @@ PROOFS: dict[str, dict[str, str]] = {
         ),
     },
     "Apache Kafka 3.9.1 and 4.3.0 as the other side of a mirror": {
-        "records, partitions and group offsets in both directions, while our broker and the mirrors are killed and Apache's broker is paused": (
+        "records, partitions and group offsets in both directions, while the mirrors and the brokers of both are killed": (
             "interop/test_mirror_apache.py::test_records_and_groups_go_both_ways_through_kills_of_mirrors_and_brokers"
         ),
         "the same with KRaft brokers, without kills": (

@@ -49,13 +49,14 @@ class TopicFilter:
 
     def __init__(self, include: str, exclude: str | None = None) -> None:
         self._include = _pattern(include, "include")
+        self._exclude = _pattern(exclude, "exclude") if exclude else None
         self.warnings = [
             f"{part} matches no topic of more than one letter; .* matches all topics"
-            for part in self._include.pattern.split("|")
+            for pattern in (self._include, self._exclude)
+            for part in (pattern.pattern.split("|") if pattern else ())
             if _ONE_LETTER.fullmatch(part)
         ]
         """What is probably not meant."""
-        self._exclude = _pattern(exclude, "blacklist") if exclude else None
 
     def matches(self, topic: str) -> bool:
         """Whether the topic is mirrored."""
@@ -73,7 +74,9 @@ def _pattern(text: str, option: str) -> "re.Pattern[str]":
     try:
         return re.compile(plain)
     except re.error as error:
-        raise ConfigError(f"--{option} {text}: this is not a regular expression ({error})") from error
+        meant = re.escape(plain).replace(r"\*", ".*").replace(r"\?", ".").replace(r"\|", "|")
+        hint = f"; as a pattern of files it would be {meant}" if plain.startswith(("*", "?")) else ""
+        raise ConfigError(f"--{option} {text}: this is not a regular expression ({error}){hint}") from error
 
 
 @dataclass(frozen=True, slots=True)
