@@ -36,39 +36,31 @@ CLIENT, SERVER, RESULT = "#eef2f7", "#dff0e6", "#fdf3dc"
 BOXES = (
     Box(16, 92, 150, 112, "Producers", ("librdkafka, Java, Go,", "Node, Python,", "Kafka's own tools"), CLIENT),
     Box(
-        262,
-        44,
-        216,
-        124,
-        "Brokers",
-        ("replicated, partitioned logs", "leader  follower  follower", "Barnabas, Apache's, or both"),
+        *(262, 44, 222, 124, "Brokers"),
+        ("replicated, partitioned logs,", "a leader and its followers;", "Barnabas, Apache's, or both"),
         SERVER,
     ),
-    Box(262, 214, 216, 64, "Coordination", ("one server, or an ensemble",), SERVER),
+    Box(262, 214, 222, 64, "Coordination", ("one server, or an ensemble",), SERVER),
     Box(574, 16, 176, 64, "Consumer groups", ("share the partitions",), CLIENT),
-    Box(574, 100, 176, 64, "Pipelines on Spark", ("PySpark, exactly once",), SERVER),
-    Box(574, 184, 176, 64, "Mirror", ("to another cluster",), SERVER),
+    Box(574, 100, 176, 64, "Pipelines on Spark", ("with PySpark",), SERVER),
+    Box(574, 184, 176, 64, "Mirror", ("copies topics",), SERVER),
     Box(
-        846,
-        64,
-        152,
-        136,
-        "Results",
+        *(846, 16, 190, 166, "Results"),
         ("databases", "lake tables", "search indexes", "models", "dashboards", "other topics"),
         RESULT,
     ),
-    Box(846, 214, 152, 64, "Another cluster", ("Apache's or Barnabas's",), CLIENT),
+    Box(846, 204, 190, 64, "Another cluster", ("Apache's or Barnabas's",), CLIENT),
 )
 ARROWS = (
     Arrow(166, 140, 262, 120, "Kafka's protocol"),
     Arrow(370, 168, 370, 214, "ZooKeeper's protocol", both_ways=True),
-    Arrow(478, 76, 574, 48),
-    Arrow(478, 110, 574, 130),
-    Arrow(478, 146, 574, 204),
+    Arrow(484, 76, 574, 48),
+    Arrow(484, 110, 574, 130),
+    Arrow(484, 146, 574, 204),
     Arrow(750, 132, 846, 132),
-    Arrow(750, 224, 846, 240),
+    Arrow(750, 222, 846, 232),
 )
-WIDTH, HEIGHT = 1014, 294
+WIDTH, HEIGHT = 1052, 294
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#24292f}.title{font-weight:600;font-size:14px}"
     ".word{font-size:11px;fill:#57606a}rect{stroke:#8c959f}line{stroke:#57606a;stroke-width:1.5}"
