@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write what follows from the code: docs/reference/apis.md, configuration.md, commands.md, pictures/flow.svg, and pictures in other pages.
+"""Write what follows from the code: docs/reference/apis.md, configuration.md, commands.md, pictures/flow.svg, and pictures and tables in other pages.
 
 A picture stands between two comments, ``<!-- figure: NAME -->`` and ``<!-- end of figure -->``. A test fails while they differ from what this writes, so the pages agree with the code.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 from api_headers import read_header
 from flow_picture import flow_picture
 from glossary import edges, tables
+from speed_table import speed_table
 
 from barnabas.base.settings import Setting
 from barnabas.broker.apis import MODULES, load_handlers
@@ -208,6 +209,7 @@ FIGURES = {
     "fetch states": ("explanation/how-replication-works.md", fetch_states),
     "modules": ("contributing/glossary.md", tables),
     "edges": ("contributing/design.md", edges),
+    "speed": ("../README.md", speed_table),
 }
 
 

@@ -1,5 +1,6 @@
 """The labs do what they say: each runs as a student runs it, and what it shows is looked at here once more."""
 
+import ast
 import os
 import re
 import signal
@@ -256,6 +257,19 @@ def test_a_lab_shows_what_it_says_and_leaves_nothing_behind(lab: str, tmp_path: 
 def test_every_lab_is_tested() -> None:
     """No script of the folder is left out, but what they share and what runs them."""
     assert {path.stem for path in LABS.glob("*.py")} - {"lab", "run_all"} == set(FINDINGS)
+
+
+def test_no_lab_claims_what_it_does_not_look_at() -> None:
+    """Each `Lab.check` has a condition that can be false."""
+    checks = [
+        (path.name, node)
+        for path in LABS.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "check"
+    ]
+    conditions = [(name, keyword.value) for name, node in checks for keyword in node.keywords if keyword.arg == "holds"]
+    assert len(conditions) == len(checks) > 100
+    assert [ast.unparse(value) for _, value in conditions if isinstance(value, ast.Constant)] == []
 
 
 def test_the_page_lists_every_lab_and_its_commands_run_labs() -> None:

@@ -2,10 +2,12 @@
 
 import ast
 import importlib.util
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -40,6 +42,35 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     """Every relative link names a file that is there."""
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_picture_of_start_and_memory_and_the_readme_have_the_measured_figures() -> None:
+    """bench/start_and_memory.py measures and draws; the README repeats the memory in words."""
+    figures = json.loads((ROOT / "docs" / "pictures" / "start-and-memory.json").read_text())
+    picture = (ROOT / "docs" / "pictures" / "start-and-memory.svg").read_text()
+    readme = (ROOT / "README.md").read_text()
+    (words,) = re.findall(r"!\[(Start and memory[^\]]*)\]\(docs/pictures/start-and-memory.svg\)", readme)
+    for brokers in figures["clusters"].values():
+        for system in brokers.values():
+            assert f">{system['start_s']} s<" in picture
+            assert f">{system['memory_mb']} MB<" in picture
+        shown = [f"{system['memory_mb']:,}" for system in brokers.values()]
+        assert f"{shown[0]} MB against {shown[1]}" in words or f"{shown[0]} against {shown[1]}" in words
+
+
+def test_the_pictures_of_the_documentation_are_there_and_load_nothing() -> None:
+    """Each is well-formed SVG with a size, and neither a font nor a picture of another server."""
+    pictures = list((ROOT / "docs" / "pictures").glob("*.svg"))
+    assert len(pictures) >= 4
+    shown = "".join(page.read_text() for page in PAGES)
+    for picture in pictures:
+        text = picture.read_text()
+        assert ElementTree.fromstring(text).get("viewBox")
+        assert set(re.findall(r"https?://[\w./-]+", text)) <= {
+            "http://www.w3.org/2000/svg",
+            "https://www.textualize.io",
+        }
+        assert f"pictures/{picture.name})" in shown
 
 
 GLOSSARY_ROW = re.compile(r"^\| `([\w/]+\.py)` \*? ?\| (.+?) \| (.+?) \|$", re.MULTILINE)
