@@ -1,7 +1,8 @@
-"""The four-letter words and the admin server beside Apache's: the same names for the same things."""
+"""The four-letter words and the admin server beside those of ZooKeeper 3.9.4: the same names for the same things."""
 
 import json
 import re
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -113,11 +114,16 @@ def use(port: int) -> RawClient:
 
 
 def test_each_word_and_command_has_apaches_names(tmp_path: Path) -> None:
-    """Ours may have more. What the same requests make of counters of bytes, nodes and changes is equal."""
+    """Ours may have more. What the same requests make of counters of bytes, nodes and changes is equal.
+
+    A snapshot of each is restored by the other.
+    """
     apache_http, our_http = free_ports(2)
-    on = {"admin.enableServer": "true"}
+    on = {"admin.enableServer": "true", "admin.rateLimiterIntervalInMS": "0"}
     with (
-        coordination_server(tmp_path / "a", apache=True, **on, **{"admin.serverPort": apache_http}) as apache,
+        coordination_server(
+            tmp_path / "a", apache=True, release="3.9", **on, **{"admin.serverPort": apache_http}
+        ) as apache,
         coordination_server(tmp_path / "o", **on, **{"admin.serverPort": our_http}) as ours,
     ):
         before = [figures(server.port) for server in (apache, ours)]
@@ -139,8 +145,42 @@ def test_each_word_and_command_has_apaches_names(tmp_path: Path) -> None:
             assert theirs.keys() - mine.keys() == set(), name
         for client in clients:
             client.close()
+        check_snapshots_are_exchanged((apache.port, apache_http), (ours.port, our_http))
+
+
+def check_snapshots_are_exchanged(*ports: tuple[int, int]) -> None:
+    """Each server restores what the other one gives, and goes on from there; what proves nothing is refused alike."""
+    for port, _ in ports:
+        client = RawClient(port)
+        client.call(OpCode.CREATE, CreateRequest(f"/of-{port}", b"x" * 1000, list(OPEN_ACL), 0))
+        client.close()
+    snapshots = [request(http, "snapshot", "digest a:b") for _, http in ports]
+    assert [status for status, _ in snapshots] == [200, 200]
+    for authorization in ("", "digest", "nonsense x", "x509"):
+        refusals = [request(http, "snapshot", authorization)[0] for _, http in ports]
+        assert refusals == [401, 401], authorization
+    assert [request(http, "restore", "digest a:b", b"none")[0] for _, http in ports] == [500, 500]
+    for (port, http), (other, _), (_, snapshot) in zip(ports, reversed(ports), reversed(snapshots), strict=True):
+        status, body = request(http, "restore", "digest a:b", snapshot)
+        restored = json.loads(body)
+        assert (status, restored["error"]) == (200, None)
+        client = RawClient(port)
+        assert client.call(OpCode.EXISTS, ExistsRequest(f"/of-{other}", False))[1] == 0
+        zxid, err, _ = client.call(OpCode.DELETE, DeleteRequest(f"/of-{other}", -1))
+        assert (zxid, err) == (restored["last_zxid"] + 2, 0)
+        client.close()
+
+
+def request(port: int, name: str, authorization: str, data: bytes | None = None) -> tuple[int, bytes]:
+    """Status and body of a command's answer."""
+    headers = {"Authorization": authorization, "Content-Type": "application/octet-stream"}
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/commands/{name}", data, headers)
+    try:
+        with urllib.request.urlopen(asked, timeout=60) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
 
 
 def get(port: int, name: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/commands/{name}", timeout=30) as response:
-        return response.read().decode()
+    return request(port, name, "")[1].decode()

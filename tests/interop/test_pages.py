@@ -20,6 +20,7 @@ from barnabas.client import Admin
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.log_dirs import Replica, alter_replica_log_dirs
 from barnabas.testing import Cluster
+from support.coordination import coordination_server
 from support.pages import DOCS, Command, blocks, commands
 from support.ports import free_ports
 from support.reader import Reader
@@ -181,9 +182,16 @@ def damage(log: Path) -> None:
     log.write_bytes(data)
 
 
-def test_secure_and_watch_coordination(shared: Shared) -> None:
-    """The digest of the super user."""
-    shared.reader.follow(blocks(HOW_TO / "secure-and-watch-coordination.md"))
+def test_secure_and_watch_coordination(tmp_path: Path) -> None:
+    """The digest of the super user; a snapshot, and its way back."""
+    (http,) = free_ports(1)
+    on = {"admin.enableServer": "true", "admin.serverPort": http}
+    with coordination_server(tmp_path / "server", **on) as server:
+        reader = Reader(tmp_path, {"localhost:2181": server.address, "localhost:8080": f"127.0.0.1:{http}"})
+        try:
+            reader.follow(blocks(HOW_TO / "secure-and-watch-coordination.md"))
+        finally:
+            reader.end()
 
 
 def test_run_a_cluster(tmp_path: Path) -> None:

@@ -63,6 +63,26 @@ def ignore_the_epoch() -> None:
     )
 
 
+def accept_two_leaders_in_an_epoch() -> None:
+    """A leader asks no follower which epochs it has accepted, and learners acknowledge an epoch to a second leader."""
+    from barnabas.coordination.zab.leader import Leader
+    from barnabas.coordination.zab.learner import Learner
+
+    rewrite(
+        Leader,
+        "discover",
+        "self.epoch = max([*accepted.values(), *known]) + 1",
+        "self.epoch = self._epochs.accepted + 1",
+    )
+    rewrite(Leader, "_can_follow", "if self.epoch < 0 or accepted <= self.epoch:", "if True:")
+    rewrite(
+        Learner,
+        "_discover",
+        "epoch = epoch_of(packet.zxid)",
+        "self._epochs._accepted = (epoch := epoch_of(packet.zxid)) - 1",
+    )
+
+
 def elect_whoever_has_the_greatest_id() -> None:
     """Votes and leaders do not look at the history."""
     from barnabas.coordination.election.fast_leader_election import FastLeaderElection
@@ -158,6 +178,7 @@ ENSEMBLE_MUTANTS: dict[Callable[[], None], tuple[str, ...]] = {
     acknowledge_before_the_sync: ("power of most", "ensemble leader"),
     commit_without_a_majority: ("ensemble leader", "kill"),
     ignore_the_epoch: ("ensemble leader", "kill"),
+    accept_two_leaders_in_an_epoch: ("ensemble leader", "ensemble parts", "kill"),
     elect_whoever_has_the_greatest_id: ("ensemble parts", "kill"),
     apply_out_of_order: (),
     forget_to_truncate: ("ensemble leader",),

@@ -25,12 +25,16 @@ _POM = ROOT / "tests" / "other_languages" / "java" / "zookeeper" / "pom.xml"
 
 @cache
 def classpath(release: str) -> str:
-    """The jars of ZooKeeper 3.8, which come with Apache Kafka, without the binding that drops all log lines; or those of 3.9."""
-    if release == "3.9":
-        return f"{_zookeeper_39()}/*"
+    """The jars of ZooKeeper 3.8, which come with Apache Kafka, without the binding that drops all log lines; or those of 3.9.
+
+    Release 3.9 takes the libraries of its admin server from Kafka's.
+    """
     printed = subprocess.run([str(APACHE), "classpath"], capture_output=True, text=True, timeout=600, check=True).stdout
-    jars = Path(printed.strip().removesuffix("/*"))
-    return ":".join(str(jar) for jar in sorted(jars.glob("*.jar")) if not jar.name.startswith("slf4j-nop"))
+    jars = sorted(Path(printed.strip().removesuffix("/*")).glob("*.jar"))
+    if release == "3.9":
+        http = [str(jar) for jar in jars if jar.name.startswith(("jetty-", "javax.servlet-api", "jackson-"))]
+        return ":".join((f"{_zookeeper_39()}/*", *http))
+    return ":".join(str(jar) for jar in jars if not jar.name.startswith("slf4j-nop"))
 
 
 def _zookeeper_39() -> Path:

@@ -31,15 +31,24 @@ class RawClient:
     """One connection; frames in and out as bytes, events kept in the order of their arrival."""
 
     def __init__(
-        self, port: int, *, session_id: int = 0, password: bytes = bytes(16), timeout_ms: int = 10_000
+        self,
+        port: int,
+        *,
+        session_id: int = 0,
+        password: bytes = bytes(16),
+        timeout_ms: int = 10_000,
+        read_only: bool = False,
     ) -> None:
+        """EOFError when the server refuses the connection. ``read_only`` accepts a server without a quorum."""
         self.socket = socket.create_connection(("127.0.0.1", port), 60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.events: list[bytes] = []
         self._xid = 0
         self._buffer = b""
-        self.socket.sendall(encode_connect_request(ConnectRequest(0, 0, timeout_ms, session_id, password)))
-        self.response: ConnectResponse = decode_connect_response(self.read_frame())[0]
+        request = ConnectRequest(0, 0, timeout_ms, session_id, password)
+        self.socket.sendall(encode_connect_request(request, read_only))
+        self.response: ConnectResponse
+        self.response, self.is_read_only = decode_connect_response(self.read_frame())
 
     def read_frame(self) -> bytes:
         """The next frame; EOFError when the server closed."""

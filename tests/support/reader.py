@@ -38,6 +38,7 @@ class Reader:
             "barnabas": _BARNABAS,
             "python": f'#!/bin/sh\nexec {sys.executable} "$@"\n',
             "nc": f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("netcat.py")} "$@"\n',
+            "curl": f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("curl.py")} "$@"\n',
         }.items():
             (bin_dir / name).write_text(text)
             (bin_dir / name).chmod(0o755)

@@ -6,7 +6,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from barnabas.base.errors import ConfigError
 from barnabas.coordination.admin.commands import ADMIN_COMMANDS, answer_command
 from barnabas.coordination.admin.server import AdminServer
+from barnabas.coordination.core.access import digest_id
 from barnabas.coordination.core.connections import Limits
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.processor import Processor
@@ -25,8 +26,20 @@ from barnabas.coordination.server.settings import parse_settings
 from barnabas.coordination.server.view import ServerState, ServerView
 from barnabas.coordination.zab.figures import QuorumState
 from barnabas.coordination.zab.learner_handler import LearnerHandler, LearnerStatistics
+from barnabas.wire.jute.codec import decode
+from barnabas.wire.jute.errors import ErrorCode
 from barnabas.wire.jute.opcodes import OpCode
-from barnabas.wire.jute.records import OPEN_ACL, CreateRequest, ExistsRequest
+from barnabas.wire.jute.records import (
+    ACL,
+    OPEN_ACL,
+    CreateRequest,
+    ExistsRequest,
+    GetDataRequest,
+    GetDataResponse,
+    Id,
+    SetACLRequest,
+    SetDataRequest,
+)
 from support.coordination import RawClient
 
 ON = {"admin.enableServer": "true", "metricsProvider.className": PROMETHEUS_PROVIDER}
@@ -49,7 +62,7 @@ def serve(directory: Path, use: Callable[[int, list[int]], None], **texts: str) 
         settings = parse_settings(names)
         server = CoordinationServer(settings)
         await server.start()
-        admin = AdminServer(settings, server.view)
+        admin = AdminServer(settings, server)
         try:
             await admin.start()
             await asyncio.to_thread(use, server.port, admin.ports)
@@ -132,10 +145,150 @@ def test_prometheus_gets_the_figures_of_mntr(tmp_path: Path) -> None:
     serve(tmp_path, ask, **ON)
 
 
+OWN = [ACL(31, digest_id(b"root:geheim"))]
+ROOT = {"Authorization": "digest root:geheim"}
+OFTEN = {"admin.rateLimiterIntervalInMS": "0"}
+
+
+def ask_http(
+    port: int, path: str, *, data: bytes | None = None, headers: dict[str, str] | None = None
+) -> tuple[int, Mapping[str, str], bytes]:
+    """Status, headers and body; a POST with ``data``."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/commands/{path}", data, headers or {})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, response.headers, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def test_a_snapshot_is_streamed_and_restored(tmp_path: Path) -> None:
+    """What was written between them is gone, connections are closed, sessions of the snapshot live on; a restart has the same."""
+
+    def ask(port: int, http_ports: list[int]) -> None:
+        client = RawClient(port)
+        client.call(OpCode.CREATE, CreateRequest("/kept", b"1", list(OPEN_ACL), 0))
+        client.call(OpCode.CREATE, CreateRequest("/e", b"", list(OPEN_ACL), 1))
+        client.call(OpCode.SET_ACL, SetACLRequest("/", OWN, -1))
+        status, headers, snapshot = ask_http(http_ports[0], "snapshot?streaming=true", headers=ROOT)
+        assert (status, headers["Content-Type"]) == (200, "application/octet-stream")
+        assert (headers["last_zxid"], headers["snapshot_size"]) == ("0x4", str(len(snapshot)))
+        status, headers, body = ask_http(http_ports[0], "snap?streaming=false", headers=ROOT)
+        assert (status, headers["last_zxid"], json.loads(body)) == (200, "0x4", {"command": "snapshot", "error": None})
+        assert client.authenticate("digest", b"root:geheim") == 0
+        client.call(OpCode.SET_DATA, SetDataRequest("/kept", b"2", -1))
+        client.call(OpCode.CREATE, CreateRequest("/later", b"", list(OPEN_ACL), 0))
+        status, _, body = ask_http(http_ports[0], "restore", data=snapshot, headers=ROOT)
+        assert (status, json.loads(body)) == (200, {"last_zxid": 4, "command": "restore", "error": None})
+        with pytest.raises((EOFError, ConnectionResetError)):
+            client.receive()
+        session = client.response
+        again = RawClient(port, session_id=session.session_id, password=session.password)
+        assert again.response.session_id == session.session_id
+        assert decode(GetDataResponse, again.call(OpCode.GET_DATA, GetDataRequest("/kept", False))[2]).data == b"1"
+        assert again.call(OpCode.EXISTS, ExistsRequest("/later", False))[1] == ErrorCode.NO_NODE
+        assert again.call(OpCode.SET_DATA, SetDataRequest("/kept", b"3", -1))[0] == 5
+        again.close()
+
+    serve(tmp_path, ask, **ON, **OFTEN)
+
+    def look(port: int, _http_ports: list[int]) -> None:
+        client = RawClient(port)
+        assert decode(GetDataResponse, client.call(OpCode.GET_DATA, GetDataRequest("/kept", False))[2]).data == b"3"
+        assert client.call(OpCode.EXISTS, ExistsRequest("/later", False))[1] == ErrorCode.NO_NODE
+        client.close()
+
+    serve(tmp_path, look)
+
+
+def test_the_state_is_for_those_who_have_every_permission_on_the_root(tmp_path: Path) -> None:
+    """Read permission alone does not do, nor a wrong password; the super user and an address do if the list says so."""
+    super_user = {"DigestAuthenticationProvider.superDigest": digest_id(b"boss:pw").id or ""}
+
+    def ask(port: int, http_ports: list[int]) -> None:
+        client = RawClient(port)
+        acl = [ACL(31, digest_id(b"root:geheim")), ACL(15, digest_id(b"bob:pw")), ACL(16, Id("world", "anyone"))]
+        assert client.call(OpCode.SET_ACL, SetACLRequest("/", acl, -1))[1] == 0
+        for authorization, expected in (
+            (None, 401),
+            ("", 401),
+            ("digest", 401),
+            ("kerberos x", 401),
+            ("x509", 401),
+            ("digest bob:pw", 200),  # each permission, if not by one entry
+            ("digest root:wrong", 403),
+            ("ip", 403),
+            ("digest root:geheim", 200),
+            ("digest boss:pw", 200),
+        ):
+            headers = {} if authorization is None else {"Authorization": authorization}
+            assert ask_http(http_ports[0], "snapshot", headers=headers)[0] == expected, authorization
+            if expected != 200:
+                assert ask_http(http_ports[0], "restore", data=b"x" * 100_000, headers=headers)[0] == expected
+        assert ask_http(http_ports[0], "restore", data=b"no snapshot", headers=ROOT)[0] == 500
+        assert ask_http(http_ports[0], "restore", headers=ROOT)[0] == 405
+        assert ask_http(http_ports[0], "snapshot", data=b"x", headers=ROOT)[0] == 405
+        missing = client.call(OpCode.EXISTS, ExistsRequest("/missing", False))
+        assert missing[1] == ErrorCode.NO_NODE  # the connection is still open: nothing was restored
+        client.close()
+
+    serve(tmp_path, ask, **ON, **OFTEN, **super_user)
+
+
+def test_the_state_is_given_once_in_an_interval_and_not_where_it_is_off(tmp_path: Path) -> None:
+    """429 before the interval is over, 503 for a command that is off."""
+
+    def ask(_port: int, http_ports: list[int]) -> None:
+        anyone = {"Authorization": "digest any:body"}  # the root is open to all
+        assert ask_http(http_ports[0], "snapshot", headers=anyone)[0] == 200
+        assert ask_http(http_ports[0], "snapshot", headers=anyone)[0] == 429
+        status, _, body = ask_http(http_ports[0], "restore", data=b"x", headers=anyone)
+        assert (status, json.loads(body)["error"]) == (503, "admin.restore.enabled is false")
+
+    serve(tmp_path, ask, **ON, **{"admin.restore.enabled": "false"})
+
+
+def test_a_snapshot_may_come_in_chunks_and_is_refused_if_it_is_cut_off(tmp_path: Path) -> None:
+    """As clients send what has no known length; one that ends too early changes nothing."""
+
+    def ask(port: int, http_ports: list[int]) -> None:
+        client = RawClient(port)
+        for number in range(300):
+            client.call(OpCode.CREATE, CreateRequest(f"/n{number}", b"x" * 500, list(OPEN_ACL), 0))
+        _, _, snapshot = ask_http(http_ports[0], "snapshot", headers=ROOT)
+        assert len(snapshot) > 150_000
+        head = b"POST /commands/restore HTTP/1.1\r\nAuthorization: digest a:b\r\nExpect: 100-continue\r\n"
+        chunked = b"Transfer-Encoding: chunked\r\n\r\n"
+        for body, status in (
+            (b"Content-Length: 200000\r\n\r\n" + snapshot[:1000], b"400"),
+            (b"\r\n", b"400"),
+            (chunked + b"zz\r\n", b"400"),
+            (chunked + b"%x\r\n%b\r\n0\r\n\r\n" % (len(snapshot) // 2, snapshot[: len(snapshot) // 2]), b"500"),
+            (
+                chunked
+                + b"%x;x=1\r\n%b\r\n" % (7, snapshot[:7])
+                + b"%x\r\n%b\r\n0\r\n\r\n" % (len(snapshot) - 7, snapshot[7:]),
+                b"200",
+            ),
+        ):
+            with socket.create_connection(("127.0.0.1", http_ports[0]), 60) as raw:
+                raw.sendall(head + body)
+                raw.shutdown(socket.SHUT_WR)
+                answer = b"".join(iter(lambda raw=raw: raw.recv(1 << 16), b""))
+            assert answer.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n").startswith(b"HTTP/1.1 " + status), answer
+            if status == b"200":
+                client = RawClient(port)
+            assert client.call(OpCode.EXISTS, ExistsRequest("/n299", False))[1] == 0
+        client.close()
+
+    serve(tmp_path, ask, **ON, **OFTEN)
+
+
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
         (b"POST /commands/ruok HTTP/1.1\r\n\r\n", b"405"),
+        (b"PUT /commands/ruok HTTP/1.1\r\n\r\n", b"405"),
         (b"GET / HTTP/1.1\r\n\r\n", b"404"),
         (b"GET /commands/../etc HTTP/1.1\r\n\r\n", b"200"),
         (b"hello\r\n\r\n", b"400"),

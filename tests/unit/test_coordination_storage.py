@@ -1,5 +1,7 @@
 """The transaction log and snapshots: what a crash or damage leaves, and what is refused."""
 
+import contextlib
+import errno
 import random
 import struct
 import zlib
@@ -17,7 +19,8 @@ from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.tree import Tree
 from barnabas.coordination.core.znode import DataNode
 from barnabas.coordination.storage.log_tail import encode_entry
-from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot
+from barnabas.coordination.storage.restoration import Restoration
+from barnabas.coordination.storage.snapshot import encode_snapshot, read_snapshot, read_snapshot_with_zxid
 from barnabas.coordination.storage.storage import Storage
 from barnabas.coordination.storage.transaction_log import TransactionLog, read_transaction_log
 from barnabas.wire.jute.opcodes import OpCode
@@ -315,12 +318,28 @@ def test_an_entry_larger_than_a_chunk_is_read(tmp_path: Path, storage: Storage) 
 
 # Snapshots
 
+DIGEST_BYTES, ZXID_BYTES = 8 + 4 + 8 + 13, 8 + 13
+"""The sections that a snapshot has since 3.6 and since 3.9, with their seals."""
+
+
+def test_a_snapshot_says_its_zxid() -> None:
+    """Since 3.9: its bytes can be restored without the file's name. An older one cannot."""
+    database = filled()
+    whole = b"".join(encode_snapshot(database))
+    found = read_snapshot_with_zxid(whole, "a snapshot")
+    assert found.last_zxid == database.last_zxid
+    assert found.tree.digest == database.tree.digest
+    for older in (whole[:-ZXID_BYTES], whole[: -ZXID_BYTES - DIGEST_BYTES]):
+        assert read_snapshot(older, "a snapshot", 199).last_zxid == 199
+        with pytest.raises(CorruptDataError, match="does not hold its zxid"):
+            read_snapshot_with_zxid(older, "a snapshot")
+
 
 def test_a_snapshot_of_apaches_without_a_digest_is_read() -> None:
     """A server that has applied no transaction since its start writes zxid 0 and digest 0: there is nothing to compare."""
     database = filled()
     with_digest = b"".join(encode_snapshot(database))
-    nodes = with_digest[: -(8 + 4 + 8 + 13)]  # without digest and seal
+    nodes = with_digest[: -(DIGEST_BYTES + ZXID_BYTES)]
     seal = b"\0\0\0\x01/"
     empty = nodes + struct.pack(">qiq", 0, 2, 0)
     for zxid in (0, database.last_zxid):
@@ -332,7 +351,7 @@ def test_a_snapshot_whose_nodes_do_not_have_its_digest_is_refused() -> None:
     """The digest is the one of the snapshot's own zxid, so it is exact."""
     database = filled()
     whole = b"".join(encode_snapshot(database))
-    wrong = bytearray(whole[:-13])
+    wrong = bytearray(whole[: -13 - ZXID_BYTES])
     wrong[-1] ^= 1
     with pytest.raises(CorruptDataError, match="do not have the digest"):
         read_snapshot(
@@ -422,8 +441,8 @@ def test_a_damaged_snapshot_is_refused(data: st.DataObject) -> None:
         bad[position] ^= 1 << data.draw(st.integers(0, 7))
     else:
         bad = bytearray(whole[: data.draw(st.integers(0, len(whole) - 1))])
-        if len(bad) == len(whole) - 33:
-            return  # without the digest it is a snapshot as older versions write it
+        if len(bad) in (len(whole) - ZXID_BYTES, len(whole) - ZXID_BYTES - DIGEST_BYTES):
+            return  # without the zxid, or the digest too, it is a snapshot as older versions write it
     with pytest.raises(CorruptDataError):
         read_snapshot(bytes(bad), "test", 199)
 
@@ -553,3 +572,77 @@ def test_a_compressed_snapshot_is_refused_and_not_ignored(tmp_path: Path, storag
     (tmp_path / "version-2" / "snapshot.5.gz").write_bytes(b"gz")
     with pytest.raises(CorruptDataError, match="compressed"):
         storage.load()
+
+
+# A state in the place of the server's own
+
+
+def arriving(storage: Storage, database: Database) -> Restoration:
+    """A server with five transactions in snapshots and logs, and another state on its way to it."""
+    write(storage, 1, 3)
+    storage.save_snapshot(storage.load()[0])
+    storage.log.roll()
+    write(storage, 4, 5)
+    restoration = storage.new_restoration()
+    for part in encode_snapshot(database):
+        restoration.write(part)
+    assert restoration.read().last_zxid == database.last_zxid
+    return restoration
+
+
+def test_a_restored_state_takes_the_place_of_the_servers_own(tmp_path: Path, storage: Storage) -> None:
+    """A restart finds it, and what was written after it; the files before it are kept aside."""
+    database = filled()
+    restoration = arriving(storage, database)
+    storage.restore(restoration, database.last_zxid)
+    restoration.abandon()
+    storage.log.append(200, [transaction(200)])
+    storage.close()
+    again, replayed = storage.load()
+    assert (again.last_zxid, replayed) == (200, 1)
+    assert again.tree.nodes.keys() >= database.tree.nodes.keys()
+    assert {path.name for path in (tmp_path / "before-restore.1").iterdir()} == {"snapshot.3", "log.1", "log.4"}
+    assert {path.name for path in (tmp_path / "version-2").iterdir()} == {"snapshot.c7", "log.c8"}
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_crash_during_a_restore_leaves_the_old_state_or_the_new_one(
+    tmp_path: Path, storage: Storage, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """At whichever rename; a start completes what is committed. No file of the old state is lost."""
+    database = filled()
+    restoration = arriving(storage, database)
+    left = step
+    rename = OsFiles.rename
+
+    def fail_later(self: OsFiles, old: str, new: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.EIO, "the machine stops")
+        rename(self, old, new)
+
+    with monkeypatch.context() as patched, contextlib.suppress(OSError):
+        patched.setattr(OsFiles, "rename", fail_later)
+        storage.restore(restoration, database.last_zxid)
+    assert (left < 0) == (step < 5)
+    loaded, _ = storage.load()
+    assert loaded.last_zxid == (database.last_zxid if step else 5)
+    names = {path.name for path in tmp_path.glob("*/*")}
+    assert names >= {"snapshot.3", "log.1", "log.4"}
+    assert "restore.barnabas-tmp" not in names
+
+
+def test_what_is_no_whole_snapshot_is_not_restored(tmp_path: Path, storage: Storage) -> None:
+    """Nothing at all, a part, and a log."""
+    write(storage, 1, 2)
+    whole = b"".join(encode_snapshot(filled()))
+    for data in (b"", whole[:-5], whole[:1000], b"ZKLG" + bytes(200)):
+        restoration = storage.new_restoration()
+        if data:
+            restoration.write(data)
+        with pytest.raises(CorruptDataError):
+            restoration.read()
+        restoration.abandon()
+    assert {path.name for path in (tmp_path / "version-2").iterdir()} == {"log.1"}
+    assert storage.load()[0].last_zxid == 2

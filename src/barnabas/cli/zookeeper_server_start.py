@@ -97,7 +97,7 @@ async def _serve(settings: Values, path: str) -> int:
         loop.add_signal_handler(number, stop.set)
     server = CoordinationServer(settings, config_path=path, **parts_with_faults(lambda: coordination_name(path)))
     await server.start()
-    admin = AdminServer(settings, server.view)
+    admin = AdminServer(settings, server)
     try:
         await admin.start()
     except BaseException:

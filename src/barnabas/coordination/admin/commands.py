@@ -15,7 +15,15 @@ from barnabas.coordination.server.metric_names import COUNTER_NAMES
 from barnabas.coordination.server.view import VERSION_TEXT, ServerView
 from barnabas.wire.jute.quorum import epoch_of
 
-__all__ = ["ADMIN_COMMANDS", "AdminResponse", "answer_command", "metrics_page"]
+__all__ = [
+    "ADMIN_COMMANDS",
+    "NOT_SERVING",
+    "STATE_COMMANDS",
+    "AdminResponse",
+    "answer_command",
+    "json_response",
+    "metrics_page",
+]
 
 Fields = dict[str, object]
 _Command = Callable[[ServerView, Mapping[str, str]], Fields]
@@ -35,6 +43,7 @@ class AdminResponse(NamedTuple):
     status: int
     content_type: str
     body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def _configuration(view: ServerView, _: Mapping[str, str]) -> Fields:
@@ -309,8 +318,12 @@ ADMIN_COMMANDS: dict[str, tuple[_Command, str]] = {
     "watches_by_path": (_watches_by_path, "wchp"),
     "zabstate": (_zabstate, ""),
 }
-"""Commands with the other names that they have. snapshot and restore are not offered."""
+"""Commands with the other names that they have. Those that take or replace the state are in `state_commands`."""
 
+STATE_COMMANDS = {"snapshot": ("GET", "snap"), "restore": ("POST", "rest")}
+"""The commands that stream the state, with their method and their other name."""
+
+NOT_SERVING = "This ZooKeeper instance is not currently serving requests"
 _QUANTILES = (0.5, 0.9, 0.99)
 _WITHOUT_SERVICE = (
     "environment",
@@ -330,23 +343,28 @@ _BY_NAME = {
 def answer_command(view: ServerView, name: str, parameters: Mapping[str, str], root: str) -> AdminResponse:
     """The answer to a command; to the empty name the list of all of them, with links below ``root``."""
     if not name:
-        links = (f'<a href="{html.escape(root)}/{command}">{command}</a>\n<br/>\n' for command in ADMIN_COMMANDS)
+        names = sorted([*ADMIN_COMMANDS, *STATE_COMMANDS])
+        links = (f'<a href="{html.escape(root)}/{command}">{command}</a>\n<br/>\n' for command in names)
         return AdminResponse(200, "text/html", "".join(links).encode())
     found = _BY_NAME.get(name)
     if found is None:
-        return _as_json({"command": name[:100], "error": f"Unknown command: {name[:100]}"})
+        return json_response(name[:100], f"Unknown command: {name[:100]}")
     primary, command = found
     if not view.state.is_serving and primary not in _WITHOUT_SERVICE:
-        return _as_json({"command": primary, "error": "This ZooKeeper instance is not currently serving requests"})
+        return json_response(primary, NOT_SERVING)
     fields = command(view, parameters)
     error = fields.pop("error", None)
-    return _as_json({**fields, "command": primary, "error": error})
+    return json_response(primary, error, fields)
 
 
-def _as_json(fields: Fields) -> AdminResponse:
-    """The status is 200 for a failure too, as in ZooKeeper."""
-    text = json.dumps(fields, indent=2, separators=(",", " : "), default=str)
-    return AdminResponse(200, "application/json", text.encode())
+def json_response(
+    command: str, error: object = None, fields: Mapping[str, object] | None = None, *, status: int = 200
+) -> AdminResponse:
+    """The answer of a command. The status is 200 for most failures too, as in ZooKeeper."""
+    text = json.dumps(
+        {**(fields or {}), "command": command, "error": error}, indent=2, separators=(",", " : "), default=str
+    )
+    return AdminResponse(status, "application/json", text.encode())
 
 
 def metrics_page(view: ServerView) -> AdminResponse:

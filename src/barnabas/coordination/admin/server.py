@@ -1,6 +1,7 @@
 """The edge of the admin server: a small HTTP server, off by default, beside the server for clients.
 
-It answers GET requests of bounded size, one for each connection, within a time limit, and a bounded number at once.
+It answers requests of bounded size, one for each connection, and a bounded number at once. Each step of a request has a time
+limit. Only the commands that take or restore a snapshot stream what has no bound.
 
 In ZooKeeper: JettyAdminServer, and the Jetty server of PrometheusMetricsProvider.
 """
@@ -9,34 +10,147 @@ import asyncio
 import contextlib
 import http
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit
 
-from barnabas.base.errors import ConfigError
+from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.settings import Values
-from barnabas.coordination.admin.commands import AdminResponse, answer_command, metrics_page
+from barnabas.coordination.admin.commands import AdminResponse, answer_command, json_response, metrics_page
+from barnabas.coordination.admin.state_commands import StateCommands, state_command_of
 from barnabas.coordination.server.access_settings import PROMETHEUS_PROVIDER
+from barnabas.coordination.server.server import Snapshots
 from barnabas.coordination.server.view import ServerView
 
-__all__ = ["AdminServer"]
+__all__ = ["AdminServer", "Coordination"]
 
 logger = logging.getLogger(__name__)
 _MAX_REQUEST_BYTES = 8192
 _MAX_CONNECTIONS = 32
+_PART_BYTES = 1 << 16
+_LINGER_S = 2.0
+_FAILED = http.HTTPStatus.INTERNAL_SERVER_ERROR
 
-Handler = Callable[[str, Mapping[str, str]], AdminResponse | None]
-"""``handler(path, parameters)``; None for a path that is not there."""
+
+class Coordination(Protocol):
+    """What the admin server needs of the server for clients, on the same loop."""
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Writes snapshots."""
+        ...
+
+    def view(self) -> ServerView:
+        """The present state."""
+        ...
+
+    async def restore(self, parts: AsyncIterator[bytes]) -> int:
+        """Replace the state by a snapshot; its zxid. Raises `BarnabasError` and OSError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The head of a request; names of headers are in lower case."""
+
+    method: str
+    path: str
+    parameters: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+class _BadRequestError(Exception):
+    """The client gets an answer with a status, and the end of the connection."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(status, text)
+        self.response = _text(status, text)
+
+
+class _Exchange:
+    """A connection with one request. Each step has a time limit: TimeoutError."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit_s: float) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._limit_s = limit_s
+        self.address: str = (writer.get_extra_info("peername") or ("",))[0]
+
+    async def head(self) -> _Request:
+        """Read it. Raises `_BadRequestError`."""
+        async with asyncio.timeout(self._limit_s):
+            try:
+                data = await self._reader.readuntil(b"\r\n\r\n")
+            except asyncio.LimitOverrunError:
+                raise _BadRequestError(431, "the request is too long") from None
+        first, *lines = data.decode("latin-1").split("\r\n")
+        words = first.split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            raise _BadRequestError(400, "this is not a request of HTTP/1.1")
+        if words[0] not in ("GET", "POST"):
+            raise _BadRequestError(405, "only GET and POST are offered")
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        try:
+            target = urlsplit(words[1])
+        except ValueError:
+            raise _BadRequestError(400, "this is not a URL") from None
+        return _Request(words[0], target.path, dict(parse_qsl(target.query, max_num_fields=50)), headers)
+
+    async def body(self, request: _Request) -> AsyncIterator[bytes]:
+        """Read it, in parts. Raises `_BadRequestError` for one that is cut off or of unknown length."""
+        if request.headers.get("expect", "").lower() == "100-continue":
+            await self.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        try:
+            if request.headers.get("transfer-encoding", "").lower() == "chunked":
+                while left := int((await self._line()).partition(b";")[0], 16):
+                    async for part in self._exactly(left):
+                        yield part
+                    await self._line()
+            else:
+                async for part in self._exactly(int(request.headers["content-length"])):
+                    yield part
+        except (KeyError, ValueError, EOFError):
+            raise _BadRequestError(400, "the body is cut off, or its length is not known") from None
+
+    async def _line(self) -> bytes:
+        async with asyncio.timeout(self._limit_s):
+            return await self._reader.readuntil(b"\r\n")
+
+    async def _exactly(self, left: int) -> AsyncIterator[bytes]:
+        while left > 0:
+            async with asyncio.timeout(self._limit_s):
+                part = await self._reader.read(min(left, _PART_BYTES))
+            if not part:
+                raise EOFError
+            left -= len(part)
+            yield part
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        async with asyncio.timeout(self._limit_s):
+            await self._writer.drain()
+
+    async def linger(self) -> None:
+        """Read what the client still sends, for a moment: it would lose the answer if the connection were reset."""
+        with contextlib.suppress(TimeoutError, OSError):
+            self._writer.write_eof()
+            async with asyncio.timeout(_LINGER_S):
+                while await self._reader.read(_PART_BYTES):
+                    pass
+
+
+_Handler = Callable[[_Request, _Exchange], Awaitable[AdminResponse | None]]
+"""``await handler(request, exchange)``; None if it has answered by itself."""
 
 
 class AdminServer:
-    """The admin server and the metrics page, as far as the settings switch them on.
+    """The admin server and the metrics page, as far as the settings switch them on."""
 
-    ``view`` gives the server's present state; it is called on the loop.
-    """
-
-    def __init__(self, settings: Values, view: Callable[[], ServerView]) -> None:
+    def __init__(self, settings: Values, coordination: Coordination) -> None:
         self._settings = settings
-        self._view = view
+        self._coordination = coordination
+        self._state_commands = StateCommands(settings)
         self._servers: list[asyncio.Server] = []
         self._open_connections = 0
 
@@ -66,7 +180,7 @@ class AdminServer:
             server.close()
         self._servers.clear()
 
-    async def _listen(self, host: str, port: int, name: str, handler: Handler) -> None:
+    async def _listen(self, host: str, port: int, name: str, handler: _Handler) -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._serve(reader, writer, handler)
 
@@ -78,25 +192,63 @@ class AdminServer:
         self._servers.append(server)
         logger.info("Serving HTTP on port %d (%s)", server.sockets[0].getsockname()[1], name)
 
-    def _command(self, path: str, parameters: Mapping[str, str]) -> AdminResponse | None:
+    async def _command(self, request: _Request, exchange: _Exchange) -> AdminResponse | None:
         root = self._settings["admin.commandURL"].rstrip("/")
+        path = request.path
         if path != root and not path.startswith(root + "/"):
-            return None
-        return answer_command(self._view(), path[len(root) :].strip("/"), parameters, root)
+            raise _BadRequestError(404, "there is no such page")
+        name = path[len(root) :].strip("/")
+        view = self._coordination.view()
+        command = state_command_of(name)
+        if command is not None:
+            authorization = request.headers.get("authorization")
+            refusal = self._state_commands.refusal(command, request.method, authorization, exchange.address, view)
+            if refusal is not None:
+                return refusal
+            return await (self._snapshot if command == "snapshot" else self._restore)(request, exchange)
+        if request.method != "GET":
+            raise _BadRequestError(405, f"{name[:100]} is a GET request")
+        return answer_command(view, name, request.parameters, root)
 
-    def _metrics(self, path: str, _parameters: Mapping[str, str]) -> AdminResponse | None:
-        return metrics_page(self._view()) if path == "/metrics" else None
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler) -> None:
-        self._open_connections += 1
+    async def _snapshot(self, request: _Request, exchange: _Exchange) -> AdminResponse | None:
+        """Take one, and send it unless the client does not want it."""
         try:
-            async with asyncio.timeout(self._settings["admin.idleTimeout"] / 1000):
-                if self._open_connections > _MAX_CONNECTIONS:
-                    answer = _text(503, "too many connections")
-                else:
-                    answer = await _answer(reader, handler)
-                writer.write(_encode(answer))
-                await writer.drain()
+            taken = await self._coordination.snapshots.take()
+        except OSError as error:
+            return json_response("snapshot", str(error), status=_FAILED)
+        logger.info("Giving the snapshot %s to %s", taken.path, exchange.address)
+        headers = (("last_zxid", f"0x{taken.zxid:x}"), ("snapshot_size", str(taken.size_bytes)))
+        if request.parameters.get("streaming", "true").lower() != "true":
+            return json_response("snapshot")._replace(headers=headers)
+        await exchange.send(_head(200, "application/octet-stream", taken.size_bytes, headers))
+        async for part in self._coordination.snapshots.read(taken):
+            await exchange.send(part)
+        return None
+
+    async def _restore(self, request: _Request, exchange: _Exchange) -> AdminResponse:
+        logger.warning("Restoring a snapshot that %s sends", exchange.address)
+        try:
+            zxid = await self._coordination.restore(exchange.body(request))
+        except (BarnabasError, OSError) as error:
+            logger.error("The snapshot of %s cannot be restored: %s", exchange.address, error)
+            return json_response("restore", str(error), status=_FAILED)
+        return json_response("restore", fields={"last_zxid": zxid})
+
+    async def _metrics(self, request: _Request, _exchange: _Exchange) -> AdminResponse:
+        if request.path != "/metrics":
+            raise _BadRequestError(404, "there is no such page")
+        if request.method != "GET":
+            raise _BadRequestError(405, "only GET is offered")
+        return metrics_page(self._coordination.view())
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: _Handler) -> None:
+        self._open_connections += 1
+        exchange = _Exchange(reader, writer, self._settings["admin.idleTimeout"] / 1000)
+        try:
+            if self._open_connections > _MAX_CONNECTIONS:
+                await exchange.send(_encode(_text(503, "too many connections")))
+            else:
+                await _answer(exchange, handler)
         except (TimeoutError, OSError, EOFError):
             writer.transport.abort()
         except Exception:
@@ -109,31 +261,35 @@ class AdminServer:
                 await writer.wait_closed()
 
 
-async def _answer(reader: asyncio.StreamReader, handler: Handler) -> AdminResponse:
+async def _answer(exchange: _Exchange, handler: _Handler) -> None:
+    is_post = False
     try:
-        head = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.LimitOverrunError:
-        return _text(431, "the request is too long")
-    words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-    if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        return _text(400, "this is not a request of HTTP/1.1")
-    if words[0] != "GET":
-        return _text(405, "only GET is offered")
-    try:
-        target = urlsplit(words[1])
-    except ValueError:
-        return _text(400, "this is not a URL")
-    return handler(target.path, dict(parse_qsl(target.query, max_num_fields=50))) or _text(404, "there is no such page")
+        request = await exchange.head()
+        is_post = request.method == "POST"
+        answer = await handler(request, exchange)
+    except _BadRequestError as error:
+        answer = error.response
+    if answer is not None:
+        await exchange.send(_encode(answer))
+        if is_post:
+            await exchange.linger()
 
 
 def _text(status: int, text: str) -> AdminResponse:
     return AdminResponse(status, "text/plain; charset=utf-8", f"{text}\n".encode())
 
 
-def _encode(answer: AdminResponse) -> bytes:
-    head = (
-        f"HTTP/1.1 {answer.status} {http.HTTPStatus(answer.status).phrase}\r\n"
-        f"Content-Type: {answer.content_type}\r\nContent-Length: {len(answer.body)}\r\n"
-        "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+def _head(status: int, content_type: str, size_bytes: int, headers: tuple[tuple[str, str], ...]) -> bytes:
+    lines = (
+        f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {size_bytes}",
+        *(f"{name}: {value}" for name, value in headers),
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
     )
-    return head.encode("ascii") + answer.body
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+
+
+def _encode(answer: AdminResponse) -> bytes:
+    return _head(answer.status, answer.content_type, len(answer.body), answer.headers) + answer.body

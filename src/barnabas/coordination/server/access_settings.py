@@ -205,7 +205,19 @@ OPERATOR_SETTINGS = [
     Setting("admin.serverAddress", Kind.STRING, _ALL, "The address that the admin server listens on."),
     Setting("admin.serverPort", Kind.INT, "8080", "Its port; 0 takes any free one.", between(0, 65535)),
     Setting("admin.commandURL", Kind.STRING, "/commands", "The path below which it has the commands."),
-    Setting("admin.idleTimeout", Kind.INT, "30000", "Ms that a request and its answer may take.", at_least(1)),
+    Setting("admin.idleTimeout", Kind.INT, "30000", "Ms that each step of a request and its answer may take.", at_least(1)),
+    Setting(
+        "admin.snapshot.enabled", Kind.BOOLEAN, "true",
+        "Whether the admin server gives a snapshot to users who have all permissions on the root node.",
+    ),
+    Setting(
+        "admin.restore.enabled", Kind.BOOLEAN, "true",
+        "Whether such users may replace the state of a server alone by a snapshot.",
+    ),
+    Setting(
+        "admin.rateLimiterIntervalInMS", Kind.INT, "300000", "Ms between two snapshots, or two restores, of the admin server.",
+        at_least(0),
+    ),
     Setting(
         "metricsProvider.className", Kind.STRING, _PROVIDERS[0],
         f"{PROMETHEUS_PROVIDER} offers the figures of mntr over HTTP, in the path /metrics.", one_of(*_PROVIDERS),

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
@@ -23,6 +23,7 @@ from barnabas.base.randomness import Random, new_random
 from barnabas.base.settings import Values
 from barnabas.coordination.core.access import AccessRules
 from barnabas.coordination.core.connections import Limits, ServerConnection
+from barnabas.coordination.core.database import Database
 from barnabas.coordination.core.operations.reconfig import ALONE
 from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker, first_session_id
@@ -37,13 +38,14 @@ from barnabas.coordination.server.server_metrics import ServerMetrics
 from barnabas.coordination.server.settings import client_endpoint, ensemble_of
 from barnabas.coordination.server.snapshot_schedule import SnapshotSchedule
 from barnabas.coordination.server.view import ServerState, ServerView
-from barnabas.coordination.storage.storage import Storage
+from barnabas.coordination.storage.restoration import Restoration
+from barnabas.coordination.storage.storage import SnapshotFile, Storage
 from barnabas.coordination.zab.channels import Elector
 from barnabas.coordination.zab.member_log import MemberLog
 from barnabas.coordination.zab.service import QuorumPeer
 from barnabas.wire.jute.records import Id
 
-__all__ = ["CoordinationServer"]
+__all__ = ["CoordinationServer", "Snapshots"]
 
 logger = logging.getLogger(__name__)
 _SERVER_ID = 0  # a server alone has no myid
@@ -51,6 +53,7 @@ _SESSION_SERVER_ID = 1  # what takes the place of myid in session ids, in ZooKee
 _CONTAINER_CHECK_MS = 60_000
 _CONTAINERS_A_CHECK = 10_000
 _MAX_CONNECT_BYTES = 1024
+_PART_BYTES = 1 << 20
 
 
 def _identify(connection: Connection, client: ServerConnection, rules: AccessRules) -> bool:
@@ -77,6 +80,92 @@ async def _open(network: Network, host: str, port: int, accept: Accept, name: st
     # In the words of Apache's server: test harnesses of several clients wait for this line.
     logger.info("binding to port %s:%d", host or ANY_ADDRESS, listener.port)
     return listener
+
+
+class Snapshots:
+    """Writes snapshots of the server's state, one at a time, while it serves."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        executor: Executor | None,
+        database: Callable[[], Database],
+        schedule: SnapshotSchedule,
+        metrics: ServerMetrics,
+        clock: Clock,
+    ) -> None:
+        """``database`` returns the present state."""
+        self._storage = storage
+        self._executor = executor
+        self._database = database
+        self._schedule = schedule
+        self._metrics = metrics
+        self._clock = clock
+        self._task: asyncio.Task[SnapshotFile | None] | None = None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a snapshot is under way."""
+        return self._task is not None
+
+    def begin(self) -> "asyncio.Task[SnapshotFile | None]":
+        """Begin to write one; the result is None if it cannot be written."""
+        task = self._task = asyncio.get_running_loop().create_task(self._write())
+        return task
+
+    async def take(self) -> SnapshotFile:
+        """Write one for an operator. Raises OSError."""
+        await self.until_idle()
+        taken = await self.begin()
+        if taken is None:
+            raise OSError("the snapshot cannot be written: see the log")
+        return taken
+
+    async def read(self, snapshot: SnapshotFile) -> AsyncIterator[bytes]:
+        """The bytes of a snapshot that was taken, in parts."""
+        loop, file = asyncio.get_running_loop(), self._storage.files.open(snapshot.path, read_only=True)
+        try:
+            position = 0
+            while part := await loop.run_in_executor(self._executor, file.read_at, position, _PART_BYTES):
+                yield part
+                position += len(part)
+        finally:
+            file.close()
+
+    async def until_idle(self) -> None:
+        """Wait for the end of a snapshot that is under way."""
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    async def cancel(self) -> None:
+        """The server stops."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _write(self) -> SnapshotFile | None:
+        self._schedule.restart()
+        loop, database = asyncio.get_running_loop(), self._database()
+        if len(database.tree.known_acls()) > 1000:
+            database.tree.forget_unused_acls()
+        began_ms = self._clock.monotonic_ms()
+        zxid = database.last_zxid
+        writer = self._storage.begin_snapshot(database)
+        logger.info("Writing snapshot %s", writer.path)
+        try:
+            while (part := writer.next_part()) is not None:
+                await loop.run_in_executor(self._executor, writer.write, part)
+            await loop.run_in_executor(self._executor, writer.finish)
+            self._metrics.measured("snapshottime", self._clock.monotonic_ms() - began_ms)
+            self._metrics.last_snapshot = (zxid, self._clock.wall_ms() // 1000)
+            return SnapshotFile(writer.path, zxid, self._storage.files.size(writer.path))
+        except OSError as error:
+            logger.error("The snapshot %s cannot be written, so log files are kept for longer: %s", writer.path, error)
+            await loop.run_in_executor(self._executor, writer.abandon)
+            return None
+        finally:
+            self._task = None
 
 
 class CoordinationServer:
@@ -139,7 +228,6 @@ class CoordinationServer:
         self._is_closing = False
         self._failure: asyncio.Future[None] | None = None
         self._timers: list[asyncio.TimerHandle] = []
-        self._snapshotting: asyncio.Task[None] | None = None
         self._schedule = SnapshotSchedule(settings["snapCount"], settings["snapSizeLimitInKb"] * 1024, self._rng)
         self._roll_wanted = False
         self._last_sweep_ms = 0
@@ -167,6 +255,9 @@ class CoordinationServer:
         self._failure = self._loop.create_future()
         if self._executor is None:
             self._executor = self._own_executor = ThreadPoolExecutor(2, "coordination-files")
+        self.snapshots = Snapshots(
+            self._storage, self._executor, lambda: self._processor.database, self._schedule, self._metrics, clock
+        )
         try:
             self._storage.open()
         except BlockingIOError:
@@ -184,10 +275,9 @@ class CoordinationServer:
                 began_ms = clock.monotonic_ms()
                 await self._loop.run_in_executor(self._executor, self._storage.save_snapshot, database)
                 self._metrics.measured("snapshottime", clock.monotonic_ms() - began_ms)
-            now_ms, wall_ms = clock.monotonic_ms(), clock.wall_ms()
-            tracker = SessionTracker(settings["tickTime"], first_session_id(_SESSION_SERVER_ID, wall_ms), now_ms)
-            alone = ALONE if settings["reconfigEnabled"] else None
-            self._processor = Processor(database, tracker, limits, now_ms, reconfig=alone)
+            now_ms = clock.monotonic_ms()
+            self._limits = limits
+            self._processor = self._new_processor(database)
             self._log_source = self._processor if peer is None else peer.member.log
             self._is_serving = peer is None
             await self._listen()
@@ -216,6 +306,15 @@ class CoordinationServer:
             database.last_zxid,
             len(database.tree.nodes),
             len(database.session_timeouts_ms),
+        )
+
+    def _new_processor(self, database: Database) -> Processor:
+        """That of a server alone."""
+        settings, now_ms = self._settings, self._clock.monotonic_ms()
+        first_id = first_session_id(_SESSION_SERVER_ID, self._clock.wall_ms())
+        tracker = SessionTracker(settings["tickTime"], first_id, now_ms)
+        return Processor(
+            database, tracker, self._limits, now_ms, reconfig=ALONE if settings["reconfigEnabled"] else None
         )
 
     def _make_quorum_peer(self, ensemble: QuorumConfiguration, limits: Limits) -> QuorumPeer:
@@ -339,10 +438,7 @@ class CoordinationServer:
         while self._is_logging:
             self._logged.clear()
             await self._logged.wait()
-        if self._snapshotting is not None:
-            self._snapshotting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._snapshotting
+        await self.snapshots.cancel()
         self._flush()
         await self._close_connections()
         self._storage.close()
@@ -491,9 +587,9 @@ class CoordinationServer:
             self._log()
         else:
             self._logged.set()
-        if self._schedule.is_due and self._snapshotting is None and self._is_serving and not self._is_closing:
+        if self._schedule.is_due and not self.snapshots.is_writing and self._is_serving and not self._is_closing:
             self._roll_wanted = True
-            self._snapshotting = self._loop.create_task(self._take_snapshot())
+            self.snapshots.begin()
 
     def _fail(self, error: BaseException) -> None:
         """The disk failed: the content of the log is unknown, so the server stops."""
@@ -509,28 +605,49 @@ class CoordinationServer:
             self._failure.set_exception(failure)
             self._failure.exception()  # a caller may not wait for it
 
-    # Snapshots, timers
+    # An operator's snapshot in the place of the state
 
-    async def _take_snapshot(self) -> None:
-        self._schedule.restart()
-        tree = self._processor.database.tree
-        if len(tree.known_acls()) > 1000:
-            tree.forget_unused_acls()
-        began_ms = self._clock.monotonic_ms()
-        zxid = self._processor.database.last_zxid
-        writer = self._storage.begin_snapshot(self._processor.database)
-        logger.info("Writing snapshot %s", writer.path)
+    async def restore(self, parts: AsyncIterator[bytes]) -> int:
+        """Replace the state by the snapshot that comes in parts; its zxid. All connections are closed.
+
+        Raises `BarnabasError` if that cannot be, and OSError.
+        """
+        if self._quorum_peer is not None:
+            raise ConfigError(
+                "a member of an ensemble takes its state from the leader: stop all members, move their files in version-2 "
+                "aside, put the snapshot there under the name snapshot.ZXID, and start them"
+            )
+        restoration, run = self._storage.new_restoration(), self._loop.run_in_executor
         try:
-            while (part := writer.next_part()) is not None:
-                await self._loop.run_in_executor(self._executor, writer.write, part)
-            await self._loop.run_in_executor(self._executor, writer.finish)
-            self._metrics.measured("snapshottime", self._clock.monotonic_ms() - began_ms)
-            self._metrics.last_snapshot = (zxid, self._clock.wall_ms() // 1000)
-        except OSError as error:
-            logger.error("The snapshot %s cannot be written, so log files are kept for longer: %s", writer.path, error)
-            await self._loop.run_in_executor(self._executor, writer.abandon)
+            async for part in parts:
+                await run(self._executor, restoration.write, part)
+            database = await run(self._executor, restoration.read)
+            await self._replace_state(restoration, database)
         finally:
-            self._snapshotting = None
+            await run(self._executor, restoration.abandon)
+        return database.last_zxid
+
+    async def _replace_state(self, restoration: Restoration, database: Database) -> None:
+        self.stop_serving()
+        await self.snapshots.until_idle()
+        while (self._is_logging or self._log_source.unlogged) and not self._is_closing:
+            self._logged.clear()
+            self._log()
+            await self._logged.wait()
+        if self._is_closing:
+            raise BarnabasError("the server stops")
+        try:
+            await self._loop.run_in_executor(self._executor, self._storage.restore, restoration, database.last_zxid)
+        except OSError as error:
+            self._fail(error)
+            raise
+        self._schedule.restart()
+        self._metrics.last_snapshot = (database.last_zxid, self._clock.wall_ms() // 1000)
+        self._log_source = self._processor = self._new_processor(database)
+        self._is_serving = True
+        logger.warning("The state is replaced by a snapshot: zxid 0x%x", database.last_zxid)
+
+    # Timers
 
     def _tick(self) -> None:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()

@@ -12,6 +12,8 @@ A file ``snapshot.<zxid in hex>`` holds the state after the transaction of that 
     Long, Int, Long zxid, digest version, digest of the tree (since 3.6); a zxid of 0 means that there is no digest:
                     the server had not applied a transaction since its start
     Long, "/"       Adler-32 of all that is before, and a mark
+    Long            the last zxid (since 3.9): the state can be restored from the bytes alone, without the file's name
+    Long, "/"       Adler-32 of all that is before, and a mark
 
 Apache's server continues to serve while it writes, so its snapshots may contain later changes than their name says (they are
 fuzzy), and the replay of the log applies these changes again. Ours are exact: nodes are values, and the tree keeps those
@@ -41,6 +43,7 @@ __all__ = [
     "encode_snapshot_for_learner",
     "read_snapshot",
     "read_snapshot_of_leader",
+    "read_snapshot_with_zxid",
     "snapshot_name",
 ]
 
@@ -121,6 +124,8 @@ def encode_snapshot(database: Database) -> Iterator[bytes]:
     end += _seal(zlib.adler32(end, checksum))
     end += _DIGEST.pack(zxid, DIGEST_VERSION, digest)
     end += _seal(zlib.adler32(end, checksum))
+    end += _LONG.pack(zxid)
+    end += _seal(zlib.adler32(end, checksum))
     yield bytes(end)
 
 
@@ -163,16 +168,35 @@ def _encode_node(out: bytearray, path: str, node: DataNode, acl: int) -> None:
 
 def read_snapshot(data: bytes, name: str, zxid: int) -> Database:
     """The state in a snapshot; ``zxid`` is the one in its name. Raises `CorruptDataError` for any damage."""
+    return _read(data, name, zxid)
+
+
+def read_snapshot_with_zxid(data: bytes, name: str) -> Database:
+    """The state in a snapshot that holds its zxid, as since ZooKeeper 3.9. Raises `CorruptDataError`."""
+    return _read(data, name, None)
+
+
+def _read(data: bytes, name: str, zxid: int | None) -> Database:
+    """``zxid`` is None if the snapshot must name it."""
     database = Database()
     try:
         header = decode(FileHeader, data)
         if header.magic != SNAPSHOT_MAGIC or header.version != _VERSION:
             raise CorruptDataError(f"{name} is not a snapshot of version {_VERSION}")
         offset = _read_state(database, data, _FILE_HEADER_BYTES)
-        offset = _check_seal(data, offset, name)
-        database.last_zxid = zxid
+        end_of_nodes = offset = _check_seal(data, offset, name)
         if offset < len(data):
-            _check_digest(database, data, offset, name)
+            _, offset = decode_from(_Digest, data, offset)
+            offset = _check_seal(data, offset, name)
+        if offset < len(data):
+            (last_zxid,) = _LONG.unpack_from(data, offset)
+            _check_seal(data, offset + _LONG.size, name)
+            zxid = last_zxid if zxid is None else zxid
+        if zxid is None:
+            raise CorruptDataError(f"{name} does not hold its zxid, as snapshots do since ZooKeeper 3.9")
+        database.last_zxid = zxid
+        if end_of_nodes < len(data):
+            _check_digest(database, data, end_of_nodes, name)
     except (MalformedRecordError, KeyError, struct.error, UnicodeDecodeError) as error:
         raise CorruptDataError(f"snapshot {name} is damaged: {error}") from None
     return database
@@ -240,8 +264,7 @@ def _check_seal(data: bytes, offset: int, name: str) -> int:
 
 
 def _check_digest(database: Database, data: bytes, offset: int, name: str) -> None:
-    digest, offset = decode_from(_Digest, data, offset)
-    _check_seal(data, offset, name)
+    digest, _ = decode_from(_Digest, data, offset)
     if digest.zxid <= 0:
         return
     database.exact_from_zxid = digest.zxid

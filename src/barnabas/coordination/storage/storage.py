@@ -10,11 +10,13 @@ import contextlib
 import logging
 import posixpath
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from barnabas.base.errors import CorruptDataError
 from barnabas.base.files import File, Files, make_dirs_durably
 from barnabas.coordination.core.database import Database
 from barnabas.coordination.storage.log_history import LoggedHistory
+from barnabas.coordination.storage.restoration import Restoration, complete_restoration
 from barnabas.coordination.storage.snapshot import SNAPSHOT_END, encode_snapshot, read_snapshot, snapshot_name
 from barnabas.coordination.storage.transaction_log import (
     TransactionLog,
@@ -26,7 +28,7 @@ from barnabas.coordination.storage.transaction_log import (
 from barnabas.wire.jute.codec import MalformedRecordError
 from barnabas.wire.jute.transactions import decode_transaction
 
-__all__ = ["SnapshotWriter", "Storage"]
+__all__ = ["SnapshotFile", "SnapshotWriter", "Storage"]
 
 logger = logging.getLogger(__name__)
 _VERSION_DIR = "version-2"
@@ -81,6 +83,7 @@ class Storage:
         for name in self._files.list(self.snapshots_dir):
             if name.endswith(_TEMPORARY):
                 self._files.remove(posixpath.join(self.snapshots_dir, name))
+        complete_restoration(self._files, self.snapshots_dir, self.logs_dir)
         database, damaged = self._newest_snapshot()
         names = self._files.list(self.logs_dir)
         if database is None:
@@ -237,6 +240,18 @@ class Storage:
             self._remove(posixpath.join(self.logs_dir, name))
         self._files.sync_dir(self.logs_dir)
 
+    # What an operator gives in the place of the state
+
+    def new_restoration(self) -> Restoration:
+        """Takes the snapshot as it comes."""
+        return Restoration(self._files, self.snapshots_dir)
+
+    def restore(self, restoration: Restoration, zxid: int) -> None:
+        """Make a snapshot, which ends with ``zxid``, the state that a restart finds. Durable at return."""
+        self.log.roll()
+        restoration.commit(zxid)
+        complete_restoration(self._files, self.snapshots_dir, self.logs_dir)
+
     def _remove(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # purging may have removed it
             self._files.remove(path)
@@ -301,6 +316,14 @@ class Storage:
             return file.read_at(max(file.size() - len(SNAPSHOT_END), 0), len(SNAPSHOT_END)) == SNAPSHOT_END
         finally:
             file.close()
+
+
+class SnapshotFile(NamedTuple):
+    """A snapshot on disk."""
+
+    path: str
+    zxid: int
+    size_bytes: int
 
 
 class SnapshotWriter:

@@ -1,0 +1,21 @@
+"""What ``curl URL`` does with the options that pages use, for machines without it."""
+
+import argparse
+import sys
+import urllib.request
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+parser.add_argument("url")
+parser.add_argument("-H", "--header", action="append", default=[])
+parser.add_argument("--output")
+parser.add_argument("--data-binary")
+options = parser.parse_args()
+data = Path(options.data_binary.removeprefix("@")).read_bytes() if options.data_binary else None
+request = urllib.request.Request(options.url, data, dict(header.split(": ", 1) for header in options.header))
+with urllib.request.urlopen(request, timeout=60) as response:
+    answer = response.read()
+if options.output:
+    Path(options.output).write_bytes(answer)
+else:
+    sys.stdout.buffer.write(answer)
