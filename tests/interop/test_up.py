@@ -38,6 +38,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--override", "foo"], "NAME=VALUE is expected"),
         (["--override", "num.partitions=many"], "Invalid value many for configuration num.partitions"),
         (["--brokers", "0"], "at least one broker is needed"),
+        (["--host", "1.2.3.4"], "--host 1.2.3.4: Cannot assign requested address"),
+        (["--zookeeper", "127.0.0.1:1"], "no coordination server answers at 127.0.0.1:1: is one running there?"),
         (["--data-dir", "/dev/null/x"], "choose another folder with --data-dir"),
     ],
 )
@@ -56,6 +58,7 @@ def test_a_server_that_cannot_start_gives_the_reason_and_its_logs_are_kept(tmp_p
     assert done.returncode == 1
     assert re.search(r"broker 0 \(pid \d+\) ended with 1\n  Error: No log dir can be used", done.stderr)
     assert "Traceback" not in done.stderr
+    assert "start it again with" not in done.stderr  # of files that are gone
     kept = Path(re.search(r"the logs are kept in (\S+)", done.stderr)[1])
     assert "No log dir can be used" in (kept / "logs" / "broker-0.log").read_text()
     assert "log.dirs=/proc/no" in (kept / "server.properties").read_text()

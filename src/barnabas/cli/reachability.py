@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from barnabas.base.errors import BarnabasError
 from barnabas.client.errors import ConfigurationError
 from barnabas.client.properties import RENAMED_IN_ALL, property_text
 
-__all__ = ["ANSWER_S", "CONNECT_TIMEOUT", "require_broker"]
+__all__ = ["ANSWER_S", "CONNECT_TIMEOUT", "require_broker", "require_coordination"]
 
 ANSWER_S = 5.0
 """How long a command waits for the first answer of a broker."""
@@ -36,3 +37,17 @@ def require_broker(bootstrap: str, properties: Mapping[str, Any], timeout_s: flo
 
     with Consumer({**secure, "bootstrap.servers": bootstrap}, close_timeout_s=1.0) as probe:
         probe.topics(timeout_s)
+
+
+def require_coordination(connect: str, timeout_s: float = ANSWER_S) -> None:
+    """Raise `BarnabasError` unless a coordination server answers in time."""
+    from barnabas.base.randomness import new_random
+    from barnabas.coordination.client import BlockingClient
+    from barnabas.net.sockets import SocketNetwork
+    from barnabas.wire.jute.errors import KeeperError
+
+    try:
+        with BlockingClient(SocketNetwork, connect, rng=new_random()) as client:
+            client.start(round(timeout_s * 1000))
+    except KeeperError:
+        raise BarnabasError(f"no coordination server answers at {connect}: is one running there?") from None

@@ -43,7 +43,11 @@ class ServerPlan(NamedTuple):
 class Supervisor:
     """The children by name, what each was started with, and their end."""
 
-    def __init__(self, directory: Path, plans: Sequence[ServerPlan], bootstrap: str, brokers: int) -> None:
+    def __init__(
+        self, directory: Path, plans: Sequence[ServerPlan], bootstrap: str, brokers: int, *, keeps_files: bool = True
+    ) -> None:
+        """Without ``keeps_files`` the directory goes when a start fails, so that messages name no file in it."""
+        self._keeps_files = keeps_files
         self._logs = directory / "logs"
         self._plans = {plan.name: plan for plan in plans}
         self._bootstrap = bootstrap
@@ -118,6 +122,7 @@ class Supervisor:
             while unready and self._knows_all(unready[0]):
                 del unready[0]
             if not unready:
+                self._keeps_files = True  # while the cluster runs, in any case
                 threading.Thread(target=prepare_groups, args=(self._bootstrap,), daemon=True).start()
                 return True
         self.has_failed = True
@@ -158,7 +163,7 @@ class Supervisor:
         if code > 0:
             self.has_failed = True
             self._explain(name, log)
-        if code:
+        if code and self._keeps_files:
             plan = self._plans[name]
             _say(f"  its log is {log}; start it again with: barnabas {plan.command} {plan.config}")
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser
 from barnabas.cli.local_clusters import LocalCluster, locked, record
+from barnabas.cli.reachability import require_coordination
 from barnabas.cli.supervisor import ServerPlan, Supervisor
 from barnabas.cli.up_files import BrokerFiles, CoordinationPlan, check_ports, free_ports
 
@@ -125,6 +126,8 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
         directory, given.host, ports, zookeeper_connect, given.racks, dict(map(_name_value, given.override))
     )
     with locked(directory):
+        if given.zookeeper:
+            require_coordination(given.zookeeper)
         check_ports(given.host, [*ports, *([] if given.zookeeper else coordination.ports)])
         for warning in files.check():
             print(f"warning: {warning}", file=sys.stderr, flush=True)
@@ -134,7 +137,7 @@ def _run(given: argparse.Namespace, directory: Path) -> int:
             plans += [ServerPlan(name, "zookeeper-server-start", path) for name, path in paths]
         plans += [ServerPlan(str(n), "server-start", files.write(n)) for n in range(given.brokers)]
         bootstrap = ",".join(f"{given.host}:{port}" for port in ports)
-        supervisor = Supervisor(directory, plans, bootstrap, given.brokers)
+        supervisor = Supervisor(directory, plans, bootstrap, given.brokers, keeps_files=bool(given.data_dir))
         try:
             cluster = LocalCluster(
                 str(directory), os.getpid(), bootstrap, zookeeper_connect, is_temporary=not given.data_dir

@@ -30,11 +30,16 @@ _MAX_PORT = 65535
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Ports of ``host`` that nothing listens on now."""
+    """Ports of ``host`` that nothing listens on now. Raises `BarnabasError` for a host that is not this machine."""
     with contextlib.ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
-            probe.bind((host, 0))
+            try:
+                probe.bind((host, 0))
+            except OSError as error:
+                raise BarnabasError(
+                    f"--host {host}: {error.strerror or error}; it must be an address or a name of this machine"
+                ) from None
         return [probe.getsockname()[1] for probe in probes]
 
 
