@@ -14,6 +14,7 @@ deltalake = pytest.importorskip("deltalake")
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.base.ids import TopicPartition  # noqa: E402
 from barnabas.pipelines import spec  # noqa: E402
+from barnabas.pipelines.analysis import find_problems  # noqa: E402
 from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
 from barnabas.pipelines.outputs.declared import SearchSink  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
@@ -100,6 +101,39 @@ def test_all_outputs_hold_the_same_rows_with_the_same_times(cluster: Any, spark:
     assert {hit.row["id"] for hit in search_index(index, '"2 disks"', limit=100)} == set(range(2, 20, 3))
 
 
+def errors_of_dry_run(spark: Any, flow: spec.Flow) -> list[str]:
+    """The first words of each error."""
+    from barnabas.pipelines.trial import try_flow
+
+    return [each.message.split(",")[0] for each in try_flow(spark, flow) if each.state == "error"]
+
+
+def test_records_that_become_several_rows_need_a_key(cluster: Any, spark: Any, tmp_path: Path) -> None:
+    """Their position would keep one of them. A topic that was made again since the last run is noticed, too."""
+    topic = cluster.topic(1)
+    cluster.produce(topic, [(b"k", b'{"id": 1, "message": "a b"}'), (b"k", b'{"id": 2, "message": "c"}')])
+    head = HEAD.format(topic=topic, bootstrap=cluster.bootstrap, kind="state", limit=5)
+    words = head.replace("[source.format]", 'record_columns = ["key", "headers"]\n[source.format]') + (
+        '[transform]\nselect = ["source_key", "source_headers", "explode(split(message, \' \')) as word"]\n'
+    )
+    text = words + sinks(sqlite='path = "out.db"\ntable = "t"')
+    (problem,) = find_problems(spark, spec.parse(text))
+    assert (problem.field, problem.message[:40]) == ("sinks[0].key", "is missing: explode makes several rows o")
+    with pytest.raises(BarnabasError, match="3 rows come from 2 records.*several rows, as by explode"):
+        run(spark, tmp_path, text)
+    keyed = text + 'key = ["source_topic", "source_partition", "source_offset", "word"]\n'
+    keyed = keyed.replace("out.db", "keyed.db").replace('checkpoint = "state"', 'checkpoint = "keyed"')
+    run(spark, tmp_path, keyed)
+    with sqlite3.connect(tmp_path / "keyed.db") as connection:
+        found = connection.execute("SELECT source_key, source_headers, word FROM t ORDER BY word").fetchall()
+    connection.close()
+    assert found == [("k", "{}", "a"), ("k", "{}", "b"), ("k", "{}", "c")]
+    cluster.make_again(topic)
+    cluster.produce(topic, [(b"k", b'{"id": 3, "message": "d"}')] * 5)
+    with pytest.raises(BarnabasError, match=f"topic {topic} was deleted and made again since the last run"):
+        run(spark, tmp_path, keyed)
+
+
 def test_a_flow_whose_table_is_gone_refuses_until_it_is_filled_again(cluster: Any, spark: Any, tmp_path: Path) -> None:
     """It would go on from its checkpoint otherwise, with an empty table. A restored copy is fine, and so is a rewind."""
     topic = cluster.topic(1)
@@ -125,9 +159,12 @@ def test_a_flow_whose_table_is_gone_refuses_until_it_is_filled_again(cluster: An
         with pytest.raises(BarnabasError, match="sqlite table t holds nothing that this flow wrote") as refused:
             run(spark, tmp_path, text)
         assert "flow.toml --to earliest --yes" in str(refused.value)
+    assert errors_of_dry_run(spark, flow) == ["sqlite table t holds nothing that this flow wrote"]
     (tmp_path / "copy.db").rename(tmp_path / "out.db")
     run(spark, tmp_path, text)
     assert ids() == [1, 2, 3]
+    wider = spec.parse(text + '[transform]\nderive = { twice = "2 * id" }\n', file=str(tmp_path / "flow.toml"))
+    assert errors_of_dry_run(spark, wider) == ["table t is there already and has no column twice; add it"]
     (tmp_path / "out.db").unlink()
     Checkpoint(flow).rewind([{TopicPartition(topic, 0): 0}])
     run(spark, tmp_path, text)

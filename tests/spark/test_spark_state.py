@@ -11,6 +11,7 @@ pytest.importorskip("pyspark")
 from barnabas.pipelines import spec  # noqa: E402
 from barnabas.pipelines.flows import load_flow  # noqa: E402
 from barnabas.pipelines.topic_table import read_topic_table  # noqa: E402
+from barnabas.pipelines.trial import try_flow  # noqa: E402
 from barnabas.testing.flow_cases import load_cases, run_cases  # noqa: E402
 from barnabas.testing.flows import FlowUnderTest  # noqa: E402
 
@@ -78,6 +79,7 @@ def test_the_example_of_sensors_that_are_quiet_remembers_them_between_runs(
         return {"sensor": sensor, "at": f"2026-01-01T10:{time}Z", "celsius": 20.5}
 
     flow.given([row("hall", "00:00"), row("hall", "03:00"), row("cellar", "05:00")]).run().assert_rows([])
+    assert [each.message for each in try_flow(spark, flow.flow) if each.state == "error"] == []
     result = flow.given([row("cellar", "14:30")]).run()
     result.assert_rows([{"sensor": "hall", "last_at": "2026-01-01 10:03:00"}])
 

@@ -150,3 +150,57 @@ def test_result_records_are_the_same_in_every_run(spark: Any) -> None:
         ("barnabas.flow", b"flow"),
         ("barnabas.epoch", b"7"),
     ]
+
+
+def reasons(parsed: Any) -> list[str | None]:
+    """Why each row is bad, in their order."""
+    found = parsed.orderBy("source_offset").select("_barnabas_bad").collect()
+    return [row._barnabas_bad for row in found]
+
+
+def test_a_value_with_more_than_one_row_is_bad_and_not_cut(spark: Any) -> None:
+    """Spark would read the first object or line, and leave out the rest in silence."""
+    how = Format("json", {"id": "int", "s": "string", "n": "struct<a:int>"})
+    good = ['{"id": 1}', ' {"id": 2, "n": {"a": 1}}\n', '{"id": 3, "s": "} {"}']
+    wrong = [
+        '[{"id": 4}, {"id": 5}]',
+        '{"id": 6}{"id": 7}',
+        '{"id": 8}\n{"id": 9}',
+        '{"id": 10} more',
+        '{"id": 1}, {"id": 2}',
+    ]
+    parsed = transforms.parse_records(records(spark, *good, *wrong, '{"id": "11"}'), how)
+    no_object = "the value is no JSON object"
+    assert reasons(parsed) == [None] * 3 + [no_object] * 5 + ["column id is 11, which is no int but a text"]
+    lines = ["AA,1\r\n", '"say ""hi"", please",2', "AA,1\nUA,2", ""]
+    parsed = transforms.parse_records(records(spark, *lines), CSV)
+    assert reasons(parsed) == [None, None, *["the value is no line of 2 fields"] * 2]
+    found = [(row.carrier, row.delay) for row in transforms.good_rows(parsed).orderBy("source_offset").collect()]
+    assert found == [("AA", 1), ('say "hi", please', 2)]
+
+
+def test_times_within_values_are_bad_where_outputs_cannot_hold_them(spark: Any) -> None:
+    """In structs, arrays and maps; bytes that are no UTF-8 become the replacement character in texts."""
+    how = Format("json", {"a": "struct<at:timestamp>", "b": "array<date>", "c": "map<string,array<timestamp>>"})
+    values = ['{"a": {"at": 1}, "b": ["2026-01-01", null], "c": {"x": [1]}}', '{"a": {"at": 99999999999999}}']
+    values += ['{"b": ["+12026-01-01"]}', '{"c": {"x": [1, 99999999999999]}}']
+    found = reasons(transforms.parse_records(records(spark, *values), how))
+    assert found[0] is None
+    assert [each.split(" is ")[0] for each in found[1:] if each] == ["column a", "column b", "column c"]
+    damaged = spark.createDataFrame([(None, b"caf\xe9", "t", 0, 0)], transforms.RECORD_SCHEMA)
+    text = transforms.parse_records(damaged, Format("text", {"value": "string"}))
+    assert [row.value for row in transforms.good_rows(text).collect()] == ["caf\N{REPLACEMENT CHARACTER}"]
+
+
+def test_rows_get_the_key_time_and_headers_of_their_record(spark: Any) -> None:
+    """Of headers with one name the last counts."""
+    at = datetime.datetime(2026, 1, 1, 12)  # noqa: DTZ001  # as Spark gives it, in the session's zone
+    pairs = [("trace", b"1"), ("user", b"x"), ("trace", b"2")]
+    rows = [(b"k", b"v", "t", 0, 0, at, pairs), (None, b"w", "t", 0, 1, at, None)]
+    schema = f"{transforms.RECORD_SCHEMA}, timestamp timestamp, headers array<struct<key: string, value: binary>>"
+    frame = spark.createDataFrame(rows, schema)
+    names = ("key", "timestamp", "headers")
+    parsed = transforms.parse_records(frame, Format("text", {"value": "string"}), names)
+    first, second = transforms.good_rows(parsed).orderBy("source_offset").collect()
+    assert (first.source_key, first.source_timestamp, first.source_headers) == ("k", at, {"trace": "2", "user": "x"})
+    assert (second.source_key, second.source_headers) == (None, {})

@@ -2,13 +2,19 @@
 
 import fcntl
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+pytest.importorskip("confluent_kafka")
+
 from barnabas.base.ids import TopicPartition
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
+from barnabas.pipelines.errors import DataLossError
 from barnabas.pipelines.spec import Flow, parse
+from barnabas.pipelines.topic_ids import TopicIds
 
 FLOW = """\
 name = "f"
@@ -149,3 +155,47 @@ def test_what_repeats_is_said_for_each_sink(begun: Path) -> None:
     assert first.startswith("sqlite table t keeps one row for each window_start, window_end, kind")
     assert "A window that began before the new position gets figures of the repeated records only" in first
     assert second.startswith("topic o takes the results again, with the same keys")
+
+
+def test_another_name_does_not_fit_tables_but_fits_topics(begun: Path) -> None:
+    """Tables keep their micro-batches under the flow's name."""
+    renamed = flow_in(begun, ('name = "f"', 'name = "g"'))
+    (change,) = Checkpoint(renamed).changes()
+    assert (change.field, change.fits) == ("name", False)
+    assert change.message.startswith("was f; tables know")
+    sink = 'type = "sqlite"\npath = "out.db"\ntable = "t"'
+    topics_only = flow_in(begun, ('name = "f"', 'name = "g"'), (sink, 'type = "topic"\ntopic = "o"'))
+    assert all(change.fits for change in Checkpoint(topics_only).changes())
+
+
+def test_a_rewind_says_that_a_parquet_folder_must_be_moved() -> None:
+    """It cannot replace rows, and refuses to add them again."""
+    text = FLOW[: FLOW.index("[aggregate]")] + '[[sinks]]\ntype = "parquet"\npath = "lake"\n'
+    (repeated,) = what_repeats(parse(text))
+    assert "move its folder away before the next run" in repeated
+
+
+class Cluster:
+    """Answers with ids of topics."""
+
+    def __init__(self, **ids: str) -> None:
+        self._ids = ids
+
+    def topic_ids(self, topics: list[str]) -> dict[str, str]:
+        return {topic: self._ids[topic] for topic in topics if topic in self._ids}
+
+
+def test_a_topic_that_was_made_again_between_two_runs_is_noticed(tmp_path: Path) -> None:
+    """By its id; a topic that comes later is none of them, and brokers without ids give nothing to compare."""
+    (source,) = flow_in(tmp_path).sources
+    said: list[str] = []
+    ids = TopicIds(tmp_path)
+    ids.require_same(source, cast(Any, Cluster(a="1")), "flow.toml", said.append)
+    ids.save()
+    TopicIds(tmp_path).require_same(source, cast(Any, Cluster(a="1", b="2")), "flow.toml", said.append)
+    TopicIds(tmp_path).require_same(source, cast(Any, Cluster()), "flow.toml", said.append)
+    with pytest.raises(DataLossError, match="topic a was deleted and made again.*rewind flow.toml --to earliest --yes"):
+        TopicIds(tmp_path).require_same(source, cast(Any, Cluster(a="9")), "flow.toml", said.append)
+    allowed = replace(source, fail_on_data_loss=False)
+    TopicIds(tmp_path).require_same(allowed, cast(Any, Cluster(a="9")), "flow.toml", said.append)
+    assert [each[:30] for each in said] == ["warning: topic a was deleted a"]

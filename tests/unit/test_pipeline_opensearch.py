@@ -14,6 +14,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 
+from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError  # noqa: E402
 from barnabas.pipelines.outputs.opensearch import OpenSearchIndex  # noqa: E402
 
@@ -130,3 +131,15 @@ def test_a_server_that_is_away_is_an_error_that_names_it() -> None:
     with pytest.raises(OutputError, match="cannot reach OpenSearch at http://127.0.0.1:1: .*refused"):
         open_index("http://127.0.0.1:1", pauses)
     assert len(pauses) == 5
+
+
+def test_a_time_that_python_cannot_hold_is_an_error_that_names_its_column(server: Server) -> None:
+    """Spark's times end later than those of outputs."""
+    index = OpenSearchIndex(OpenSearchSink(server.url, "i", (), ("id",)), {"id": "bigint", "at": "timestamp"})
+    at = pa.array([10**18], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    with pytest.raises(BarnabasError, match="column at has a time beyond the years 1 to 9999"):
+        index.apply(pa.table({"id": [1], "at": at}), "flow", "query", 0)
+    assert index.apply(
+        pa.table({"id": [1], "m": pa.array([[("a", 2)]], pa.map_(pa.string(), pa.int64()))}), "f", "q", 0
+    )
+    assert server.documents["[1]"]["m"] == {"a": 2}

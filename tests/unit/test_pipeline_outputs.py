@@ -16,8 +16,10 @@ duckdb = pytest.importorskip("duckdb")
 deltalake = pytest.importorskip("deltalake")
 import pyarrow.dataset as ds  # noqa: E402
 
+from barnabas.pipelines.arrow_values import ValueOutOfRangeError, values_of  # noqa: E402
 from barnabas.pipelines.database import SinkDatabase, open_database  # noqa: E402
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError, SearchSink  # noqa: E402
+from barnabas.pipelines.outputs.looking import look_at  # noqa: E402
 from barnabas.pipelines.outputs.opening import open_output  # noqa: E402
 from barnabas.pipelines.outputs.search import search_index  # noqa: E402
 from barnabas.pipelines.spec import POSITION, DatabaseSink  # noqa: E402
@@ -315,3 +317,79 @@ def test_json_of_nested_values_has_the_same_times() -> None:
     from barnabas.pipelines.texts import as_json
 
     assert json.loads(as_json([{"at": DAY}, {"at": DAY.replace(tzinfo=None)}])) == [{"at": TEXT}, {"at": TEXT[:-1]}]
+
+
+def test_an_index_whose_table_was_dropped_or_that_covers_other_columns_begins_again(tmp_path: Path) -> None:
+    """The old index stays in the file, and would find rows that are gone."""
+    sink = SearchSink(str(tmp_path / "out"), "t", ("carrier",), ("flights",))
+    index = open_output(sink, TYPES, SCHEMA, rows_change=True)
+    index.apply(rows(("disk failure", 1)), "flow", "query", 0)
+    index.close()
+    connection = sqlite3.connect(sink.path)
+    connection.execute("DROP TABLE t")
+    connection.close()
+    index = open_output(sink, TYPES, SCHEMA, rows_change=True)
+    index.apply(rows(("all is well", 1)), "flow", "query", 0)
+    assert search_index(sink, "disk") == []
+    assert [hit.row["flights"] for hit in search_index(sink, "well")] == [1]
+    index.close()
+    wider = SearchSink(sink.path, "t", ("carrier", "tags"), ("flights",))
+    index = open_output(wider, TYPES, SCHEMA, rows_change=True)
+    assert [hit.row["flights"] for hit in search_index(wider, "tags: x")] == [1]
+    index.apply(rows(("fine", 1)), "flow", "query", 1)
+    assert search_index(wider, "well") == []
+    index.close()
+
+
+def test_a_folder_with_the_note_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    """It was a file that held the query."""
+    sink = LakeSink("parquet", str(tmp_path / "lake"), KEY)
+    (tmp_path / "lake" / "_barnabas").mkdir(parents=True)
+    (tmp_path / "lake" / "_barnabas" / "flow").write_text("query\n")
+    folder = open_output(sink, TYPES, SCHEMA, rows_change=False)
+    assert folder.last_epoch("flow", "query") is None
+    assert folder.apply(rows(("AA", 1)), "flow", "query", 3)
+    with pytest.raises(OutputError, match="from another checkpoint"):
+        folder.apply(rows(("AA", 1)), "flow", "another", 0)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "delta", "search", "parquet"])
+def test_what_an_output_holds_is_seen_without_changing_it(kind: str, tmp_path: Path) -> None:
+    """Nothing before it is made; then its columns, and the last micro-batch if the output keeps that."""
+    path = str(tmp_path / "out")
+    sinks: dict[str, Any] = {
+        "sqlite": DatabaseSink("sqlite", path, "t", KEY),
+        "duckdb": DatabaseSink("duckdb", path, "t", KEY),
+        "delta": LakeSink("delta", path, KEY),
+        "search": SearchSink(path, "t", ("carrier",), KEY),
+        "parquet": LakeSink("parquet", path, KEY),
+    }
+    sink = sinks[kind]
+    assert look_at(sink, "flow", "query") is None
+    assert not Path(path).exists()
+    opened = open_output(sink, TYPES, SCHEMA, rows_change=kind != "parquet")
+    opened.apply(rows(("AA", 1)), "flow", "query", 4)
+    opened.close()
+    holding = look_at(sink, "flow", "query")
+    assert holding is not None
+    assert set(TYPES) <= set(holding.columns or ())
+    assert holding.last_epoch == (None if kind == "parquet" else 4)
+    another = look_at(sink, "flow", "another")
+    assert another is not None
+    assert another.last_epoch == -1
+
+
+def test_maps_are_objects_in_json_whatever_their_keys_are() -> None:
+    """As Spark's to_json writes them."""
+    from barnabas.pipelines.texts import as_json
+
+    maps = pa.array([[(1, "x")], [(2, "y")]], pa.map_(pa.int32(), pa.string()))
+    assert [as_json(value) for value in values_of("m", maps)] == ['{"1":"x"}', '{"2":"y"}']
+    assert as_json({DAY: 1.5, True: float("nan")}) == '{"' + TEXT + '":1.5,"true":"NaN"}'
+
+
+def test_a_text_that_is_not_utf8_is_reported_as_one() -> None:
+    """And not as a time out of range."""
+    damaged = pa.array([b"caf\xe9"], pa.binary()).view(pa.string())
+    with pytest.raises(ValueOutOfRangeError, match="column s has a text that is not UTF-8"):
+        values_of("s", damaged)

@@ -9,10 +9,11 @@ import pytest
 from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.pipeline import main
+from barnabas.cli.pipeline_operations import lag_text
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.masters import require_master
 from barnabas.pipelines.offsets import Offsets
-from barnabas.pipelines.progress import GroupCommitter, Progress, Totals
+from barnabas.pipelines.progress import CatchUp, GroupCommitter, Progress, Totals
 from barnabas.pipelines.run import _locked
 from barnabas.pipelines.session import MissingExtraError, require_extra
 from support.ports import free_ports
@@ -145,3 +146,29 @@ def test_a_flow_whose_brokers_do_not_answer_ends_before_spark_starts(tmp_path: P
     with pytest.raises(BarnabasError, match=f"127.0.0.1:{port} refused the connection: is a broker running there"):
         main(argv)
     assert "starting Spark" not in capsys.readouterr().err
+
+
+def test_the_time_to_catch_up_follows_from_the_last_minute() -> None:
+    """What was read less what was added; None for a flow that falls behind, 0 for one that is done."""
+    catch_up = CatchUp()
+    assert catch_up.seconds(0.0, 0, 1000) is None
+    assert catch_up.seconds(10.0, 300, 1100) == pytest.approx(40.0)  # 20 records a second nearer, 800 are left
+    assert catch_up.seconds(20.0, 310, 2000) is None
+    assert catch_up.seconds(30.0, 2000, 2000) == 0.0
+    assert catch_up.seconds(200.0, 2000, 2100) is None  # the minute has none but the newest points
+
+
+def test_a_run_knows_its_time_to_catch_up_after_its_first_micro_batch() -> None:
+    """From where the batch began, and how long it took."""
+    now = [100.0]
+    progress = Progress([], lambda _: None, clock=lambda: now[0])
+    first = report(0, 10, 10, 40)
+    first["sources"][0]["startOffset"] = {"t": {"0": 0}}
+    progress.update({**first, "batchDuration": 5000})
+    assert progress.totals.catch_up_s == pytest.approx(15.0)
+    assert lag_text(progress.totals.lag, progress.totals.catch_up_s) == "30 (read in 15 s)"
+    assert (lag_text(None, None), lag_text(0, 0.0), lag_text(5000, 3700)) == (
+        "unknown",
+        "0",
+        "5,000 (read in 1 h 1 min)",
+    )

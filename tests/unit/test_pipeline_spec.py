@@ -98,6 +98,27 @@ def test_every_example_is_valid(path: Path) -> None:
             'path = "${NOT_SET}"',
             r"flow.toml:21: sinks\[0\].path: refers to the environment variable",
         ),
+        (
+            'topic = "by-carrier"',
+            'topic = "t"\n[[sinks]]\ntype = "topic"\ntopic = "t"',
+            r"flow.toml:27: sinks\[2\]: writes to the same place as a sink before it",
+        ),
+        (
+            'delay = "double"',
+            'delay = "double", Delay = "int"',
+            r"flow.toml:10: .*Delay: differs from delay in upper and",
+        ),
+        (
+            'topics = ["flights"]',
+            'topics = ["flights"]\nrecord_columns = ["keys"]',
+            r"flow.toml:7: source.record_columns: names keys, but a record has key, timestamp, headers",
+        ),
+        (
+            'topics = ["flights"]',
+            'topics = ["flights"]\nbad_rows_topic = "b"\nmax_bad = 1\non_max_bad = "quarantine"\n'
+            '[resources]\nconnector = "kafka"',
+            r"resources.connector: is \"kafka\", which cannot leave out what",
+        ),
         ("[aggregate]", "[agregate]", r"flow.toml:12: agregate: is unknown here"),
         ('name = "by-carrier"', "name = ", r"flow.toml: no valid TOML: .*line 1"),
     ],

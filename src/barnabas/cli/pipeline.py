@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common import ToolParser, add_output_option, print_json
-from barnabas.cli.pipeline_operations import OPERATION_ACTIONS, add_operation_actions
+from barnabas.cli.pipeline_operations import OPERATION_ACTIONS, add_operation_actions, lag_text
 from barnabas.cli.pipeline_outputs import OUTPUT_ACTIONS, add_output_actions, add_words
 from barnabas.cli.pipeline_templates import add_new_action, add_test_action, run_tests, write_flow
 from barnabas.cli.reachability import ANSWER_S, require_broker
@@ -142,7 +142,7 @@ def _print_summary(summary: dict[str, Any], output: str) -> None:
     if "rows" in summary:
         print(
             f"; {summary['rows']} rows in {summary['batches']} batches, {summary['bad_rows']} bad, "
-            f"{summary['late_rows']} late, lag {summary['lag']}, {summary['seconds']:.1f} s",
+            f"{summary['late_rows']} late, lag {lag_text(summary['lag'], None)}, {summary['seconds']:.1f} s",
             end="",
         )
     print()
@@ -175,7 +175,7 @@ class _Display:
             return
         rate = totals.rows / totals.seconds if totals.seconds else 0
         line = (
-            f"{totals.rows:,} rows, {rate:,.0f} rows/s, lag {_lag(totals.lag)}, batch {totals.batch}"
+            f"{totals.rows:,} rows, {rate:,.0f} rows/s, lag {lag_text(totals.lag, totals.catch_up_s)}, batch {totals.batch}"
             + (f", {totals.bad_rows:,} bad" if totals.bad_rows else "")
             + (f", {totals.late_rows:,} late" if totals.late_rows else "")
         )
@@ -196,7 +196,3 @@ class _Display:
     def _clear(self) -> None:
         if self._terminal and self._last_line:
             sys.stderr.write("\r\x1b[K")
-
-
-def _lag(records: int | None) -> str:
-    return "unknown" if records is None else f"{records:,}"

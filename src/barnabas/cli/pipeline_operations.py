@@ -15,7 +15,7 @@ from barnabas.pipelines import spec
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
 from barnabas.pipelines.offsets import Offsets, from_json
 
-__all__ = ["OPERATION_ACTIONS", "add_operation_actions"]
+__all__ = ["OPERATION_ACTIONS", "add_operation_actions", "lag_text"]
 
 _SHOWN = 60
 
@@ -156,7 +156,9 @@ def _status(flow: spec.Flow, arguments: argparse.Namespace) -> int:
         return 0
     print(f"{flow.name}: {'runs as process ' + str(state['pid']) if running else 'does not run'}")
     print(f"  checkpoint: {checkpoint.folder}, {state['batches']} micro-batches done")
-    print(f"  lag: {problem or ('not begun' if state['lag'] is None else format(state['lag'], ',') + ' records')}")
+    catch_up_s = last.get("catch_up_s") if running else None
+    lag = "not begun" if state["lag"] is None else lag_text(state["lag"], catch_up_s)
+    print(f"  lag: {problem or lag}")
     if "rows" in last:
         print(
             f"  {'this' if running else 'last'} run: {last['rows']:,} rows in {last['seconds']:.0f} s, {last['bad_rows']:,} bad"
@@ -322,6 +324,18 @@ def _replay(flow: spec.Flow, arguments: argparse.Namespace) -> int:
     for reason, count in sorted(result.reasons.items(), key=lambda each: -each[1])[:10]:
         print(f"  {count:,}: {reason}")
     return 0
+
+
+def lag_text(records: int | None, catch_up_s: float | None) -> str:
+    """The lag, and when it will be 0 if that is known."""
+    if records is None:
+        return "unknown"
+    if not records or catch_up_s is None:
+        return f"{records:,}"
+    seconds = round(catch_up_s)
+    parts = ((seconds // 3600, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s"))
+    shown = " ".join(f"{count} {unit}" for count, unit in [each for each in parts if each[0]][:2]) or "0 s"
+    return f"{records:,} (read in {shown})"
 
 
 def _text(value: Any) -> str:

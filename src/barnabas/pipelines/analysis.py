@@ -24,6 +24,7 @@ from barnabas.base.hints import did_you_mean
 from barnabas.pipelines import transforms
 from barnabas.pipelines.lookup import open_lookup
 from barnabas.pipelines.models.declared import MODEL_VERSION, Model
+from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.spec import (
     POSITION,
     Aggregate,
@@ -37,7 +38,7 @@ from barnabas.pipelines.spec import (
     Transform,
     Watermark,
 )
-from barnabas.pipelines.views import output_mode, run_sql, step_rows
+from barnabas.pipelines.views import multiplies_rows, output_mode, run_sql, step_rows
 
 __all__ = ["Problem", "find_problems", "without_spark_logging"]
 
@@ -114,8 +115,10 @@ class _Check:
         field = self._flow.field_of(source)
         how = self._format(f"{field}.format", source.format)
         # A stream of files from an empty folder: it has no rows, and needs no cluster.
-        records = self._spark.readStream.schema(transforms.RECORD_SCHEMA).format("parquet").load(self._folder)
-        rows = self._expected(transforms.good_rows(transforms.parse_records(records, how)), source.name)
+        schema = transforms.record_schema(source)
+        records = self._spark.readStream.schema(schema).format("parquet").load(self._folder)
+        parsed = transforms.parse_records(records, how, source.record_columns)
+        rows = self._expected(transforms.good_rows(parsed), source.name)
         if source is self._flow.source:
             rows = self._transform("transform", rows, self._flow.transform)
         return self._watermark(field, rows, source.watermark)
@@ -263,10 +266,16 @@ class _Check:
                 text = f"is missing: the results have no position in a topic; take columns from {', '.join(types)}"
                 self._problems.append(Problem(field, text))
                 continue
+            if sink.key == POSITION and not isinstance(sink, LakeSink | FunctionSink) and multiplies_rows(results):
+                text = "is missing: explode makes several rows of one record, so its position does not tell them apart"
+                self._problems.append(Problem(field, text))
             for name in sink.key:
                 if name not in types:
                     self._add(field, f"names {name}, which is no column of the results", name, types)
 
+        self._charts(types)
+
+    def _charts(self, types: dict[str, str]) -> None:
         for number, chart in enumerate(self._flow.charts):
             if chart.query is None and chart.type != "table":
                 parts = [("x", chart.x), *[("y", each) for each in chart.y]]

@@ -203,6 +203,7 @@ def describe_flow(flow: Flow) -> dict[str, Any]:
     if flow.aggregate:
         state |= _aggregate_state("aggregate", flow.aggregate)
     return {
+        "name": flow.name,
         "sources": sources,
         "state": state,
         "code": code,
@@ -234,6 +235,10 @@ def compare_flows(before: Mapping[str, Any], flow: Flow) -> list[Change]:
     """What of the flow differs from the description of the one before, and whether the checkpoint still fits."""
     now = describe_flow(flow)
     changes: list[Change] = []
+    if (name := before.get("name", flow.name)) != flow.name:
+        kept = all(isinstance(sink, TopicSink | FunctionSink) for sink in flow.sinks)
+        text = f"was {name}"
+        changes.append(Change("name", text if kept else f"{text}; tables know their micro-batches by it", fits=kept))
     old_sources, new_sources = before["sources"], now["sources"]
     if list(old_sources) != list(new_sources):
         text = f"were {', '.join(old_sources)}; the checkpoint keeps positions in that order"
@@ -292,6 +297,10 @@ def what_repeats(flow: Flow) -> list[str]:
             text = f"takes the results again, with the same keys ({key})"
         elif isinstance(sink, FunctionSink):
             text = "is called again, with micro-batches numbered from 0"
+        elif sink.type == "parquet":
+            text = (
+                "cannot replace rows, and refuses those of another beginning: move its folder away before the next run"
+            )
         else:
             text = f"keeps one row for each {key}, so rows that come again replace their like"
         if how and (how.window or how.session):

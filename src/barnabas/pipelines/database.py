@@ -17,7 +17,7 @@ rows are deleted and inserted.
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -86,12 +86,17 @@ def open_database(
 class SqliteDatabase:
     """A SQLite file. Times are ISO texts in UTC, decimals are texts, arrays and structs are JSON.
 
-    ``id_column`` is the name of a column of whole numbers that identify rows; ``also`` are further statements that prepare
-    the database, in the same transaction as the table.
+    ``id_column`` is the name of a column of whole numbers that identify rows. ``also`` prepares more, in the same transaction as
+    the table; its second argument says whether the table is new.
     """
 
     def __init__(
-        self, sink: DatabaseSink, types: Mapping[str, str], *, id_column: str | None = None, also: Sequence[str] = ()
+        self,
+        sink: DatabaseSink,
+        types: Mapping[str, str],
+        *,
+        id_column: str | None = None,
+        also: Callable[[sqlite3.Connection, bool], None] = lambda *_: None,
     ) -> None:
         self._sink = sink
         self._id_column = id_column
@@ -105,15 +110,14 @@ class SqliteDatabase:
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             with self._transaction():
-                self._prepare(types)
-                for statement in also:
-                    self._connection.execute(statement)
+                also(self._connection, self._prepare(types))
         except sqlite3.Error as error:
             folder = Path(sink.url).absolute().parent
             advice = "" if folder.is_dir() else f"; there is no folder {folder}"
             raise DatabaseError(f"SQLite at {sink.url}: {error}{advice}") from error
 
-    def _prepare(self, types: Mapping[str, str]) -> None:
+    def _prepare(self, types: Mapping[str, str]) -> bool:
+        """Whether the table is new."""
         columns = ", ".join(f"{quoted(name)} {_sqlite_type(type_name)}" for name, type_name in types.items())
         if self._id_column:
             columns = f"{quoted(self._id_column)} INTEGER PRIMARY KEY, {columns}"
@@ -126,9 +130,10 @@ class SqliteDatabase:
         found = {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}
         if found:
             check_columns(self._sink.table, types, found)
-        else:
-            self._connection.execute(f"CREATE TABLE {table} ({columns}, UNIQUE ({key}))")
-            self._connection.execute(delete_epochs_statement("?"), (self._sink.table,))
+            return False
+        self._connection.execute(f"CREATE TABLE {table} ({columns}, UNIQUE ({key}))")
+        self._connection.execute(delete_epochs_statement("?"), (self._sink.table,))
+        return True
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -34,7 +34,7 @@ def decoded_struct(how: Format, value: Column) -> Column:
         value = F.when(F.substring(value, 1, 1) == F.lit(b"\0"), F.substring(value, 6, 2**31 - 1))
     text = value.cast("string")
     if how.type == "text":
-        return F.struct(text.alias("value"))
+        return F.struct(F.make_valid_utf8(text).alias("value"))
     if how.type == "web_log":
         return _web_log(how, text)
     if how.type == "syslog":
@@ -46,9 +46,20 @@ def decoded_struct(how: Format, value: Column) -> Column:
     if how.timestamp_format:
         options["timestampFormat"] = how.timestamp_format
     if how.type == "json":
-        return F.from_json(text, ddl, options)
-    options |= {"sep": how.delimiter, "nullValue": how.null}
-    return F.from_csv(text, F.lit(ddl), options)
+        return F.when(_is_one_object(text), F.from_json(text, ddl, options))
+    # RFC 4180: a quote in quotes is doubled. What ends a line of a file is no part of its last field.
+    options |= {"sep": how.delimiter, "nullValue": how.null, "escape": '"'}
+    line = F.rtrim(text, F.lit("\r\n"))
+    row = F.from_csv(line, F.lit(ddl), options)
+    return F.when(line != "", row) if len(how.columns) > 1 else row
+
+
+def _is_one_object(text: Column) -> Column:
+    """Whether a value is one JSON object. Spark reads the first of a list, or of several, and leaves out the rest in silence."""
+    whole = F.trim(text, F.lit(" \t\r\n"))
+    is_flat = F.locate("}", whole) == F.length(whole)
+    is_alone = is_flat | (F.json_array_length(F.concat(F.lit("["), whole, F.lit("]"))) == 1)
+    return whole.startswith("{") & whole.endswith("}") & is_alone
 
 
 def _group(text: Column, pattern: str, number: int) -> Column:

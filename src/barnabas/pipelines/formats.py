@@ -120,8 +120,13 @@ def _check_schema(
 
 
 def _check_columns(table: SpecTable, kind: str, columns: dict[str, str]) -> None:
+    known: dict[str, str] = {}
     for name, type_name in columns.items():
         check_name(table, f"columns.{name}", name)
+        if (other := known.setdefault(name.lower(), name)) != name:
+            raise table.fail(
+                f"columns.{name}", f"differs from {other} in upper and lower case only, which Spark does not see"
+            )
         nested = kind in _NESTED and _NESTED_TYPE.fullmatch(type_name)
         if not (_TYPE.fullmatch(type_name) or nested):
             raise table.fail(

@@ -8,6 +8,7 @@ group is for looking only: a flow never starts from it.
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -19,13 +20,14 @@ from barnabas.pipelines.kafka import open_client
 from barnabas.pipelines.offsets import Offsets, from_spark, to_json
 from barnabas.pipelines.options import client_config
 
-__all__ = ["GroupCommitter", "Progress", "Totals"]
+__all__ = ["CatchUp", "GroupCommitter", "Progress", "Totals"]
 
 _COMMIT_TIMEOUT_MS = 5_000
 _SOURCE = "barnabas."
 _EXPECT = "barnabas.expect."
 _EXPECTATION = "expectation:"
 _NOT_KINDS = ("rows", "bad_rows", "example")
+_CATCH_UP_WINDOW_S = 60.0
 
 
 @dataclass
@@ -41,6 +43,8 @@ class Totals:
     quarantined_batches: int = 0
     lag: int | None = None
     """Records that were not read yet; None until Spark has said where the topics end."""
+    catch_up_s: float | None = None
+    """Seconds until the lag is 0, at the speed of the last minute; None if the lag does not shrink, or is not known."""
     seconds: float = 0.0
     batch: int = -1
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -54,6 +58,28 @@ class Totals:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+class CatchUp:
+    """When a flow will have read all there is: from how far it came, and how much was added, in the last minute."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int, int]] = deque()
+
+    @property
+    def is_new(self) -> bool:
+        return not self._seen
+
+    def seconds(self, now: float, position: int, end: int) -> float | None:
+        """Takes where the flow is and where the topics end, as sums of offsets; None if the flow falls behind."""
+        while self._seen and self._seen[0][0] < now - _CATCH_UP_WINDOW_S and len(self._seen) > 1:
+            self._seen.popleft()
+        self._seen.append((now, position, end))
+        if position >= end:
+            return 0.0
+        then, position_then, end_then = self._seen[0]
+        gained = (position - position_then) - (end - end_then)
+        return (end - position) * (now - then) / gained if gained > 0 and now > then else None
 
 
 class GroupCommitter:
@@ -94,12 +120,19 @@ class GroupCommitter:
 class Progress:
     """Adds up the progress of one query; Spark's listener thread calls it."""
 
-    def __init__(self, committers: Sequence[GroupCommitter], show: Callable[[Totals], None]) -> None:
+    def __init__(
+        self,
+        committers: Sequence[GroupCommitter],
+        show: Callable[[Totals], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.totals = Totals()
+        self._clock = clock
+        self._catch_up = CatchUp()
         self._committers = committers
         self._show = show
         self._lock = threading.Lock()
-        self._began = time.monotonic()
+        self._began = clock()
 
     def resume(self, positions: Sequence[Offsets]) -> None:
         """Commits where the checkpoint is: a driver that was killed may not have done so after its last micro-batch."""
@@ -113,9 +146,11 @@ class Progress:
             totals = self.totals
             batch = int(report["batchId"])
             end, latest = _merged(report["sources"], "endOffset"), _merged(report["sources"], "latestOffset")
-            totals.seconds = time.monotonic() - self._began
+            now = self._clock()
+            totals.seconds = now - self._began
             if latest:
                 totals.lag = sum(max(0, offset - end.get(name, 0)) for name, offset in latest.items())
+                self._note_speed(report, now, latest)
             offsets = json.loads(to_json(end))
             if batch <= totals.batch or not report.get("numInputRows"):
                 if batch > totals.batch and offsets and offsets != totals.offsets:  # records that have no rows
@@ -128,6 +163,16 @@ class Progress:
             totals.late_rows += sum(int(each.get("numRowsDroppedByWatermark", 0)) for each in report["stateOperators"])
             self._moved(end)
             self._show(totals)
+
+    def _note_speed(self, report: Mapping[str, Any], now: float, latest: Offsets) -> None:
+        latest_sum = sum(latest.values())
+        if self._catch_up.is_new:  # where the first micro-batch began is a first point
+            start = _merged(report["sources"], "startOffset")
+            if start:
+                begun = now - int(report.get("batchDuration") or 0) / 1000
+                self._catch_up.seconds(begun, sum(start.get(name, 0) for name in latest), latest_sum)
+        position = latest_sum - (self.totals.lag or 0)
+        self.totals.catch_up_s = self._catch_up.seconds(now, position, latest_sum)
 
     def _moved(self, end: Offsets) -> None:
         self.totals.offsets = json.loads(to_json(end))

@@ -92,6 +92,7 @@ def _replay(flow: Flow, source: Source, letters: DataFrame, value: str | None, *
         F.regexp_extract(origin, place, 1).alias("topic"),
         F.regexp_extract(origin, place, 2).try_cast("int").alias("partition"),
         F.regexp_extract(origin, place, 3).try_cast("bigint").alias("offset"),
+        F.col("timestamp"),
         F.filter("headers", lambda each: ~each["key"].startswith("barnabas.")).alias("headers"),
         header("barnabas.reason").alias("reason"),
     )
@@ -103,11 +104,12 @@ def _replay(flow: Flow, source: Source, letters: DataFrame, value: str | None, *
             "topic",
             "partition",
             "offset",
+            "timestamp",
             "headers",
         )
         repaired = texts.withColumn("value", F.expr(value).cast("binary"))
         records = repaired.withColumn("key", F.col("key").cast("binary"))
-    marked, _ = source_rows(flow, source, transforms.parse_records(records, source.format))
+    marked, _ = source_rows(flow, source, transforms.parse_records(records, source.format, source.record_columns))
     marked = marked.persist()
     try:
         letters_again = transforms.bad_messages(marked, flow.name)

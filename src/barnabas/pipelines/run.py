@@ -31,6 +31,10 @@ from barnabas.pipelines.spec import Flow, Source, SpecError
 __all__ = ["run_flow", "run_on", "source_options"]
 
 _POLL_S = 0.3
+_NO_CONNECTOR = (
+    'is "kafka", but Spark has no such connector: name its jars, resources.spark = {"spark.jars" = "/path/a.jar,/path/b.jar"}, or '
+    'let Spark fetch them, "spark.jars.packages"'
+)
 
 
 def run_flow(
@@ -49,6 +53,8 @@ def run_flow(
     checkpoint = Path(flow.checkpoint)
     _refuse_other_state(flow, say)
     with _locked(checkpoint), _stop_signals() as stopped:
+        with contextlib.suppress(OSError):  # noted again when Spark is there
+            Checkpoint(flow).note_run({})  # so that `pipeline stop` knows the process from now on
         resources = flow.resources
         say(f"starting Spark for {flow.name}{' on ' + resources.master if resources.master else ''}")
         session = open_session(
@@ -173,6 +179,7 @@ class _Run:
         try:
             self._notes.note_run({})
             self._progress.resume(self._notes.position())
+            self._require_same_topics()
             while not is_done and not self._stopped.is_set():
                 try:
                     with without_spark_logging():
@@ -194,6 +201,18 @@ class _Run:
             self._progress.close()
         status = "done" if is_done else "stopped"
         return {"flow": self._flow.name, "status": status, **self._progress.totals.as_dict()}
+
+    def _require_same_topics(self) -> None:
+        """Raise `DataLossError` if the checkpoint has positions in topics that were deleted and made again since."""
+        from barnabas.pipelines.kafka import KafkaCluster
+        from barnabas.pipelines.topic_ids import TopicIds
+
+        ids = TopicIds(self._checkpoint)
+        for source in self._flow.sources:
+            options = SourceOptions.parse(source_options(source), streaming=True)
+            cluster = KafkaCluster(options, is_stopped=self._stopped.is_set)
+            ids.require_same(source, cluster, self._flow.places.file, self._say)
+        ids.save()
 
     def _run_queries(self, *, once: bool) -> bool:
         """Start the flow's queries, and wait until they end (True), one breaks (its error is raised), or a signal comes."""
@@ -283,6 +302,8 @@ class _Run:
         try:
             self._start(once=once)
         except PySparkException as error:
+            if error.getCondition() == "DATA_SOURCE_NOT_FOUND":
+                raise SpecError(str(self._flow.places.error("resources.connector", _NO_CONNECTOR))) from error
             if not lost_worker(error) and (problems := find_problems(self._spark, self._flow)):
                 places = self._flow.places
                 raise SpecError("\n".join(str(places.error(each.field, each.message)) for each in problems)) from error
@@ -335,7 +356,7 @@ class _Run:
         from barnabas.pipelines.views import source_rows
 
         flow = self._flow
-        parsed = transforms.parse_records(self._records(source, headers=True), source.format)
+        parsed = transforms.parse_records(self._records(source, headers=True), source.format, source.record_columns)
         marked, _ = source_rows(flow, source, parsed)
         suffix = "bad-rows" if source is flow.source else f"bad-rows-{source.name}"
         if source.quarantines:
@@ -343,7 +364,7 @@ class _Run:
             writer = marked.writeStream.foreachBatch(self._guarded(quarantine.decide))
             self._deciding.add(f"{flow.name}-{suffix}")
         else:
-            writer = transforms.bad_messages(marked, flow.name).writeStream.format("barnabas")
+            writer = transforms.bad_messages(marked, flow.name).writeStream.format(flow.resources.connector)
             for name, text in source.producer_kafka.items():
                 writer = writer.option(f"kafka.{name}", text)
             writer = writer.option("topic", source.bad_rows_topic)
@@ -371,17 +392,19 @@ class _Run:
         return writer.trigger(processingTime=trigger.interval) if trigger.interval else writer
 
     def _records(self, source: Source, *, headers: bool = False) -> Any:
-        from barnabas.pipelines.transforms import HEADERS_SCHEMA, RECORD_SCHEMA
+        from barnabas.pipelines.transforms import record_types
 
-        schema = f"{RECORD_SCHEMA}, {HEADERS_SCHEMA}" if headers else RECORD_SCHEMA
-        reader = self._spark.readStream.format("barnabas").schema(schema)
+        types = record_types(source, headers=headers)
+        connector = self._flow.resources.connector
+        reader = self._spark.readStream.format(connector)
+        if connector == "barnabas":
+            reader = reader.schema(", ".join(f"{name} {kind}" for name, kind in types.items()))
         options = source_options(source)
         start = self._starting_offsets(source, options)
         if source.quarantines and not headers:  # the query that reads headers decides what this one may read
             options["admissionFile"] = str(admission_file(self._checkpoint, source.name))
-        for name, text in {**options, "includeHeaders": str(headers).lower(), "startingOffsets": start}.items():
-            reader = reader.option(name, text)
-        return reader.load()
+        options |= {"includeHeaders": str("headers" in types).lower(), "startingOffsets": start}
+        return reader.options(**options).load().select(*types)
 
     def _starting_offsets(self, source: Source, options: dict[str, str]) -> str:
         """Where the flow's first run began, as offsets; decided by the first run and kept."""

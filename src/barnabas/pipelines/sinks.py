@@ -9,17 +9,19 @@ result once; transactions will do this for other readers when brokers have them.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.pipelines.checkpoints import Checkpoint, sink_name
 from barnabas.pipelines.database import SinkDatabase
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.outputs.declared import LakeSink
 from barnabas.pipelines.outputs.opening import TableSink, open_output
 from barnabas.pipelines.spec import POSITION, Flow, FunctionSink, TopicSink
 from barnabas.pipelines.transforms import as_messages, field_types, latest_per_key
 
-__all__ = ["BatchSink", "open_sinks", "require_batches"]
+__all__ = ["BatchSink", "lost_rows_error", "open_sinks", "require_batches"]
 
 
 class BatchSink(Protocol):
@@ -44,6 +46,7 @@ class _TableWriter:
         self._key = sink.key
         schema = _for_key(results, flow, sink.key).schema
         rows_change = flow.last_aggregate is not None or sink.key != POSITION
+        self._replaces = not isinstance(sink, LakeSink)
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
         self._output: SinkDatabase = open_output(
             sink, field_types(schema), arrow_schema, rows_change=rows_change, is_stopped=is_stopped
@@ -54,6 +57,8 @@ class _TableWriter:
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:
         rows = _for_key(batch, self._flow, self._key).toArrow()
+        if self._replaces and self._key == POSITION:
+            _require_positions(rows)
         self._output.apply(rows, self._flow.name, query, epoch)
 
     def close(self) -> None:
@@ -70,7 +75,8 @@ class _TopicWriter:
 
     def write(self, batch: DataFrame, query: str, epoch: int) -> None:  # noqa: ARG002  # the protocol's
         rows = _for_key(batch, self._flow, self._sink.key)
-        writer = as_messages(rows, self._sink.key, self._flow.name, epoch).write.format("barnabas").mode("append")
+        messages = as_messages(rows, self._sink.key, self._flow.name, epoch)
+        writer = messages.write.format(self._flow.resources.connector).mode("append")
         writer = writer.option("kafka.bootstrap.servers", self._sink.bootstrap_servers).option(
             "topic", self._sink.topic
         )
@@ -95,6 +101,18 @@ class _FunctionWriter:
 
     def close(self) -> None:
         """The function keeps what it needs."""
+
+
+def _require_positions(rows: pa.Table) -> None:
+    """Raise `PipelineError` if rows that are keyed by where they came from are not one for each record."""
+    records = rows.group_by(list(POSITION)).aggregate([]).num_rows
+    if records == rows.num_rows and not rows[POSITION[-1]].null_count:
+        return
+    raise PipelineError(
+        f"{rows.num_rows:,} rows come from {records:,} records, so their position ({', '.join(POSITION)}) does not tell them "
+        "apart: one record became several rows, as by explode or a join with several matches. Give the sink a key that does, or "
+        "add a column to these: key = [" + ", ".join(f'"{name}"' for name in POSITION) + ', "COLUMN"]'
+    )
 
 
 def _for_key(batch: DataFrame, flow: Flow, key: tuple[str, ...]) -> DataFrame:
@@ -136,13 +154,18 @@ def require_batches(flow: Flow, checkpoint: Checkpoint, opened: Sequence[BatchSi
         query, last = expected
         found = writer.last_epoch(query)
         if found is not None and found < last:
-            file = flow.places.file or "FILE"
-            has = "nothing that this flow wrote" if found < 0 else f"micro-batches up to {found} only"
-            raise PipelineError(
-                f"{sink_name(sink)} holds {has}, but the checkpoint counts {last} as done: was it deleted, or restored "
-                f"from an older copy? Restore it as it was; or let the flow fill it again from the topics: `barnabas "
-                f"pipeline rewind {file} --to earliest --yes`; or give the sink another table, which gets results from now on"
-            )
+            raise lost_rows_error(flow, sink, found, last)
+
+
+def lost_rows_error(flow: Flow, sink: object, found: int, last: int) -> PipelineError:
+    """A sink holds micro-batches up to ``found`` (-1: none), but the checkpoint counts ``last`` as done."""
+    file = flow.places.file or "FILE"
+    has = "nothing that this flow wrote" if found < 0 else f"micro-batches up to {found} only"
+    return PipelineError(
+        f"{sink_name(sink)} holds {has}, but the checkpoint counts {last} as done: was it deleted, or restored "
+        f"from an older copy? Restore it as it was; or let the flow fill it again from the topics: `barnabas "
+        f"pipeline rewind {file} --to earliest --yes`; or give the sink another table, which gets results from now on"
+    )
 
 
 def _static(results: DataFrame) -> DataFrame:

@@ -66,6 +66,9 @@ __all__ = [
 ]
 
 _MEMORY = re.compile(r"\d+[kmgKMG]")
+RECORD_COLUMNS = ("key", "timestamp", "headers")
+CONNECTORS = ("barnabas", "kafka")
+"""Names of Spark's formats that read and write topics: ours, and that of Spark's own connector, which is in jars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,8 @@ class Source:
     name: str = "source"
     watermark: Watermark | None = None
     max_bad: Limit | None = None
+    record_columns: tuple[str, ...] = ()
+    """Of the record beside its value: ``key``, ``timestamp``, ``headers``; they become ``source_key`` and so on."""
 
     def covers(self, topic: str) -> bool:
         """Whether the source reads the topic."""
@@ -177,6 +182,8 @@ class Resources:
     master: str | None = None
     """Where Spark runs; None is this machine with ``cores`` threads."""
     py_files: tuple[str, ...] = ()
+    connector: str = "barnabas"
+    """The format with which Spark reads and writes topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +314,14 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
     expectations = read_expectations(root.tables("expectations"), names, [each.name for each in steps])
     last = aggregate or (steps[-1].aggregate if steps else None)
     sinks = tuple(_sink(each, sources[0], last, folder) for each in root.tables("sinks"))
+    _refuse_equal_sinks(root, sinks)
     if not sinks:
         raise root.fail("sinks", "is missing: at least one table [[sinks]] says where results go")
+    resources = _resources(root.table("resources"), folder)
+    if resources.connector == "kafka" and any(each.quarantines for each in sources):
+        raise root.fail(
+            "resources.connector", 'is "kafka", which cannot leave out what on_max_bad = "quarantine" puts aside'
+        )
     if len(sources) > 1 and not steps:
         raise root.fail("steps", "is missing: with several sources a step [[steps]] says how their rows come together")
     return Flow(
@@ -319,7 +332,7 @@ def _flow(root: SpecTable, folder: Path) -> Flow:
         transform=transform,
         aggregate=aggregate,
         trigger=_trigger(root.table("trigger")),
-        resources=_resources(root.table("resources"), folder),
+        resources=resources,
         more_sources=tuple(sources[1:]),
         lookups=lookups,
         steps=steps,
@@ -376,7 +389,16 @@ def _source(table: SpecTable, name: str, first: Source | None) -> Source:
         name=name,
         watermark=read_watermark(table.table("watermark")),
         max_bad=_limit(table),
+        record_columns=_record_columns(table),
     )
+
+
+def _record_columns(table: SpecTable) -> tuple[str, ...]:
+    names = table.texts("record_columns")
+    for name in names:
+        if name not in RECORD_COLUMNS:
+            raise table.fail("record_columns", f"names {name}, but a record has {', '.join(RECORD_COLUMNS)}")
+    return tuple(dict.fromkeys(names))
 
 
 def _limit(table: SpecTable) -> Limit | None:
@@ -437,6 +459,20 @@ def _sink(table: SpecTable, source: Source, aggregate: Aggregate | None, folder:
     return DatabaseSink(kind, table.needed("url", 'like "postgresql://user@host/database"'), name, key)
 
 
+def _refuse_equal_sinks(root: SpecTable, sinks: Sequence[Sink]) -> None:
+    places: list[object] = []
+    for number, sink in enumerate(sinks):
+        if isinstance(sink, TopicSink):
+            place: object = (sink.bootstrap_servers, sink.topic)
+        elif isinstance(sink, FunctionSink):
+            continue
+        else:
+            place = (getattr(sink, "url", None) or getattr(sink, "path", None), sink.table)
+        if place in places:
+            raise root.fail(f"sinks[{number}]", "writes to the same place as a sink before it")
+        places.append(place)
+
+
 def _for_producers(kafka: Mapping[str, str]) -> dict[str, str]:
     shared = ("security.", "sasl.", "ssl.", "client.", "socket.", "broker.address.", "metadata.")
     return {name: text for name, text in kafka.items() if name.startswith(shared)}
@@ -468,4 +504,5 @@ def _resources(table: SpecTable | None, folder: Path) -> Resources:
     if missing := next((each for each in files if not Path(each).is_file()), None):
         raise table.fail("py_files", f"names {missing}, which is no file")
     shuffle_partitions = table.number("shuffle_partitions", cores)
-    return Resources(cores, memory, shuffle_partitions, table.texts_by_name("spark"), master, files)
+    connector = table.choice("connector", CONNECTORS, "barnabas")
+    return Resources(cores, memory, shuffle_partitions, table.texts_by_name("spark"), master, files, connector)

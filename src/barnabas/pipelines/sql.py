@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.base.errors import BarnabasError
-from barnabas.pipelines.texts import TIME_OUT_OF_RANGE
+from barnabas.pipelines.arrow_values import ValueOutOfRangeError, values_of
 
 __all__ = [
     "DROPPED_TABLE_ADVICE",
@@ -94,12 +94,9 @@ def tuples_of(rows: pa.Table, convert: Callable[[Any], Any] | None = None) -> It
 
 def _values(name: str, column: pa.Array) -> list[Any]:
     try:
-        values: list[Any] = column.to_pylist()
-    except (OverflowError, ValueError) as error:  # Python's times end where Spark's do not
-        raise DatabaseError(
-            f"column {name} has a time {TIME_OUT_OF_RANGE}; leave such rows out with `where`, or correct them"
-        ) from error
-    return values
+        return values_of(name, column)
+    except ValueOutOfRangeError as error:
+        raise DatabaseError(str(error)) from error
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -39,20 +39,27 @@ def as_text_value(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """An array or a struct as JSON, its values as `as_text_value` gives them, and NaN and Infinity as texts."""
+    """An array, a struct or a map as JSON, its values as `as_text_value` gives them, and NaN and Infinity as texts."""
     try:
         return json.dumps(value, default=_inner, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except ValueError:
+    except (TypeError, ValueError):
         return json.dumps(_finite(value), default=_inner, separators=(",", ":"), ensure_ascii=False)
 
 
 def _finite(value: Any) -> Any:
-    """The same with texts, as Spark's to_json writes them, for numbers that JSON does not have."""
+    """The same with texts, as Spark's to_json writes them, for numbers that JSON does not have, and for keys of maps."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {_name(name): _finite(each) for name, each in value.items()}
     return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _name(key: Any) -> str:
+    """A key of a map; JSON has texts only."""
+    if isinstance(key, bool | int | float):
+        return json.dumps(_finite(key)).strip('"')
+    return str(_inner(key))
 
 
 def _inner(value: Any) -> Any:

@@ -8,17 +8,19 @@ MALFORMED, WRONG_TYPE, REQUIRED_NULL, NOT_EXPECTED or QUARANTINED.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
+from typing import cast
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # its name in every Spark program
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
 from barnabas.pipelines.decoders import CORRUPT, HAVE_REASONS, decoded_struct
 from barnabas.pipelines.spec import POSITION, Aggregate, Expectation, Flow, Format, Source, Transform
 from barnabas.pipelines.texts import JSON_OPTIONS, TIME_OUT_OF_RANGE
 
 __all__ = [
-    "HEADERS_SCHEMA",
     "RECORD_SCHEMA",
     "aggregate_rows",
     "as_messages",
@@ -34,15 +36,16 @@ __all__ = [
     "parse_records",
     "position_of",
     "quarantining",
+    "record_schema",
+    "record_types",
     "replayed_messages",
     "shape_rows",
 ]
 
-RECORD_SCHEMA = "key binary, value binary, topic string, partition int, offset bigint"
-"""The source's columns that a flow needs; the others are not built."""
-
-HEADERS_SCHEMA = "headers array<struct<key: string, value: binary>>"
-"""The column that dead letters are also made of."""
+_RECORD_TYPES = {"key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "bigint"}
+_HEADERS_TYPE = "array<struct<key: string, value: binary>>"
+RECORD_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in _RECORD_TYPES.items())
+"""The columns of records that every flow needs."""
 
 _BAD = "_barnabas_bad"
 _ERROR = "_barnabas_error"
@@ -55,16 +58,36 @@ _SHOWN = 100
 """Characters of a wrong value that a reason shows."""
 
 
-def parse_records(records: DataFrame, how: Format) -> DataFrame:
-    """Columns from values. A value that does not fit the format, or lacks a required column, becomes a bad row."""
+def record_types(source: Source, *, headers: bool = False) -> dict[str, str]:
+    """The columns of records that a flow needs of a source; the others are not built. Dead letters also need headers."""
+    types = dict(_RECORD_TYPES)
+    if "timestamp" in source.record_columns:
+        types["timestamp"] = "timestamp"
+    if headers or "headers" in source.record_columns:
+        types["headers"] = _HEADERS_TYPE
+    return types
+
+
+def record_schema(source: Source) -> str:
+    """The same as a schema of Spark's."""
+    return ", ".join(f"{name} {kind}" for name, kind in record_types(source).items())
+
+
+def parse_records(records: DataFrame, how: Format, record_columns: Sequence[str] = ()) -> DataFrame:
+    """Columns from values. A value that does not fit the format, or lacks a required column, becomes a bad row.
+
+    ``record_columns`` are those of the record that rows get, too: `Source.record_columns`.
+    """
     position = [
         F.col(name).alias(alias) for name, alias in zip(("topic", "partition", "offset"), POSITION, strict=True)
     ]
     originals = [F.col(name).alias(alias) for name, alias in zip(("key", "value"), _RECORD, strict=True)]
     if "headers" in records.columns:
         originals.append(F.col("headers").alias(_HEADERS))
-    parsed = records.select(decoded_struct(how, F.col("value")).alias(_ROW), *position, *originals)
+    beside = [_of_record(name).alias(f"source_{name}") for name in record_columns]
+    parsed = records.select(decoded_struct(how, F.col("value")).alias(_ROW), *position, *originals, *beside)
     columns = [F.col(f"{_ROW}.{name}").alias(name) for name in how.columns]
+    columns += [F.col(f"source_{name}") for name in record_columns]
     no_value = F.col(_RECORD[1]).isNull()
     why = F.when(no_value, F.lit("the record has no value"))
     error = F.when(no_value, F.lit("NO_VALUE"))
@@ -79,12 +102,8 @@ def parse_records(records: DataFrame, how: Format) -> DataFrame:
             reason = F.when(is_typed, found).otherwise(F.lit(f"the value is no {how.what}"))
         why = why.when(is_misfit, reason)
         error = error.when(is_misfit, F.when(is_typed, F.lit("WRONG_TYPE")).otherwise(F.lit("MALFORMED")))
-    for name, literal in _bounded(how):
+    for name, is_beyond in _beyond(how):
         value = F.col(f"{_ROW}.{name}")
-        is_beyond = ~value.between(
-            F.expr(f"{literal} '0001-01-01'"),
-            F.expr(f"{literal} '9999-12-31{'' if literal == 'date' else ' 23:59:59.999999'}'"),
-        )
         reason = F.concat(F.lit(f"column {name} is "), value.cast("string"), F.lit(f", which is {TIME_OUT_OF_RANGE}"))
         why = why.when(is_beyond, reason)
         error = error.when(is_beyond, F.lit("WRONG_TYPE"))
@@ -96,10 +115,54 @@ def parse_records(records: DataFrame, how: Format) -> DataFrame:
     return parsed.select(*columns, *POSITION, *kept, why.alias(_BAD), error.alias(_ERROR))
 
 
-def _bounded(how: Format) -> list[tuple[str, str]]:
-    """Columns of times, with the word that begins a literal of their type."""
-    kinds = {"timestamp": "timestamp", "timestamp_ntz": "timestamp_ntz", "date": "date"}
-    return [(name, kinds[kind.lower()]) for name, kind in how.columns.items() if kind.lower() in kinds]
+def _of_record(name: str) -> Column:
+    """A column of the record for rows: bytes as text, headers as a map in which the last of a name counts."""
+    if name == "timestamp":
+        return F.col(name)
+    if name == "key":
+        return F.make_valid_utf8(F.col(name).cast("string"))
+    headers = F.coalesce(F.col(name), F.array().cast(_HEADERS_TYPE))
+
+    def is_last(header: Column, at: Column) -> Column:
+        behind = F.slice(headers, at + 2, F.size(headers))
+        return ~F.exists(behind, lambda other: other["key"] == header["key"])
+
+    pairs = F.transform(
+        F.filter(headers, is_last),
+        lambda header: F.struct(header["key"], F.make_valid_utf8(header["value"].cast("string"))),
+    )
+    return F.map_from_entries(pairs)
+
+
+def _beyond(how: Format) -> list[tuple[str, Column]]:
+    """Columns of times, and of values with times in them, each with the condition that one is outside of what outputs hold."""
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in how.columns.items())
+    types = cast(StructType, StructType.fromDDL(ddl))
+    found = [(field.name, _has_odd_time(F.col(f"{_ROW}.{field.name}"), field.dataType)) for field in types]
+    return [(name, condition) for name, condition in found if condition is not None]
+
+
+def _has_odd_time(value: Column, kind: DataType) -> Column | None:
+    """Whether a time in the value is beyond the years 1 to 9999; None for a type without times."""
+    if isinstance(kind, DateType | TimestampType | TimestampNTZType):
+        word = kind.simpleString()
+        last = "9999-12-31" if word == "date" else "9999-12-31 23:59:59.999999"
+        return ~value.between(F.expr(f"{word} '0001-01-01'"), F.expr(f"{word} '{last}'"))
+    parts: list[Column | None] = []
+    if isinstance(kind, StructType):
+        parts = [_has_odd_time(value[field.name], field.dataType) for field in kind]
+    elif isinstance(kind, ArrayType):
+        parts = [_any_odd_time(value, kind.elementType)]
+    elif isinstance(kind, MapType):
+        parts = [_any_odd_time(F.map_values(value), kind.valueType)]
+    known = [each for each in parts if each is not None]
+    return reduce(or_, [F.coalesce(each, F.lit(False)) for each in known]) if known else None
+
+
+def _any_odd_time(values: Column, kind: DataType) -> Column | None:
+    if _has_odd_time(values, kind) is None:
+        return None
+    return F.exists(values, lambda each: F.coalesce(cast(Column, _has_odd_time(each, kind)), F.lit(False)))
 
 
 def _wrong_columns(how: Format) -> Column:
@@ -108,12 +171,18 @@ def _wrong_columns(how: Format) -> Column:
     The value is parsed again, all columns as strings. Spark does so for these rows only.
     """
     texts = dict.fromkeys(how.columns, "string")
+    is_json = how.type == "json"
     again = decoded_struct(replace(how, columns=texts, timestamp_format=None), F.col(_RECORD[1]))
     problems = [
         F.when(
             F.col(f"{_ROW}.{name}").isNull() & again[name].isNotNull() & again[CORRUPT].isNull(),
             F.concat(
-                F.lit(f"column {name} is "), F.substring(again[name], 1, _SHOWN), F.lit(f", which is no {type_name}")
+                F.lit(f"column {name} is "),
+                F.substring(again[name], 1, _SHOWN),
+                F.lit(f", which is no {type_name}"),
+                F.when(again[name].try_cast(type_name).isNotNull(), " but a text").otherwise("")
+                if is_json and "<" not in type_name
+                else F.lit(""),
             ),
         )
         for name, type_name in how.columns.items()

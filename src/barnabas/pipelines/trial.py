@@ -3,13 +3,17 @@
 Both read a few of the newest records of each source as tables, and take them through the flow's own frames.
 """
 
+import contextlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
+import pyarrow as pa
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka import admin as client_admin
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,17 +23,24 @@ from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.pipelines import transforms
 from barnabas.pipelines.analysis import find_problems, without_spark_logging
+from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.checkpoints import Checkpoint, sink_name
 from barnabas.pipelines.errors import reason_of
 from barnabas.pipelines.kafka import KafkaCluster, open_client
+from barnabas.pipelines.models.declared import MODEL_VERSION
 from barnabas.pipelines.offsets import Offsets, to_json
 from barnabas.pipelines.options import SourceOptions, client_config
+from barnabas.pipelines.outputs.looking import look_at
 from barnabas.pipelines.run import source_options
-from barnabas.pipelines.spec import DatabaseSink, Flow, Source, TopicSink
-from barnabas.pipelines.views import Views, build_views
+from barnabas.pipelines.sinks import lost_rows_error
+from barnabas.pipelines.spec import Flow, FunctionSink, Source, TopicSink
+from barnabas.pipelines.sql import check_columns
+from barnabas.pipelines.topic_ids import TopicIds
+from barnabas.pipelines.views import Views, build_views, output_mode
 
 __all__ = ["Finding", "latest_offsets", "preview_rows", "source_cluster", "try_flow"]
 
+_ACL_OPERATION: Any = vars(client_admin)["AclOperation"]  # its stubs forget to export it
 _SAMPLE = 1000
 """Records of each partition that are looked at."""
 _TIMEOUT_MS = 10_000
@@ -56,8 +67,8 @@ def latest_offsets(source: Source) -> Offsets:
     return cluster.at_marks(dict.fromkeys(cluster.partitions(), -1))
 
 
-def _sample(spark: SparkSession, source: Source, records: int) -> DataFrame:
-    """The newest records of each partition."""
+def _sample(spark: SparkSession, source: Source, records: int, *, streaming: bool = False) -> DataFrame:
+    """The newest records of each partition, as a table or as a stream."""
     cluster = source_cluster(source)
     partitions = cluster.partitions()
     ends = cluster.at_marks(dict.fromkeys(partitions, -1))
@@ -66,9 +77,10 @@ def _sample(spark: SparkSession, source: Source, records: int) -> DataFrame:
     options = source_options(source)
     for name in ("maxOffsetsPerTrigger", "subscribe", "subscribePattern"):
         options.pop(name, None)
-    options["assign"] = _assign(partitions)
-    reader = spark.read.format("barnabas").schema(transforms.RECORD_SCHEMA).options(**options)
-    return reader.option("startingOffsets", to_json(starts)).option("endingOffsets", to_json(ends)).load()
+    options |= {"assign": _assign(partitions), "startingOffsets": to_json(starts)}
+    reader: Any = spark.readStream if streaming else spark.read.option("endingOffsets", to_json(ends))
+    frame: DataFrame = reader.format("barnabas").schema(transforms.record_schema(source)).options(**options).load()
+    return frame
 
 
 def _assign(partitions: list[TopicPartition]) -> str:
@@ -85,16 +97,45 @@ def preview_rows(
     """Rows of a view (``results``, a source, a table, a step), made of the newest records. Raises `BarnabasError`."""
     try:
         with without_spark_logging():
-            views = build_views(spark, flow, lambda source: _sample(spark, source, records))
-            if view not in views.by_name:
-                known = list(views.by_name)
-                raise BarnabasError(
-                    f"the flow has no view {view}{did_you_mean(view, known) or '; it has ' + ', '.join(known)}"
-                )
-            found: list[dict[str, Any]] = views.by_name[view].limit(rows).toArrow().to_pylist()
-            return found
+            return list(row_dicts(_looked_at(spark, flow, view, rows, records)[1]))
     except PySparkException as error:
         raise reason_of(error) from error
+
+
+def _looked_at(spark: SparkSession, flow: Flow, view: str, rows: int, records: int) -> tuple[Views, pa.Table]:
+    """The flow's frames over the newest records, and the first rows of one: tables, or streams if a step is for streams only."""
+    for streaming in (False, True):
+        sample = partial(_sample, spark, records=records, streaming=streaming)
+        try:
+            views = build_views(spark, flow, sample)
+            return views, _collected(_view(views, view), rows)
+        except PySparkException as error:
+            if streaming or "batch query" not in str(error):
+                raise
+    raise AssertionError
+
+
+def _view(views: Views, name: str) -> DataFrame:
+    if name not in views.by_name:
+        known = list(views.by_name)
+        raise BarnabasError(f"the flow has no view {name}{did_you_mean(name, known) or '; it has ' + ', '.join(known)}")
+    return views.by_name[name]
+
+
+def _collected(frame: DataFrame, rows: int) -> pa.Table:
+    """The first rows of a table, or of what a stream gives for the records that are there."""
+    if not frame.isStreaming:
+        return frame.limit(rows).toArrow()
+    found: list[pa.Table] = []
+    with tempfile.TemporaryDirectory(prefix="barnabas-preview-") as checkpoint:
+        writer = frame.writeStream.outputMode(output_mode(frame)).option("checkpointLocation", checkpoint)
+        writer = writer.foreachBatch(lambda batch, _: found.append(batch.limit(rows).toArrow()))
+        writer.trigger(availableNow=True).start().awaitTermination()
+    return (
+        pa.concat_tables(found).slice(0, rows)
+        if found
+        else frame.sparkSession.createDataFrame([], frame.schema).toArrow()
+    )
 
 
 def try_flow(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
@@ -110,10 +151,18 @@ def try_flow(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
         yield finding
         if finding.state == "ok":
             reachable.append(source)
+            yield from _rights(source)
+    types: dict[str, str] | None = None
     if not problems and len(reachable) == len(flow.sources):
-        yield from _sampled(spark, flow)
+        views, findings = _sampled(spark, flow)
+        yield from findings
+        types = result_types(flow, views) if views else None
     for sink in flow.sinks:
-        yield _try(f"sink {sink_name(sink)}", lambda sink=sink: _sink(sink))  # type: ignore[misc]
+        if isinstance(sink, TopicSink):
+            kafka = {**sink.kafka, "bootstrap.servers": sink.bootstrap_servers}
+            yield _target(f"sink {sink_name(sink)}", kafka, sink.topic)
+        else:
+            yield _try(f"sink {sink_name(sink)}", lambda sink=sink: _sink(sink, flow, types))  # type: ignore[misc]
     yield from _checkpoint(flow)
 
 
@@ -134,22 +183,33 @@ def _topics(source: Source) -> str:
     return f"{', '.join(topics) or 'no topic matches'}: {len(partitions)} partitions, {waiting:,} records can be read"
 
 
-def _sampled(spark: SparkSession, flow: Flow) -> Iterator[Finding]:
+def _sampled(spark: SparkSession, flow: Flow) -> tuple[Views | None, list[Finding]]:
+    """The flow's frames over the newest records, and how these fare in them."""
+    found: list[Finding] = []
     try:
         with without_spark_logging():
-            views = build_views(spark, flow, lambda source: _sample(spark, source, _SAMPLE))
-            for source in flow.sources:
-                yield _quality(source, views)
-            count = views.results.limit(_SAMPLE).count()
-            yield Finding("ok" if count else "warning", "results", f"{count:,} rows of the newest records")
+            found += [_quality(spark, flow, source) for source in flow.sources]
+            views, rows = _looked_at(spark, flow, "results", _SAMPLE, _SAMPLE)
+        found.append(
+            Finding("ok" if rows.num_rows else "warning", "results", f"{rows.num_rows:,} rows of the newest records")
+        )
+        return views, found
     except PySparkException as error:
-        yield Finding("error", "newest records", str(reason_of(error)))
+        return None, [*found, Finding("error", "newest records", str(reason_of(error)))]
     except BarnabasError as error:
-        yield Finding("error", "newest records", str(error))
+        return None, [*found, Finding("error", "newest records", str(error))]
 
 
-def _quality(source: Source, views: Views) -> Finding:
-    counts = views.parsed[source.name].agg(*transforms.bad_counts(source.format)).collect()[0].asDict()
+def result_types(flow: Flow, views: Views) -> dict[str, str]:
+    """The columns that sinks get."""
+    types = transforms.field_types(views.results.schema)
+    return types | ({flow.model.score: "double", MODEL_VERSION: "int"} if flow.model else {})
+
+
+def _quality(spark: SparkSession, flow: Flow, source: Source) -> Finding:
+    parsed = transforms.parse_records(_sample(spark, source, _SAMPLE), source.format, source.record_columns)
+    marked = transforms.mark_unexpected(parsed, flow.expectations, source.name)
+    counts = marked.agg(*transforms.bad_counts(source.format)).collect()[0].asDict()
     rows, bad = counts["rows"], counts["bad_rows"]
     what = f"records of {source.name}"
     if not bad:
@@ -162,43 +222,64 @@ def _quality(source: Source, views: Views) -> Finding:
     return Finding(state, what, text + (f"; max_bad is {limit}" if limit else ""))
 
 
-def _sink(sink: Any) -> str:
-    """What can be seen of a sink without changing it."""
-    if isinstance(sink, TopicSink):
-        return _topic_sink(sink)
-    if isinstance(sink, DatabaseSink) and sink.type == "postgresql":
-        return _postgres_sink(sink)
-    place = getattr(sink, "url", None) or getattr(sink, "path", None)
-    if not isinstance(place, str) or "://" in place:
+def _sink(sink: Any, flow: Flow, types: dict[str, str] | None) -> str:
+    """What can be seen of a sink without changing it. Raises `BarnabasError` if the flow could not go on with it."""
+    if isinstance(sink, FunctionSink):
         return "is not looked at"
-    path = Path(place)
-    nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
-    if not os.access(nearest, os.W_OK):
-        raise BarnabasError(f"{nearest} cannot be written")
-    return f"{place} {'is there' if path.exists() else 'will be made'}"
+    required = Checkpoint(flow).required_batches(sink)
+    query, last = required or ("", -1)
+    holding = look_at(sink, flow.name, query)
+    found = -1 if holding is None else holding.last_epoch
+    if found is not None and found < last:
+        raise lost_rows_error(flow, sink, found, last)
+    place = getattr(sink, "url", None) or getattr(sink, "path", None)
+    if isinstance(place, str) and "://" not in place:
+        path = Path(place)
+        nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
+        if not os.access(nearest, os.W_OK):
+            raise BarnabasError(f"{nearest} cannot be written")
+    if holding is None:
+        return f"{sink.table} will be made"
+    if types and holding.columns is not None:
+        check_columns(sink.table, types, set(holding.columns))
+    return f"{sink.table} is there"
 
 
-def _topic_sink(sink: TopicSink) -> str:
-    config = client_config({**sink.kafka, "bootstrap.servers": sink.bootstrap_servers})
-    admin = open_client(client_admin.AdminClient, config)
+def _rights(source: Source) -> Iterator[Finding]:
+    """Topics and groups that a source also needs, and whether the user may use them, where the brokers say so."""
+    kafka = {**source.kafka, "bootstrap.servers": source.bootstrap_servers}
+    for topic in source.topics:
+        if not _may(kafka, topic, _ACL_OPERATION.READ):
+            yield Finding("error", f"source {source.name}", f"the user has no right to read the topic {topic}")
+    if source.bad_rows_topic:
+        yield _target(f"bad rows of {source.name}", source.producer_kafka, source.bad_rows_topic)
+
+
+def _target(what: str, kafka: dict[str, str], topic: str) -> Finding:
+    """A topic that the flow writes to."""
+    admin = open_client(client_admin.AdminClient, client_config(kafka))
     try:
         topics = admin.list_topics(timeout=_TIMEOUT_MS / 1000).topics
     except KafkaException as error:
-        raise BarnabasError(f"cannot reach {sink.bootstrap_servers}: {error.args[0].str()}") from error
-    if sink.topic not in topics:
-        raise BarnabasError(f"topic {sink.topic} does not exist on {sink.bootstrap_servers}; make it first")
-    return f"{len(topics[sink.topic].partitions)} partitions"
+        return Finding("error", what, f"cannot reach {kafka['bootstrap.servers']}: {error.args[0].str()}")
+    if topic not in topics:
+        text = f"topic {topic} does not exist on {kafka['bootstrap.servers']}: the first record makes it, if the brokers do so"
+        return Finding("warning", what, text)
+    if not _may(kafka, topic, _ACL_OPERATION.WRITE):
+        return Finding("error", what, f"the user has no right to write to the topic {topic}")
+    return Finding("ok", what, f"{len(topics[topic].partitions)} partitions")
 
 
-def _postgres_sink(sink: DatabaseSink) -> str:
-    import psycopg
-
+def _may(kafka: dict[str, str], topic: str, operation: Any) -> bool:
+    """Whether the brokers let this user do that with the topic; True if they do not say."""
+    admin: Any = open_client(client_admin.AdminClient, client_config(kafka))
+    wanted = TopicCollection([topic])
+    futures = admin.describe_topics(wanted, include_authorized_operations=True, request_timeout=_TIMEOUT_MS / 1000)
     try:
-        with psycopg.connect(sink.url, connect_timeout=10, application_name="barnabas") as connection:
-            row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (sink.table,)).fetchone()
-    except psycopg.Error as error:
-        raise BarnabasError(f"PostgreSQL: {error}") from error
-    return f"{sink.table} {'is there' if row and row[0] else 'will be made'}"
+        allowed = futures[topic].result().authorized_operations
+    except KafkaException:
+        return True
+    return not allowed or operation in allowed
 
 
 def _checkpoint(flow: Flow) -> Iterator[Finding]:
@@ -210,6 +291,12 @@ def _checkpoint(flow: Flow) -> Iterator[Finding]:
             "ok", "checkpoint", f"{checkpoint.folder} is new: the flow begins at {flow.source.starting_offsets}"
         )
         return
+    ids = TopicIds(checkpoint.folder)
+    for source in flow.sources:
+        state = "error" if source.fail_on_data_loss else "warning"
+        with contextlib.suppress(BarnabasError):  # a cluster that does not answer is reported already
+            for text in ids.problems(source, source_cluster(source)):
+                yield Finding(state, "checkpoint", text)
     changes = checkpoint.changes()
     for each in changes:
         yield Finding("warning" if each.fits else "error", "checkpoint", f"{each.field} {each.message}")

@@ -17,7 +17,7 @@ from barnabas.pipelines.expectations import expected_rows
 from barnabas.pipelines.lookup import open_lookup
 from barnabas.pipelines.spec import Flow, FlowStep, Source
 
-__all__ = ["Views", "build_views", "output_mode", "run_sql", "step_rows", "temporary_views"]
+__all__ = ["Views", "build_views", "multiplies_rows", "output_mode", "run_sql", "step_rows", "temporary_views"]
 
 
 @dataclass
@@ -40,7 +40,7 @@ def build_views(
     """All frames of a flow; ``observed`` adds the counts of bad rows and expectations to Spark's progress reports."""
     views = Views()
     for source in flow.sources:
-        parsed = transforms.parse_records(read(source), source.format)
+        parsed = transforms.parse_records(read(source), source.format, source.record_columns)
         views.parsed[source.name], rows = source_rows(flow, source, parsed, observed=observed)
         views.by_name[source.name] = rows
     for lookup in flow.lookups:
@@ -117,6 +117,17 @@ def temporary_views(spark: SparkSession, views: Mapping[str, DataFrame]) -> Iter
             spark.catalog.dropTempView(name)
 
 
+def multiplies_rows(results: DataFrame) -> bool:
+    """Whether one row becomes several, as by explode."""
+    waiting = [results._jdf.queryExecution().analyzed()]  # of classic sessions only
+    while waiting:
+        node = waiting.pop()
+        if node.nodeName() == "Generate":
+            return True
+        waiting += [node.children().apply(at) for at in range(node.children().size())]
+    return False
+
+
 def output_mode(results: DataFrame) -> str:
     """How Spark is to give results: updated figures where it can, else rows that are final.
 
@@ -132,7 +143,7 @@ def output_mode(results: DataFrame) -> str:
             continue
         children = [node.children().apply(at) for at in range(node.children().size())]
         kind = node.nodeName()
-        if kind == "Aggregate":
+        if kind in ("Aggregate", "Distinct"):
             aggregates += 1
             final_only = final_only or "session_window" in node.simpleString(10_000)
         elif kind == "Join":

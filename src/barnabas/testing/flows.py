@@ -86,6 +86,11 @@ class FlowUnderTest:
             sinks=(FunctionSink(self._take, self._key),),
         )
 
+    @property
+    def flow(self) -> Flow:
+        """The flow that runs: with the test's topics and checkpoint."""
+        return self._flow
+
     def _own(self, source: Source, topic: str) -> Source:
         bad = f"{topic}-bad" if source.bad_rows_topic else None
         admin: Any = client_admin.AdminClient({"bootstrap.servers": self._bootstrap_servers})

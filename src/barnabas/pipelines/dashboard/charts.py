@@ -127,6 +127,11 @@ def run_metrics_text(flow: str, run: Mapping[str, Any]) -> str:
         ("late_rows", "Rows that came after their watermark.", [({}, run.get("late_rows"))]),
         ("quarantined_rows", "Rows of micro-batches that were put aside.", [({}, run.get("quarantined_rows"))]),
         ("lag", "Records that were not read yet.", [({}, run.get("lag"))]),
+        (
+            "catch_up_seconds",
+            "Seconds until all is read, at the speed of the last minute.",
+            [({}, run.get("catch_up_s"))],
+        ),
         ("unmet_rows", "Rows that did not meet an expectation.", _by_name("expectation", run.get("expectations"))),
     ]
     lines: list[str] = []

@@ -40,7 +40,7 @@ def train_on(spark: Any, flow: Flow, say: Callable[[str], None] = lambda _: None
 
     from barnabas.pipelines.models.training import train_model
     from barnabas.pipelines.run import source_options
-    from barnabas.pipelines.transforms import RECORD_SCHEMA
+    from barnabas.pipelines.transforms import record_schema
     from barnabas.pipelines.views import build_views
 
     assert flow.model is not None
@@ -52,7 +52,7 @@ def train_on(spark: Any, flow: Flow, say: Callable[[str], None] = lambda _: None
         cluster = KafkaCluster(asked)
         end = cluster.resolve(cluster.partitions(), asked.end)
         ends.update(end)
-        reader = spark.read.format("barnabas").schema(RECORD_SCHEMA)
+        reader = spark.read.format("barnabas").schema(record_schema(source))
         for name, text in {**options, "endingOffsets": to_json(end)}.items():
             reader = reader.option(name, text)
         return reader.load()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from barnabas.pipelines.arrow_values import values_of
 from barnabas.pipelines.spec import DatabaseSink
 from barnabas.pipelines.sql import (
     DROPPED_TABLE_ADVICE,
@@ -168,6 +169,6 @@ def _without_nesting(rows: pa.Table) -> pa.Table:
     """Arrays, structs and maps as JSON texts."""
     for number, field in enumerate(rows.schema):
         if pa.types.is_nested(field.type):
-            values = [None if value is None else as_json(value) for value in rows.column(number).to_pylist()]
+            values = [None if value is None else as_json(value) for value in values_of(field.name, rows.column(number))]
             rows = rows.set_column(number, field.name, pa.array(values, pa.string()))
     return rows

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from barnabas.base.files import OsFiles
 from barnabas.pipelines.outputs.declared import LakeSink, OutputError
 
-__all__ = ["DeltaTableSink", "ParquetFolder", "open_lake"]
+__all__ = ["DeltaTableSink", "ParquetFolder", "has_note", "open_lake"]
 
 _NOTES = "_barnabas"
 """The flows that write to a folder, and of each the query, as empty folders: some readers take every file for Parquet."""
@@ -77,12 +77,12 @@ class ParquetFolder:
 
     def last_epoch(self, flow: str, query: str) -> int | None:
         """-1 if the folder has no note of the query; a batch without rows leaves no file, so more is not known."""
-        return None if (self._folder / _NOTES / flow / query).is_dir() else -1
+        return None if has_note(self._sink, flow, query) else -1
 
     def _claim(self, flow: str, query: str) -> None:
         """The folder belongs to the first query of a flow that writes to it."""
         note = self._folder / _NOTES / flow
-        owners = [each.name for each in note.iterdir()] if note.is_dir() else []
+        owners = _owners(note)
         if owners and query not in owners:
             raise OutputError(
                 f"{self._folder} has rows of the flow {flow} from another checkpoint, which this one would add again. "
@@ -117,6 +117,18 @@ class ParquetFolder:
 
     def close(self) -> None:
         """Files are open during a batch only."""
+
+
+def has_note(sink: LakeSink, flow: str, query: str) -> bool:
+    """Whether a folder of Parquet files is filled by a query of the flow."""
+    return query in _owners(Path(sink.path) / _NOTES / flow)
+
+
+def _owners(note: Path) -> list[str]:
+    """The query that fills the folder for a flow. The note was a file once, which is taken as it is."""
+    if note.is_file():
+        return [note.read_text().strip()]
+    return [each.name for each in note.iterdir()] if note.is_dir() else []
 
 
 class DeltaTableSink:

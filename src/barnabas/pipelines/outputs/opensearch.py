@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.outputs.declared import OpenSearchSink, OutputError
 from barnabas.pipelines.texts import as_json, as_text_value
 
@@ -44,12 +45,12 @@ _TYPES = {
 
 
 class OpenSearchIndex:
-    """An index, made with the columns' types if it is not there."""
+    """An index, made with the columns' types if it is not there. Without ``types`` it is only looked at."""
 
     def __init__(
-        self, sink: OpenSearchSink, types: Mapping[str, str], *, wait: Callable[[float], None] = time.sleep
+        self, sink: OpenSearchSink, types: Mapping[str, str] | None, *, wait: Callable[[float], None] = time.sleep
     ) -> None:
-        if missing := [name for name in sink.text if name not in types]:
+        if types is not None and (missing := [name for name in sink.text if name not in types]):
             raise OutputError(
                 f"text of the index {sink.table} names {', '.join(missing)}, but the rows have {', '.join(types)}"
             )
@@ -65,20 +66,24 @@ class OpenSearchIndex:
         if parts.username:
             user, password = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
             self._headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-        self._is_new = self._create(types)
+        self._is_new = types is not None and self._create(types)
+
+    def is_there(self) -> bool:
+        """Whether there is such an index; raises `OutputError` if the server does not answer that."""
+        status, _ = self._send("HEAD", "")
+        if status >= 400 and status != 404:
+            raise self._refused(status, None)
+        return status != 404
 
     def _create(self, types: Mapping[str, str]) -> bool:
         """Whether there was no index."""
-        status, _ = self._send("HEAD", "")
-        if status == 404:
-            mapping = {"mappings": {"properties": {name: self._type(name, each) for name, each in types.items()}}}
-            status, answer = self._send("PUT", "", json.dumps(mapping).encode())
-            if status >= 400 and "already_exists" not in json.dumps(answer):
-                raise self._refused(status, answer)
-            return status < 400
-        if status >= 400:
-            raise self._refused(status, None)
-        return False
+        if self.is_there():
+            return False
+        mapping = {"mappings": {"properties": {name: self._type(name, each) for name, each in types.items()}}}
+        status, answer = self._send("PUT", "", json.dumps(mapping).encode())
+        if status >= 400 and "already_exists" not in json.dumps(answer):
+            raise self._refused(status, answer)
+        return status < 400
 
     def _type(self, name: str, type_name: str) -> dict[str, Any]:
         if name in self._sink.text:
@@ -102,15 +107,14 @@ class OpenSearchIndex:
         """Pairs of lines, an action and a document, up to a request's size."""
         lines: list[bytes] = []
         size = 0
-        for batch in rows.to_batches(max_chunksize=10_000):
-            for row in batch.to_pylist():
-                action = json.dumps({"index": {"_id": self._id(row)}}, ensure_ascii=False).encode()
-                pair = action + b"\n" + as_json(row).encode() + b"\n"
-                if lines and size + len(pair) > _REQUEST_BYTES:
-                    yield lines
-                    lines, size = [], 0
-                lines.append(pair)
-                size += len(pair)
+        for row in row_dicts(rows):
+            action = json.dumps({"index": {"_id": self._id(row)}}, ensure_ascii=False).encode()
+            pair = action + b"\n" + as_json(row).encode() + b"\n"
+            if lines and size + len(pair) > _REQUEST_BYTES:
+                yield lines
+                lines, size = [], 0
+            lines.append(pair)
+            size += len(pair)
         if lines:
             yield lines
 

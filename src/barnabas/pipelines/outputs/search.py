@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from barnabas.pipelines.sql import quoted
 __all__ = ["Hit", "SearchIndex", "search_index"]
 
 _ID = "barnabas_id"
+_EVENTS = ("insert", "delete", "update")
 
 
 class SearchIndex:
@@ -32,7 +34,7 @@ class SearchIndex:
                 f"text of the index {sink.table} names {', '.join(missing)}, but the rows have {', '.join(types)}"
             )
         table = DatabaseSink("sqlite", sink.path, sink.table, sink.key)
-        self._database = SqliteDatabase(table, types, id_column=_ID, also=list(_index_statements(sink)))
+        self._database = SqliteDatabase(table, types, id_column=_ID, also=partial(_prepare_index, sink))
 
     def apply(self, rows: pa.Table, flow: str, query: str, epoch: int) -> bool:
         """The rows into the table, and so into the index."""
@@ -46,8 +48,29 @@ class SearchIndex:
         self._database.close()
 
 
-def _index_statements(sink: SearchSink) -> Iterator[str]:
+def _prepare_index(sink: SearchSink, connection: sqlite3.Connection, is_new: bool) -> None:
+    """Make what is missing of index and triggers. A new table, or other columns of text, begin with a new index.
+
+    The index of a table that was dropped stays in the file, and would find rows that are gone.
+    """
     table, index = quoted(sink.table), quoted(f"{sink.table}_index")
+    indexed = [row[1] for row in connection.execute(f"PRAGMA table_info({index})")]
+    is_other = indexed != list(sink.text)
+    if is_new or is_other:
+        for event in _EVENTS:
+            connection.execute(f"DROP TRIGGER IF EXISTS {quoted(_trigger(sink, event))}")
+        connection.execute(f"DROP TABLE IF EXISTS {index}")
+    for statement in _index_statements(sink, table, index):
+        connection.execute(statement)
+    if is_other and not is_new:
+        connection.execute(f"INSERT INTO {index}({index}) VALUES ('rebuild')")  # noqa: S608  # names are quoted
+
+
+def _trigger(sink: SearchSink, event: str) -> str:
+    return f"{sink.table}_index_{event}"
+
+
+def _index_statements(sink: SearchSink, table: str, index: str) -> Iterator[str]:
     names = ", ".join(map(quoted, sink.text))
     old, new = (", ".join(f"{which}.{quoted(name)}" for name in sink.text) for which in ("old", "new"))
     yield (
@@ -56,8 +79,8 @@ def _index_statements(sink: SearchSink) -> Iterator[str]:
     )
     add = f"INSERT INTO {index}(rowid, {names}) VALUES (new.{_ID}, {new});"  # noqa: S608  # names are quoted
     remove = f"INSERT INTO {index}({index}, rowid, {names}) VALUES ('delete', old.{_ID}, {old});"  # noqa: S608  # the same
-    for event, body in (("insert", add), ("delete", remove), ("update", remove + add)):
-        trigger = quoted(f"{sink.table}_index_{event}")
+    for event, body in zip(_EVENTS, (add, remove, remove + add), strict=True):
+        trigger = quoted(_trigger(sink, event))
         yield f"CREATE TRIGGER IF NOT EXISTS {trigger} AFTER {event.upper()} ON {table} BEGIN {body} END"
 
 

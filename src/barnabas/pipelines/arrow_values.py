@@ -1,0 +1,41 @@
+"""Values of Arrow columns as Python's, for outputs that take rows one by one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from barnabas.base.errors import BarnabasError
+from barnabas.pipelines.texts import TIME_OUT_OF_RANGE
+
+__all__ = ["ValueOutOfRangeError", "row_dicts", "values_of"]
+
+_ROWS = 10_000
+
+
+class ValueOutOfRangeError(BarnabasError):
+    """A column has a value that Python cannot hold, and so neither can the output."""
+
+
+def values_of(name: str, column: pa.Array) -> list[Any]:
+    """The values of a column; maps are dictionaries. Raises `ValueOutOfRangeError` that names the column."""
+    try:
+        values: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
+    except UnicodeDecodeError as error:
+        raise ValueOutOfRangeError(
+            f"column {name} has a text that is not UTF-8; repair it with make_valid_utf8({name})"
+        ) from error
+    except (OverflowError, ValueError) as error:  # Python's times end where Spark's do not
+        raise ValueOutOfRangeError(
+            f"column {name} has a time {TIME_OUT_OF_RANGE}; leave such rows out with `where`, or correct them"
+        ) from error
+    return values
+
+
+def row_dicts(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows, each as a dictionary. Raises `ValueOutOfRangeError`."""
+    names = rows.column_names
+    for batch in rows.to_batches(max_chunksize=_ROWS):
+        columns = [values_of(name, column) for name, column in zip(names, batch.columns, strict=True)]
+        for values in zip(*columns, strict=True):
+            yield dict(zip(names, values, strict=True))
