@@ -59,6 +59,7 @@ class ManualClock:
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
+        self.thread_ms = 0.0
 
     def wall_ms(self) -> int:
         return START_MS + self.now_ms
@@ -68,6 +69,9 @@ class ManualClock:
 
     def time_slice(self) -> Callable[[], bool]:
         return lambda: False
+
+    def worked_ms(self) -> float:
+        return self.thread_ms
 
 
 class ManualTimers:

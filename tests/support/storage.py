@@ -24,7 +24,7 @@ def storage_service(broker: DataPath, in_thread: InThread = at_once) -> StorageS
             partition_changed=broker.purgatory.check_and_complete,
             close_idle=lambda now_ms, max_idle_ms: broker.dispatcher.close_idle(now_ms, max_idle_ms),
         ),
-        LogCleaner(broker.log_dirs, broker.config),
+        LogCleaner(broker.log_dirs, broker.config, broker.clock.worked_ms),
         ReplicaAlterLogDirsManager(broker.log_dirs, broker.replicas, broker.config),
     )
 
@@ -33,7 +33,7 @@ class StartedLogCleaner:
     """The log cleaner alone, started."""
 
     def __init__(self, broker: DataPath, in_thread: InThread = at_once) -> None:
-        self._cleaner = LogCleaner(broker.log_dirs, broker.config)
+        self._cleaner = LogCleaner(broker.log_dirs, broker.config, broker.clock.worked_ms)
         slices = Slices(broker.clock, broker.timers, in_thread)
         self._background = Background(broker.clock, broker.timers, in_thread, slices)
         self._background.perform(self._cleaner.start())

@@ -167,3 +167,25 @@ def test_a_stop_removes_what_was_not_finished(tmp_path: Path) -> None:
     assert list((tmp_path / "a-0").glob("*.cleaned"))
     cleaner.stop()
     assert sorted(path.name for path in (tmp_path / "a-0").iterdir()) == names
+
+
+@pytest.mark.parametrize(("worked_ms", "rest_ms"), [(0.0, 0), (0.1, 0), (3.0, 6), (9.0, 10)])
+def test_a_compaction_rests_in_proportion_to_the_work_of_the_event_loop(
+    tmp_path: Path, worked_ms: float, rest_ms: int
+) -> None:
+    """Twice as long as the loop worked during the step, and no longer than the step took, here 10 ms."""
+    broker = DataPath(tmp_path)
+    dirty_log(broker, "a")
+    steps: list[int] = []
+
+    def in_thread(work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        steps.append(broker.clock.now_ms)
+        broker.clock.now_ms += 10
+        broker.clock.thread_ms += worked_ms
+        at_once(work, done)
+
+    StartedLogCleaner(broker, in_thread)
+    broker.timers.advance(15_000)
+    while len(steps) < 2:
+        broker.timers.advance(1)
+    assert steps[1] - steps[0] == 10 + max(rest_ms, 1)

@@ -30,6 +30,10 @@ class Clock(Protocol):
         """Begin a slice of work: a function that says whether it is over. See `barnabas.base.slices`."""
         ...
 
+    def worked_ms(self) -> float:
+        """The processor time that the calling thread has used. A simulation's code uses none."""
+        ...
+
 
 class Now(NamedTuple):
     """Both readings, taken together: the time that an edge passes to deciding code that needs both."""
@@ -70,3 +74,6 @@ class SystemClock:
         now_ns = time.perf_counter_ns
         end_ns = now_ns() + _SLICE_NS
         return lambda: now_ns() >= end_ns
+
+    def worked_ms(self) -> float:
+        return time.thread_time_ns() / 1_000_000

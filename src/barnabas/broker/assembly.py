@@ -289,7 +289,7 @@ class BrokerComponents:
                 partition_changed=self.purgatory.check_and_complete,
                 close_idle=lambda now_ms, max_idle_ms: self.dispatcher.close_idle(now_ms, max_idle_ms),
             ),
-            LogCleaner(log_dirs, config),
+            LogCleaner(log_dirs, config, environment.clock.worked_ms),
             ReplicaAlterLogDirsManager(log_dirs, self.replicas, config),
         )
 

@@ -16,8 +16,10 @@ from barnabas.net.event_loop import count_pauses, limit_pauses, new_event_loop
 
 __all__ = ["main"]
 
-_SWITCH_S = 0.001
-"""How long a thread that syncs, compacts or copies may keep the event loop waiting for the interpreter (else 5 ms)."""
+_SWITCH_S = 0.0002
+"""How long a thread that syncs, compacts or copies may keep the event loop waiting for the interpreter (else 5 ms).
+
+A request gives the interpreter up at each call of the system, so it waits for it several times."""
 
 _FORMAT = "[%(asctime)s,%(msecs)03d] %(levelname)s %(message)s (%(name)s)"
 

@@ -2,9 +2,9 @@
 
 ``log.cleaner.threads`` logs are compacted at a time, the dirtiest first. A compaction advances by steps that run beside
 the event loop; between them the log's state is looked at, and new segments are swapped in, on the loop. After each step
-it rests: as long as the step took, so that requests get at least half of the processor, and as
-``log.cleaner.io.max.bytes.per.second``, over all compactions, asks. When no log is due, ``log.cleaner.backoff.ms``
-passes before the next look.
+it rests twice as long as the event loop worked meanwhile, but no longer than the step took: so requests get at least half
+of the processor, and a compaction all of it while there are none. It rests longer if ``log.cleaner.io.max.bytes.per.second``,
+over all compactions, asks for that. When no log is due, ``log.cleaner.backoff.ms`` passes before the next look.
 
 A log whose batches cannot be read is "uncleanable", as Kafka calls it: it stays as it is, and its records are still
 served. It is reported in the broker's log, and tried again every ten minutes (Kafka: after a restart), because the bad
@@ -16,7 +16,9 @@ log can be cleaned is in `barnabas.log.compaction.cleanable`.
 """
 
 import logging
+from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from barnabas.base.clock import Now
 from barnabas.base.errors import CorruptDataError
@@ -37,12 +39,23 @@ _LEAST_PERIOD_MS = 100
 _UNCLEANABLE_PAUSE_MS = 600_000
 
 
+class _StepBegan(NamedTuple):
+    """What is known when a step of a compaction begins."""
+
+    ms: int
+    loop_worked_ms: float
+    size_bytes: int
+    """Read and written so far."""
+
+
 class LogCleaner:
     """The compactions of one broker. Each step returns `Effects`."""
 
-    def __init__(self, log_dirs: LogDirs, config: BrokerConfig) -> None:
+    def __init__(self, log_dirs: LogDirs, config: BrokerConfig, loop_worked_ms: Callable[[], float]) -> None:
+        """``loop_worked_ms`` is the processor time that the event loop's thread has used."""
         self._log_dirs = log_dirs
         self._config = config
+        self._loop_worked_ms = loop_worked_ms
         self._running: dict[Compaction, bool] = {}
         """The compactions under way, and whether a thread works on each now. If not, it rests between two steps."""
         self._uncleanable: dict[PartitionLog, int] = {}
@@ -142,12 +155,10 @@ class LogCleaner:
             self._abandon(compaction)
             return ()
         self._running[compaction] = True
-        bytes_before = compaction.bytes_read + compaction.bytes_written
-        return [RunBeside(compaction.step, partial(self._stepped, compaction, now.ms, bytes_before))]
+        began = _StepBegan(now.ms, self._loop_worked_ms(), compaction.bytes_read + compaction.bytes_written)
+        return [RunBeside(compaction.step, partial(self._stepped, compaction, began))]
 
-    def _stepped(
-        self, compaction: Compaction, started_ms: int, bytes_before: int, error: BaseException | None, now: Now
-    ) -> Effects:
+    def _stepped(self, compaction: Compaction, began: "_StepBegan", error: BaseException | None, now: Now) -> Effects:
         """A step has ended: swap segments, finish, or rest until the next step."""
         self._running[compaction] = False
         if error is not None:
@@ -165,10 +176,14 @@ class LogCleaner:
             logger.error("%s", failure)
             self._running.pop(compaction, None)
             return ()
-        took_ms = now.ms - started_ms
-        size_bytes = compaction.bytes_read + compaction.bytes_written - bytes_before
-        rest_ms = max(took_ms, self._throttled_ms(size_bytes) - took_ms, 1)
-        return [Later(rest_ms, partial(self._step, compaction))]
+        return [Later(self._rest_ms(compaction, began, now), partial(self._step, compaction))]
+
+    def _rest_ms(self, compaction: Compaction, began: "_StepBegan", now: Now) -> int:
+        """How long a compaction rests after a step. With 0 the event loop still does all that waits for it first."""
+        took_ms = now.ms - began.ms
+        size_bytes = compaction.bytes_read + compaction.bytes_written - began.size_bytes
+        others_ms = round(2 * (self._loop_worked_ms() - began.loop_worked_ms))
+        return max(min(took_ms, others_ms), self._throttled_ms(size_bytes) - took_ms, 0)
 
     def _throttled_ms(self, size_bytes: int) -> int:
         """How long so many bytes must take, so that all compactions keep to log.cleaner.io.max.bytes.per.second."""

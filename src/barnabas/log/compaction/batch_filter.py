@@ -205,7 +205,7 @@ class BatchFilter:
             looked_up = (has_key & (offsets < self._mapped.first_offset)).nonzero()[0]
             if not looked_up.size:
                 return keep
-        newest = self._offsets.get(digests(group.keys(looked_up)))
+        newest = self._offsets.get(digests(*group.keys(looked_up)))
         keep[looked_up] = offsets[looked_up] >= newest
         return keep
 
@@ -277,9 +277,9 @@ class _Kept:
         """
         if not self.counts[batch]:
             return None
-        view = memoryview(self._group.data)
+        data = self._group.data
         runs = slice(self._first_runs[batch], self._first_runs[batch + 1])
-        parts = [view[start:stop] for start, stop in zip(self._run_starts[runs], self._run_stops[runs], strict=True)]
+        parts = [data[start:stop] for start, stop in zip(self._run_starts[runs], self._run_stops[runs], strict=True)]
         header = self._group.headers[batch]
         return _rebuilt(
             header._replace(record_count=self.counts[batch]),

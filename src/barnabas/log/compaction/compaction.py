@@ -255,7 +255,7 @@ class Compaction:
             if group is not None:
                 found = group.offsets
                 rows = ((group.columns.key_size >= 0) & (found >= self._first_dirty_offset)).nonzero()[0]
-                keys, found, batch_of_row = digests(group.keys(rows)), found[rows], group.batch_of_row[rows]
+                keys, found, batch_of_row = digests(*group.keys(rows)), found[rows], group.batch_of_row[rows]
                 is_marker = group.columns.value_size[rows] < 0
                 if not offsets.put(keys, found, is_marker):
                     for batch, header in enumerate(group.headers):
@@ -369,10 +369,10 @@ def _in_steps(data: bytes, batches: list[tuple[int, BatchHeader]]) -> "Iterator[
     step: list[Found] = []
     records = 0
     for position, header in batches:
-        step.append(Found(position, header))
-        records += header.record_count
-        if records >= STEP_RECORDS or len(step) >= _STEP_BATCHES:
+        # A group of records has no more than these either.
+        if step and (records + header.record_count > STEP_RECORDS or len(step) >= _STEP_BATCHES):
             yield Chunk(data, step)
             step, records = [], 0
-    if step:
-        yield Chunk(data, step)
+        step.append(Found(position, header))
+        records += header.record_count
+    yield Chunk(data, step)

@@ -6,26 +6,37 @@ keys there are, and 8 more for `NewestOffsets`. The second half of the digest
 gives the step of a probe, odd and so without common factor with the number of slots, a power of two: every slot is reached,
 and chains stay short up to a load of 0.9. Keys are put and looked up many at once, with numpy.
 
-Two keys of equal digests would be one key. A digest has 128 bits: Python's hash of the key, and of the key with a byte more.
-That is SipHash under a secret of the process, so clients who share a topic, such as ``__consumer_offsets``, cannot make a key
-of theirs look like another's. Where pointers, and so hashes, have 32 bits it is BLAKE2b.
+Two keys of equal digests would be one key. A digest has 128 bits: four strongly universal hashes of 32 (multilinear hashing,
+Lemire and Kaser, "Strongly universal string hashing is fast"), each with multipliers of its own. So whatever two keys are,
+their digests are equal with a probability of 2^-128. The multipliers are a secret of the process, and so clients who share a
+topic, such as ``__consumer_offsets``, cannot make a key of theirs look like another's. All keys of a group are hashed together,
+eight bytes at a time. Long keys get digests of BLAKE2b.
 """
 
-import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SLOT_BYTES", "Digests", "NewestOffsets", "OffsetMap", "digests"]
+__all__ = ["MOST_HASHED_BYTES", "SLOT_BYTES", "Digests", "NewestOffsets", "OffsetMap", "digests"]
 
 SLOT_BYTES = 32
 _LEAST_SLOTS = 64
 _DIGEST_BYTES = 16
 _SLOTS_A_STEP = 1 << 16
-_HAS_LONG_HASHES = struct.calcsize("P") == 8
+_SPARSE = 16
+"""Offsets with so many gaps are looked up one by one."""
+_WORD_BYTES = 8
+MOST_HASHED_BYTES = 256
+"""Longer keys get digests of BLAKE2b, which then cost less than they do to read."""
+_HASHES = 4
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD_BYTES + 1)], np.uint64)
+"""The bytes of a word that belong to a key, by their number."""
 
 _Integers = npt.NDArray[np.int64]
 _Halves = npt.NDArray[np.uint64]
@@ -38,23 +49,68 @@ class Digests(NamedTuple):
     second: _Halves
 
 
-def digests(keys: Sequence[bytes]) -> Digests:
-    """The digests of keys, in their order."""
-    return siphashes(keys) if _HAS_LONG_HASHES else blake2_digests(keys)
+def _secret_numbers(count: int) -> _Halves:
+    """Random numbers that only this process knows: Python's own hash has a secret key, and at least 32 bits everywhere."""
+    halves = [hash(b"multiplier %d" % number) & 0xFFFFFFFF for number in range(2 * count)]
+    return np.array(halves[::2], np.uint64) << _HALF | np.array(halves[1::2], np.uint64)
 
 
-def siphashes(keys: Sequence[bytes]) -> Digests:
-    """Digests of Python's own hash, which must have 64 bits."""
-    count = len(keys)
-    first = np.fromiter(map(hash, keys), np.int64, count).view(np.uint64)
-    second = np.fromiter([hash(key + b"\0") for key in keys], np.int64, count).view(np.uint64)
+_OF_SIZES = _secret_numbers(2 * _HASHES).reshape(_HASHES, 2)
+_OF_WORDS = _secret_numbers(2 * _HASHES * (MOST_HASHED_BYTES // _WORD_BYTES + 1))[2 * _HASHES :].reshape(-1, _HASHES, 2)
+_BLAKE2_KEY = _secret_numbers(4).tobytes()
+
+
+def digests(data: bytes, start: _Integers, size: _Integers) -> Digests:
+    """The digests of keys, a row each, which lie in ``data``."""
+    sums = [base + factor * size.view(np.uint64) for base, factor in _OF_SIZES]
+    is_long = size > MOST_HASHED_BYTES
+    if is_long.any():
+        rows: _Integers | None = (~is_long).nonzero()[0]
+        at, left = start[rows], size[rows]
+    else:
+        rows, at, left = None, start, size
+    for factors in _OF_WORDS:
+        if left.size and left.min() <= 0:
+            more = (left > 0).nonzero()[0]
+            rows = more if rows is None else rows[more]
+            at, left = at[more], left[more]
+        if not left.size:
+            break
+        words = _words(data, at)
+        if left.min() < _WORD_BYTES:
+            words &= _MASKS.take(left, mode="clip")
+        low, high = words & _LOW, words >> _HALF
+        for number, (of_low, of_high) in enumerate(factors):
+            product = (low + of_low) * (high + of_high)
+            if rows is None:
+                sums[number] += product
+            else:
+                sums[number][rows] += product
+        at, left = at + _WORD_BYTES, left - _WORD_BYTES
+    first, second = (sums[0] & ~_LOW | sums[1] >> _HALF), (sums[2] & ~_LOW | sums[3] >> _HALF)
+    for row in is_long.nonzero()[0].tolist():
+        key = data[start[row] : start[row] + size[row]]
+        digest = blake2b(key, digest_size=_DIGEST_BYTES, key=_BLAKE2_KEY).digest()
+        first[row], second[row] = np.frombuffer(digest, np.uint64)
+    # Similar keys have hashes that are spread less evenly than random numbers. The slots are taken from the lowest bits.
+    first ^= first >> _HALF
+    first *= _ODD
+    first ^= first >> _HALF
     return Digests(first, second)
 
 
-def blake2_digests(keys: Sequence[bytes]) -> Digests:
-    """Digests of BLAKE2b: three times as long."""
-    halves = np.frombuffer(b"".join([blake2b(key, digest_size=_DIGEST_BYTES).digest() for key in keys]), np.uint64)
-    return Digests(halves[0::2], halves[1::2])
+def _words(data: bytes, at: _Integers) -> _Halves:
+    """The eight bytes at each position, the first in the lowest bits; zeros behind the end of the data."""
+    last = len(data) - _WORD_BYTES
+    if last < 0:
+        return _words(data.ljust(_WORD_BYTES, b"\0"), at)
+    words = np.ndarray((last + 1,), "<u8", data, strides=(1,))
+    late = at - last
+    if late.max() <= 0:
+        found: _Halves = words[at].astype(np.uint64, copy=False)
+        return found
+    shifts = (np.maximum(late, 0) * 8).view(np.uint64)
+    return words[np.minimum(at, last)].astype(np.uint64, copy=False) >> shifts
 
 
 class NewestOffsets:
@@ -72,10 +128,18 @@ class NewestOffsets:
 
     def holds(self, offsets: _Integers) -> npt.NDArray[np.bool_]:
         """Whether each offset is among them."""
-        if not self._offsets.size:
-            return np.zeros(len(offsets), np.bool_)
-        at = self._offsets.searchsorted(offsets)
-        found: npt.NDArray[np.bool_] = self._offsets.take(at, mode="clip") == offsets
+        if not offsets.size:
+            return np.zeros(0, np.bool_)
+        first, last = offsets.min(), offsets.max()
+        known = self._offsets[self._offsets.searchsorted(first) : self._offsets.searchsorted(last, "right")]
+        if last - first < _SPARSE * len(offsets):
+            is_known = np.zeros(last - first + 1, np.bool_)
+            is_known[known - first] = True
+            found: npt.NDArray[np.bool_] = is_known[offsets - first]
+        elif known.size:
+            found = known.take(known.searchsorted(offsets), mode="clip") == offsets
+        else:
+            found = np.zeros(len(offsets), np.bool_)
         return found
 
     def count(self, first: _Integers, last: _Integers) -> tuple[_Integers, _Integers]:
@@ -100,8 +164,11 @@ class OffsetMap:
             slots *= 2
         self.max_keys = max(1, min(slots - 1, int(slots * load_factor)))
         self._mask = np.uint64(slots - 1)
-        self._first, self._second = np.zeros(slots, np.uint64), np.zeros(slots, np.uint64)
-        self._offsets = np.zeros(slots, np.int64)
+        table = np.zeros(
+            (slots, 3), np.uint64
+        )  # the columns of a slot lie together, in one line of the processor's cache
+        self._first, self._second = table[:, 0], table[:, 1]
+        self._offsets: _Integers = table[:, 2].view(np.int64)
         self.size = 0
         self.latest_offset = -1
         """Every record up to this offset is in the map: see `cover`."""
@@ -126,8 +193,9 @@ class OffsetMap:
             first, second = keys.first[new], keys.second[new]
             self._first[wanted] = first
             self._second[wanted] = second
-            self._offsets[wanted] = 1
-            self.size += len(set(wanted.tolist()))
+            marks = np.arange(1, len(wanted) + 1)
+            self._offsets[wanted] = marks
+            self.size += int(np.count_nonzero(self._offsets[wanted] == marks))  # each slot has the last mark
             new = new[(self._first[wanted] != first) | (self._second[wanted] != second)]
             if new.size:
                 slots[new] = self._slots(Digests(keys.first[new], keys.second[new]))

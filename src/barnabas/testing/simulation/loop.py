@@ -334,3 +334,6 @@ class SimulatedClock:
             return left < 0
 
         return is_over
+
+    def worked_ms(self) -> float:
+        return 0.0

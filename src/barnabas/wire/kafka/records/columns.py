@@ -34,7 +34,7 @@ _SMALLEST_CONTENT_BYTES = 6
 _FEW_ROWS = 64
 """Fewer are read faster one by one."""
 _LEAST_RUN = 8
-_LONGEST_PAUSE = 64
+_LONGEST_PAUSE = 256
 _FIRST_LOOK = 64
 """Records among which a run is looked for, at first and after each that broke off."""
 
@@ -84,10 +84,11 @@ def find_records(data: Buffer, bodies: Sequence[Body]) -> RecordRows:
     last_stops: list[int] = []
     ends: list[int] = []
     damaged: list[tuple[int, str]] = []
+    pause = 0
     for number, (start, stop, record_count) in enumerate(bodies):
         rows_before = len(starts)
         try:
-            position = _find(data, start, stop, record_count, starts)
+            position, pause = _find(data, start, stop, record_count, starts, pause)
             if position != stop:
                 raise CorruptDataError(f"{record_count} records end {stop - position} bytes before their batch")
         except CorruptDataError as error:
@@ -104,10 +105,13 @@ def find_records(data: Buffer, bodies: Sequence[Body]) -> RecordRows:
     return RecordRows(start_column, stop_column, ends, damaged)
 
 
-def _find(data: Buffer, position: int, stop: int, count: int, starts: list[int]) -> int:
-    """Add where ``count`` records begin; returns where the last ends. A negative length is left for `read_columns` to see."""
+def _find(data: Buffer, position: int, stop: int, count: int, starts: list[int], pause: int) -> tuple[int, int]:
+    """Add where ``count`` records begin; returns where the last ends. A negative length is left for `read_columns` to see.
+
+    ``pause`` is how many records are passed before the next look for a run. It is returned, too, for the next body.
+    """
     add = starts.append
-    left, pause, looked_at = count, 0, _FIRST_LOOK
+    left, looked_at = count, _FIRST_LOOK
     try:
         while left:
             looked_at = min(looked_at, left)
@@ -138,7 +142,7 @@ def _find(data: Buffer, position: int, stop: int, count: int, starts: list[int])
                     position = after + max(size, 0)
     except IndexError:
         raise CorruptDataError("a record is cut off") from None
-    return position
+    return position, pause
 
 
 def _run(data: Buffer, position: int, stop: int, most: int) -> tuple[int, int]:
