@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.net.event_loop import LoopBudget, budget_of, count_pauses, new_event_loop, place_of
+from barnabas.net.event_loop import LoopBudget, budget_of, count_pauses, loop_figures, new_event_loop, place_of
 
 BUSY_S = 0.03
 
@@ -46,6 +46,26 @@ def test_a_step_of_a_task_that_takes_too_long_is_counted_with_its_coroutine(loop
     assert "test_event_loop.py:" in place
     assert (budget.slow[place].count, budget.slow_count) == (1, 1)
     assert budget.worst_s >= BUSY_S * 0.9
+
+
+def test_figures_and_the_summary_say_what_was_counted(loop: asyncio.AbstractEventLoop) -> None:
+    """For monitors and for the log: how often, how long, and where the worst was."""
+
+    async def slow() -> None:
+        hold()
+
+    loop.run_until_complete(slow())
+    figures, budget = loop_figures(loop), known(loop)
+    assert figures["event_loop_slow_callbacks_total"] == 1
+    assert figures["event_loop_slow_seconds_total"] >= figures["event_loop_slowest_callback_seconds"] >= BUSY_S * 0.9
+    assert f"{next(iter(budget.slow))}: 1 times" in budget.summary()
+
+
+def test_a_loop_without_a_budget_has_no_figures() -> None:
+    """A loop of asyncio's own, for one."""
+    other = asyncio.new_event_loop()
+    assert loop_figures(other) == {}
+    other.close()
 
 
 def test_timers_threads_and_readers_are_counted_once_each(loop: asyncio.AbstractEventLoop) -> None:

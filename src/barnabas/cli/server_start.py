@@ -12,9 +12,11 @@ from barnabas.base.settings import read_properties
 from barnabas.cli.common import ToolParser
 from barnabas.cli.server_faults import parts_with_faults
 from barnabas.net.descriptors import check_descriptor_limit, raise_descriptor_limit
-from barnabas.net.event_loop import count_pauses, limit_pauses, new_event_loop
+from barnabas.net.event_loop import budget_of, count_pauses, limit_pauses, new_event_loop
 
 __all__ = ["main"]
+
+logger = logging.getLogger(__name__)
 
 _SWITCH_S = 0.0002
 """How long a thread that syncs, compacts or copies may keep the event loop waiting for the interpreter (else 5 ms).
@@ -109,6 +111,9 @@ async def _serve(texts: dict[str, str]) -> int:
         gc.freeze()  # what a start loads lives long
         await asyncio.wait({stopping, failing}, return_when=asyncio.FIRST_COMPLETED)
         await server.close()
+        budget = budget_of(loop)
+        if budget is not None and (budget.slow_count or budget.gc_count):
+            logger.info("%s", budget.summary())
         return 1 if server.failed.is_set() else 0
     finally:
         for task in (stopping, failing):

@@ -1,7 +1,8 @@
 """The event loop of a server, which counts and names what holds it for more than 10 ms.
 
 While a callback or a step of a task runs, no connection is served and no ping is answered. So each has a budget of 10 ms.
-What exceeds it is counted by its place in a `LoopBudget` and logged. The loops made here are uvloop's, or asyncio's where
+What exceeds it is counted by its place in a `LoopBudget` and logged; the coordination server shows the counts in ``mntr``
+and to Prometheus, a broker logs them when it stops. The loops made here are uvloop's, or asyncio's where
 there is no uvloop, with each callback run by a function that reads the clock before and after: 0.1 us for a request.
 Pauses for the collection of garbage are counted apart. Neither they nor the time for which the thread waits for a CPU, which
 Linux counts, are the callback's: a busy machine makes no callback slow. Waiting for a disk or for another thread's hold on the
@@ -29,6 +30,7 @@ __all__ = [
     "budget_of",
     "count_pauses",
     "limit_pauses",
+    "loop_figures",
     "new_event_loop",
     "place_of",
 ]
@@ -39,6 +41,7 @@ BUDGET_S = 0.010
 _SERIOUS_S = 0.050
 _LOG_EVERY_S = 10.0
 _MAX_PLACES = 1000
+_PLACES_IN_SUMMARY = 5
 _MAX_PAUSES = 64
 _OLDEST = 2
 _GC_THRESHOLDS = (10_000, 2, 150)
@@ -119,6 +122,27 @@ class LoopBudget:
             return int(os.pread(self._schedstat, 100, 0).split()[1])
         except (OSError, IndexError, ValueError):
             return 0
+
+    def figures(self) -> dict[str, float]:
+        """What was counted, for Prometheus and monitors."""
+        return {
+            "event_loop_slow_callbacks_total": self.slow_count,
+            "event_loop_slow_seconds_total": round(sum(place.total_s for place in self.slow.values()), 6),
+            "event_loop_slowest_callback_seconds": round(self.worst_s, 6),
+            "event_loop_slow_collections_total": self.gc_count,
+            "event_loop_slowest_collection_seconds": round(self.gc_worst_s, 6),
+        }
+
+    def summary(self) -> str:
+        """What was counted, with the worst places, for a log."""
+        worst = sorted(self.slow.items(), key=lambda item: item[1].worst_s, reverse=True)[:_PLACES_IN_SUMMARY]
+        places = "".join(
+            f"; {place}: {known.count} times, {known.worst_s * 1000:.0f} ms at most" for place, known in worst
+        )
+        return (
+            f"The event loop was held for more than {BUDGET_S * 1000:.0f} ms {self.slow_count} times, and by collections of "
+            f"garbage {self.gc_count} times{places}"
+        )
 
     def close(self) -> None:
         """Let go of what was opened."""
@@ -294,3 +318,9 @@ def budget_of(loop: asyncio.AbstractEventLoop) -> LoopBudget | None:
     """The budget of a loop made here; None for other loops."""
     budget = getattr(loop, "budget", None)
     return budget if isinstance(budget, LoopBudget) else None
+
+
+def loop_figures(loop: asyncio.AbstractEventLoop) -> dict[str, float]:
+    """The figures of a loop's budget; none for loops that were not made here."""
+    budget = budget_of(loop)
+    return {} if budget is None else budget.figures()

@@ -513,6 +513,7 @@ class CoordinationServer:
     def view(self) -> ServerView:
         """The present state, for the four-letter words and the admin server."""
         from barnabas.net import machine
+        from barnabas.net.event_loop import loop_figures
 
         now_ms, metrics, peer = self._clock.monotonic_ms(), self._metrics, self._quorum_peer
         counts = peer.member.counts if peer is not None else None
@@ -532,7 +533,7 @@ class CoordinationServer:
             quorum=peer.state() if peer is not None else None,
             show_date=machine.show_date,
             environment=machine.environment,
-            process=machine.process_figures,
+            process=lambda: {**machine.process_figures(), **loop_figures(self._loop)},
             sizes=self._storage.sizes,
         )
         return ServerView(self._processor, [peer.client for peer in self._peers], self._settings, state)
