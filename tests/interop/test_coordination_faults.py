@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from barnabas.wire.jute.codec import decode
+from barnabas.wire.jute.errors import ErrorCode
 from barnabas.wire.jute.frames import encode_connect_request, encode_request
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import (
     OPEN_ACL,
     ConnectRequest,
     CreateRequest,
+    DeleteRequest,
     GetChildrenRequest,
     GetChildrenResponse,
     GetDataRequest,
@@ -212,18 +214,31 @@ def test_a_client_that_does_not_read_its_replies_costs_bounded_memory(tmp_path: 
         client.close()
 
 
-def test_a_deep_tree_is_created_and_deleted(tmp_path: Path) -> None:
-    """Five hundred levels; nothing recurses."""
-    with coordination_server(tmp_path) as server:
+def test_a_tree_of_5000_levels_is_created_restarted_on_and_deleted(tmp_path: Path) -> None:
+    """Nothing recurses, in snapshots and logs either, and another client is answered in time."""
+    paths = ["/d" * level for level in range(1, 5001)]
+    with coordination_server(tmp_path, snapCount=4000) as server:
+        assert server.process is not None
+        other = RawClient(server.port)
         client = RawClient(server.port)
-        path = ""
-        for _ in range(500):
-            path += "/d"
-            assert client.call(OpCode.CREATE, CreateRequest(path, b"", OPEN, 0))[1] == 0
-        server.kill()
-        server.start()
-        client = RawClient(server.port)
-        assert client.call(OpCode.GET_DATA, GetDataRequest(path, False))[1] == 0
+        client.socket.settimeout(60)
+        for kind in (OpCode.CREATE, OpCode.DELETE):
+            for start in range(0, len(paths), 50):
+                part = paths[start : start + 50] if kind == OpCode.CREATE else paths[::-1][start : start + 50]
+                for path in part:
+                    create = kind == OpCode.CREATE
+                    client.send(kind, CreateRequest(path, b"", OPEN, 0) if create else DeleteRequest(path, -1))
+                if start % 1000 == 0:
+                    with promptly(server.process.pid, "a read beside it"):
+                        assert other.call(OpCode.GET_DATA, GetDataRequest("/", False))[1] == 0
+                assert [client.receive()[2] for _ in part] == [0] * len(part)
+            server.kill()
+            server.start()
+            other, client = RawClient(server.port), RawClient(server.port)
+            client.socket.settimeout(60)
+            expected = 0 if kind == OpCode.CREATE else ErrorCode.NO_NODE
+            assert client.call(OpCode.GET_DATA, GetDataRequest(paths[-1], False))[1] == expected
+        assert list(server.version_dir.glob("snapshot.[1-9a-f]*"))
 
 
 # Wrong configurations

@@ -21,7 +21,7 @@ from kazoo.recipe.election import Election
 from kazoo.recipe.queue import LockingQueue
 from kazoo.retry import KazooRetry
 
-from support.ensemble import Ensemble, ensemble
+from support.ensemble import Ensemble, Member, ensemble
 from support.needs import APACHE, needs, needs_reference
 from support.reference import apache_cluster
 from support.waiting import eventually
@@ -287,12 +287,25 @@ def test_apache_kafka_keeps_its_brokers_and_records_while_the_leader_is_killed(
         produce(cluster.bootstrap, "before", 500)
         make_topic(admin, "after")
         produce(cluster.bootstrap, "after", 100)
-        assert consume(cluster.bootstrap, "before", 1000) == 1000
+        for member in members.members.values():
+            if member.process is None:
+                member.start()
+        members.until_serving()
+        killed = eventually(lambda: follower_of(members), timeout_s=LIMIT_S, what="a member follows")
+        killed.stop(signal.SIGKILL)
+        produce(cluster.bootstrap, "before", 500)
+        make_topic(admin, "without-a-follower")
+        assert consume(cluster.bootstrap, "before", 1500) == 1500
         assert consume(cluster.bootstrap, "after", 100) == 100
         assert {
             name: registration(client, name) for name in client.retry(client.get_children, "/kafka/brokers/ids")
         } == owners
         assert json.loads(client.retry(client.get, "/kafka/controller")[0])["brokerid"] in (0, 1, 2)
+
+
+def follower_of(members: Ensemble) -> Member | None:
+    """A member that follows; there are two, of which one may have been killed."""
+    return next((each for each in members.members.values() if each.process and each.mode() == "follower"), None)
 
 
 def registration(client: KazooClient, name: str) -> int:
