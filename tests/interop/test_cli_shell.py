@@ -11,6 +11,7 @@ from kazoo.client import KazooClient
 
 from barnabas.cli.main import main
 from barnabas.cli.zookeeper_shell import _COMMANDS, _SHELL_USAGE
+from support.apache_ensemble import classpath
 from support.coordination import CoordinationProcess, coordination_server
 from support.needs import needs_reference
 from support.reference import apache_tool
@@ -32,12 +33,34 @@ def shell(server: CoordinationProcess, script: str) -> "subprocess.CompletedProc
 
 @pytest.mark.java
 @needs_reference
-def test_the_shell_has_every_command_of_zkcli(server: CoordinationProcess) -> None:
-    """Those that its help lists, under the same names."""
-    said = apache_tool("org.apache.zookeeper.ZooKeeperMain", "-server", server.address, text="help\nquit\n").stderr
-    theirs = set(re.findall(r"^\t(\w+)", said, re.MULTILINE))
+def test_the_shell_has_every_command_and_option_of_zkcli(server: CoordinationProcess) -> None:
+    """Those that the help of ZooKeeper 3.9.4's shell lists, under the same names."""
+    command = ["java", "-cp", classpath("3.9"), "org.apache.zookeeper.ZooKeeperMain", "-server", server.address]
+    done = subprocess.run(command, input="help\nquit\n", capture_output=True, text=True, timeout=120, check=False)
+    theirs = dict(re.findall(r"^\t(\w+) ?(.*)", done.stdout + done.stderr, re.MULTILINE))
     assert len(theirs) > 25
-    assert theirs - _COMMANDS.keys() - _SHELL_USAGE.keys() == set()
+    ours = {name: command.usage for name, command in _COMMANDS.items()} | _SHELL_USAGE
+    assert theirs.keys() - ours.keys() == set()
+    missing = {name: option_names(usage) - option_names(ours[name]) for name, usage in theirs.items()}
+    assert {name: options for name, options in missing.items() if options} == {}
+
+
+def option_names(usage: str) -> set[str]:
+    """The options that a usage line shows."""
+    return set(re.findall(r"(?<![\w-])-\w+", usage))
+
+
+def test_data_in_base64_and_deletions_in_batches(server: CoordinationProcess) -> None:
+    """set -b and get -b; deleteall -b sends some at a time, children first; removewatches -l needs the server while it is there."""
+    lines = ["create /a x", "set -b /a AAH/", "get -b /a", "get -x /a", "set -b /a no!", "deleteall -b 0 /a"]
+    lines += [f"create /a/{number} x" for number in range(7)] + ["create /a/0/deep x", "deleteall /a -b 3", "ls /"]
+    lines += ["create /w x", "removewatches /w -l"]
+    done = shell(server, "\n".join([*lines, ""]))
+    assert "AAH/\n00000000  00 01 ff" in done.stdout
+    assert "the data are not base64" in done.stderr
+    assert "-b 0: at least 1 is expected" in done.stderr
+    assert "[zookeeper]" in done.stdout
+    assert "NO_WATCHER" in done.stderr
 
 
 def test_quotas_are_set_shown_enforced_and_removed(server: CoordinationProcess) -> None:

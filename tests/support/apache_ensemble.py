@@ -27,13 +27,13 @@ _POM = ROOT / "tests" / "other_languages" / "java" / "zookeeper" / "pom.xml"
 def classpath(release: str) -> str:
     """The jars of ZooKeeper 3.8, which come with Apache Kafka, without the binding that drops all log lines; or those of 3.9.
 
-    Release 3.9 takes the libraries of its admin server from Kafka's.
+    Release 3.9 takes the libraries of its admin server and its shell from Kafka's.
     """
     printed = subprocess.run([str(APACHE), "classpath"], capture_output=True, text=True, timeout=600, check=True).stdout
     jars = sorted(Path(printed.strip().removesuffix("/*")).glob("*.jar"))
     if release == "3.9":
-        http = [str(jar) for jar in jars if jar.name.startswith(("jetty-", "javax.servlet-api", "jackson-"))]
-        return ":".join((f"{_zookeeper_39()}/*", *http))
+        names = ("jetty-", "javax.servlet-api", "jackson-", "commons-cli")
+        return ":".join((f"{_zookeeper_39()}/*", *(str(jar) for jar in jars if jar.name.startswith(names))))
     return ":".join(str(jar) for jar in jars if not jar.name.startswith("slf4j-nop"))
 
 

@@ -263,6 +263,7 @@ def test_a_snapshot_may_come_in_chunks_and_is_refused_if_it_is_cut_off(tmp_path:
             (b"Content-Length: 200000\r\n\r\n" + snapshot[:1000], b"400"),
             (b"\r\n", b"400"),
             (chunked + b"zz\r\n", b"400"),
+            (chunked + b"1" * 20_000 + b"\r\n", b"400"),
             (chunked + b"%x\r\n%b\r\n0\r\n\r\n" % (len(snapshot) // 2, snapshot[: len(snapshot) // 2]), b"500"),
             (
                 chunked

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.coordination.client.operations import Operation, WatchEvent, create, delete, exists, get, set_data
+from barnabas.coordination.client.operations import (
+    Operation,
+    WatchEvent,
+    create,
+    delete,
+    exists,
+    get,
+    remove_watches,
+    set_data,
+)
 from barnabas.coordination.client.session import (
     SESSION_TRANSITIONS,
     ClientSession,
@@ -32,7 +41,7 @@ from barnabas.wire.jute.frames import (
     encode_event,
     encode_reply,
 )
-from barnabas.wire.jute.opcodes import CreateMode, EventType, KeeperState, OpCode, Xid
+from barnabas.wire.jute.opcodes import CreateMode, EventType, KeeperState, OpCode, WatcherType, Xid
 from barnabas.wire.jute.records import ConnectRequest, ConnectResponse, RequestHeader, SetWatches, WatcherEvent
 
 SERVERS = [("a", 1), ("b", 2), ("c", 3)]
@@ -346,6 +355,22 @@ def test_a_watch_fires_once_for_each_callback() -> None:
     scene.event(EventType.NODE_CREATED, "/a")
     scene.event(EventType.NODE_DATA_CHANGED, "/a")
     assert fired == [WatchEvent(EventType.NODE_CREATED, "/a")]
+
+
+def test_watches_are_removed_without_a_connection_if_that_is_wanted() -> None:
+    """They neither fire nor are registered again; those of another kind, or on another node, are."""
+    scene = started()
+    scene.connect()
+    for xid, path in ((1, "/a"), (2, "/b")):
+        scene.submit(exists(path, lambda _: None))
+        scene.frames()
+        scene.reply(xid, err=ErrorCode.NO_NODE)
+    scene.lose()
+    scene.submit(remove_watches("/a", WatcherType.DATA, locally=True))
+    scene.submit(remove_watches("/b", WatcherType.CHILDREN, locally=True))
+    scene.connect()
+    (watches,) = scene.frames()
+    assert decode(SetWatches, watches, 8).exist_watches == ["/b"]
 
 
 def test_a_refused_identity_is_an_event() -> None:

@@ -271,9 +271,14 @@ def _create_with_ttl(path: str, data: bytes | None, acl: list[ACL], mode: Create
 
 
 def set_node(session: ShellSession, flags: Flags) -> None:
-    """New data for a node."""
-    path = shell_path(flags.words[0])
-    changed = run_operation(session, set_data(path, flags.words[1].encode(), flags.number("v", -1)))
+    """New data for a node; with -b they are given in base64."""
+    path, data = shell_path(flags.words[0]), flags.words[1].encode()
+    if flags.has("b"):
+        try:
+            data = base64.b64decode(data, validate=True)
+        except ValueError as error:
+            raise CommandError(f"set -b: the data are not base64: {error}") from None
+    changed = run_operation(session, set_data(path, data, flags.number("v", -1)))
     if flags.has("s"):
         print_stat(changed)
 
@@ -284,16 +289,20 @@ def delete_node(session: ShellSession, flags: Flags) -> None:
 
 
 def delete_all(session: ShellSession, flags: Flags) -> None:
-    """Remove a node with all below it."""
-    path = shell_path(flags.words[0])
+    """Remove a node with all below it; -b says how many deletions are sent at a time."""
+    path, at_a_time = shell_path(flags.words[0]), flags.number("b", 1000)
     if path == "/":
         raise CommandError("the root cannot be deleted")
-    for found in reversed(list(_subtree(session, path))):
-        try:
-            run_operation(session, delete(found))
-        except KeeperError as error:
-            if error.code is not ErrorCode.NO_NODE:  # another client was faster
-                raise
+    if at_a_time < 1:
+        raise CommandError(f"deleteall -b {at_a_time}: at least 1 is expected")
+    left = list(_subtree(session, path))  # parents before children
+    while left:
+        operations = [delete(each) for each in reversed(left[-at_a_time:])]
+        del left[-at_a_time:]
+        for result in session.client.call(lambda client: client.batch(operations)):  # noqa: B023  # called at once
+            is_gone = isinstance(result, KeeperError) and result.code is ErrorCode.NO_NODE  # another client was faster
+            if isinstance(result, Exception) and not is_gone:
+                raise result
 
 
 def get_node_acl(session: ShellSession, flags: Flags) -> None:
@@ -397,10 +406,10 @@ def get_all_children_number(session: ShellSession, flags: Flags) -> None:
 
 
 def remove_node_watches(session: ShellSession, flags: Flags) -> None:
-    """Take watches on a node back."""
+    """Take watches on a node back; with -l without the server, if there is no connection to it."""
     path = shell_path(flags.words[0])
     kind = WatcherType.CHILDREN if flags.has("c") else WatcherType.DATA if flags.has("d") else WatcherType.ANY
-    run_operation(session, remove_watches(path, kind))
+    run_operation(session, remove_watches(path, kind, locally=flags.has("l")))
 
 
 def add_node_watch(session: ShellSession, flags: Flags) -> None:
@@ -429,15 +438,15 @@ SHELL_COMMANDS = {
     "addauth": ShellCommand("scheme auth", add_auth, 1),
     "create": ShellCommand("[-s] [-e] [-c] [-t ttl] path [data] [acl]", create_node, 1, "sec", "t"),
     "delete": ShellCommand("[-v version] path", delete_node, 1, "", "v"),
-    "deleteall": ShellCommand("path", delete_all, 1),
+    "deleteall": ShellCommand("path [-b batch size]", delete_all, 1, "", "b"),
     "digest": ShellCommand("user:password", digest, 1),
     "get": ShellCommand("[-s] [-w] [-b] [-x] path", get_node, 1, "swbx"),
     "getAcl": ShellCommand("[-s] path", get_node_acl, 1, "s"),
     "getAllChildrenNumber": ShellCommand("path", get_all_children_number, 1),
     "getEphemerals": ShellCommand("[path]", get_ephemerals, 0),
     "ls": ShellCommand("[-s] [-w] [-R] path", ls, 1, "swR"),
-    "removewatches": ShellCommand("path [-c|-d|-a]", remove_node_watches, 1, "cda"),
-    "set": ShellCommand("[-s] [-v version] path data", set_node, 2, "s", "v"),
+    "removewatches": ShellCommand("path [-c|-d|-a] [-l]", remove_node_watches, 1, "cdal"),
+    "set": ShellCommand("[-s] [-v version] [-b] path data", set_node, 2, "sb", "v"),
     "setAcl": ShellCommand("[-s] [-v version] [-R] path acl", set_node_acl, 2, "sR", "v"),
     "stat": ShellCommand("[-w] path", stat, 1, "w"),
     "sync": ShellCommand("path", sync_node, 1),

@@ -110,7 +110,7 @@ class _Exchange:
             else:
                 async for part in self._exactly(int(request.headers["content-length"])):
                     yield part
-        except (KeyError, ValueError, EOFError):
+        except (KeyError, ValueError, EOFError, asyncio.LimitOverrunError):
             raise _BadRequestError(400, "the body is cut off, or its length is not known") from None
 
     async def _line(self) -> bytes:

@@ -100,6 +100,7 @@ class Operation:
         "expected_errors",
         "finished",
         "in_chroot",
+        "is_local",
         "kind",
         "opcode",
         "parse",
@@ -135,6 +136,8 @@ class Operation:
         self.kind: WatchKind | None = None
         self.unwatches: WatcherType | None = None
         self.in_chroot = True
+        self.is_local = False
+        """Whether it is done without the server while there is no connection."""
         self.xid = 0
         self.finished: Callable[[Any, Exception | None], object] = _ignore_result
 
@@ -317,12 +320,13 @@ def add_watch(path: str, watch: WatchCallback, *, recursive: bool) -> Operation:
     return operation
 
 
-def remove_watches(path: str, kind: WatcherType = WatcherType.ANY) -> Operation:
-    """-> None; raises NO_WATCHER where there is none of the kind"""
+def remove_watches(path: str, kind: WatcherType = WatcherType.ANY, *, locally: bool = False) -> Operation:
+    """-> None; raises NO_WATCHER where there is none of the kind; ``locally`` removes them also without a connection"""
     operation = Operation(
         OpCode.REMOVE_WATCHES, path, lambda root: RemoveWatchesRequest(under_chroot(root, path), kind), _nothing
     )
     operation.unwatches = kind
+    operation.is_local = locally
     return operation
 
 

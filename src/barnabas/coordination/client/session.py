@@ -159,6 +159,17 @@ class Wake:
 SessionEffect = Connect | Disconnect | Wake
 
 
+_Watches = dict[WatchKind, dict[str, dict[WatchCallback, None]]]
+
+
+def _end_watches(watches: _Watches, chroot: str, operation: Operation) -> None:
+    """The operation is done; watches that it ends are neither reported nor set on another server."""
+    if operation.unwatches is not None:
+        path = under_chroot(chroot, operation.path)
+        for kind in _UNWATCHED[operation.unwatches]:
+            watches[kind].pop(path, None)
+
+
 class ClientSession:
     """One session with the servers of a connect string, in the order given.
 
@@ -189,7 +200,7 @@ class ClientSession:
         self._control: list[Part] = []
         self._queue: deque[Operation] = deque()
         self._in_flight: deque[Operation] = deque()
-        self._watches: dict[WatchKind, dict[str, dict[WatchCallback, None]]] = {kind: {} for kind in WatchKind}
+        self._watches: _Watches = {kind: {} for kind in WatchKind}
         self._auth: list[tuple[str, bytes]] = []
         self._xid = 0
         self._backoff_ms = _BACKOFF_FIRST_MS
@@ -215,6 +226,9 @@ class ClientSession:
         """Queue an operation; its ``finished`` is called with the result or a `KeeperError`."""
         if self.state is State.CLOSING or self.state is State.CLOSED:
             operation.finished(None, KeeperError(ErrorCode.SESSION_EXPIRED, operation.path))
+        elif operation.is_local and not self.is_connected:
+            _end_watches(self._watches, self.chroot, operation)
+            operation.finished(None, None)
         else:
             self._queue.append(operation)
 
@@ -469,10 +483,7 @@ class ClientSession:
         except MalformedRecordError as error:
             operation.finished(None, KeeperError(ErrorCode.MARSHALLING_ERROR, operation.path))
             raise MalformedRecordError(f"the reply to {operation!r}: {error}") from error
-        if operation.unwatches is not None:
-            path = under_chroot(self.chroot, operation.path)
-            for kind in _UNWATCHED[operation.unwatches]:
-                self._watches[kind].pop(path, None)
+        _end_watches(self._watches, self.chroot, operation)
         operation.finished(result, None)
 
     def _fire(self, event: WatcherEvent) -> None:

@@ -230,6 +230,7 @@ class CoordinationServer:
         self._timers: list[asyncio.TimerHandle] = []
         self._schedule = SnapshotSchedule(settings["snapCount"], settings["snapSizeLimitInKb"] * 1024, self._rng)
         self._roll_wanted = False
+        self._is_restoring = False
         self._last_sweep_ms = 0
         self._last_purge_ms = 0
         self._started_ms = self._clock.monotonic_ms()
@@ -618,6 +619,9 @@ class CoordinationServer:
                 "a member of an ensemble takes its state from the leader: stop all members, move their files in version-2 "
                 "aside, put the snapshot there under the name snapshot.ZXID, and start them"
             )
+        if self._is_restoring:
+            raise ConfigError("another snapshot is being restored")
+        self._is_restoring = True
         restoration, run = self._storage.new_restoration(), self._loop.run_in_executor
         try:
             async for part in parts:
@@ -626,6 +630,7 @@ class CoordinationServer:
             await self._replace_state(restoration, database)
         finally:
             await run(self._executor, restoration.abandon)
+            self._is_restoring = False
         return database.last_zxid
 
     async def _replace_state(self, restoration: Restoration, database: Database) -> None:
@@ -644,8 +649,10 @@ class CoordinationServer:
             raise
         self._schedule.restart()
         self._metrics.last_snapshot = (database.last_zxid, self._clock.wall_ms() // 1000)
+        before = self._processor.database.tree
         self._log_source = self._processor = self._new_processor(database)
         self._is_serving = True
+        before.replace_all(())  # cycles may keep the processor before, and need not keep its nodes
         logger.warning("The state is replaced by a snapshot: zxid 0x%x", database.last_zxid)
 
     # Timers
