@@ -244,7 +244,7 @@ class DataPath:
             ConnectionQuotas(ConnectionLimits(self.config["max.connections"], self.config["max.connections.per.ip"])),
             self.clock,
             client_id="broker-0",
-            unsupported_version=unsupported_version(),
+            unsupported_version=unsupported_version(4),
             slices=slices,
         )
 

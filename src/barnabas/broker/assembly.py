@@ -22,6 +22,7 @@ from barnabas.base.slices import InOrder, Slices
 from barnabas.base.threads import InThread
 from barnabas.broker.apis import load_handlers
 from barnabas.broker.apis.api_versions import advertised, unsupported_version
+from barnabas.broker.apis.releases import limit_to_release
 from barnabas.broker.apis.services import Services
 from barnabas.broker.cluster.channels import Channels
 from barnabas.broker.cluster.service import Interpreter
@@ -58,6 +59,7 @@ from barnabas.broker.transactions.producer_ids import ProducerIds
 from barnabas.coordination.client import CoordinationClient
 from barnabas.log.dirs.log_dirs import LogDirs
 from barnabas.log.settings import LogConfig
+from barnabas.wire.kafka.api import ApiKey
 
 __all__ = ["BrokerComponents", "Environment", "connection_limits"]
 
@@ -90,6 +92,8 @@ class Environment:
     resolve: Callable[[str], str]
     """The first address of a host name. Raises `OSError`."""
     descriptor_limit: int
+    kafka_version: str | None
+    """The release of Kafka whose versions of APIs clients get at most; None for all that there are."""
     call_later: CallLater
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     """Start work that waits. Its exceptions are logged, and it is cancelled when the broker stops."""
@@ -295,11 +299,12 @@ class BrokerComponents:
 
     def _make_dispatcher(self) -> None:
         environment = self.environment
+        handlers = limit_to_release(_HANDLERS, environment.kafka_version) if environment.kafka_version else _HANDLERS
         services = Services(
             broker_id=environment.broker_id,
             broker_epoch=lambda: self.broker_epoch,
             config=environment.config,
-            api_versions=advertised(_HANDLERS.values()),
+            api_versions=advertised(handlers.values()),
             clock=environment.clock,
             call_later=environment.call_later,
             start=self.interpreter.start,
@@ -328,12 +333,12 @@ class BrokerComponents:
             environment.inter_broker_listener if has_other_listeners else None,
         )
         self.dispatcher = Dispatcher(
-            {key: api.bind(services) for key, api in _HANDLERS.items()},
+            {key: api.bind(services) for key, api in handlers.items()},
             self.purgatory,
             self.connection_quotas,
             environment.clock,
             client_id=f"broker-{environment.broker_id}",
-            unsupported_version=unsupported_version(),
+            unsupported_version=unsupported_version(handlers[ApiKey.API_VERSIONS].max_version),
             slices=self.slices,
         )
         self.channels.call_self = self.dispatcher.call

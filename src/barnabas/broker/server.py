@@ -23,6 +23,7 @@ from barnabas.base.network import Connection, Listener, Network
 from barnabas.base.randomness import Random, new_random
 from barnabas.base.slices import Sliced
 from barnabas.broker.apis.first_updates import TOPICS_WAIT_MS, stop_waiting
+from barnabas.broker.apis.releases import check_release
 from barnabas.broker.assembly import BrokerComponents, Environment, connection_limits
 from barnabas.broker.cluster.service import ensure_cluster_id, ensure_top_level_paths, generate_broker_id
 from barnabas.broker.cluster.znodes import BrokerInfo, Endpoint
@@ -71,8 +72,12 @@ class BrokerServer:
         clock: Clock | None = None,
         rng: Random | None = None,
         network: Network | None = None,
+        kafka_version: str | None = None,
     ) -> None:
-        """Raises `ConfigError` for settings that cannot be used."""
+        """Raises `ConfigError` for settings that cannot be used.
+
+        Clients get the API versions of the release ``kafka_version`` at most ("2.4", say); None for all that there are.
+        """
         settings = broker_settings.DEFINITIONS.parse(settings_texts)
         self._config = BrokerConfig(settings)
         self._addresses = listeners(settings)
@@ -85,6 +90,9 @@ class BrokerServer:
         self._files = files or OsFiles()
         self._clock = clock or SystemClock()
         self._rng = rng or new_random()
+        self._kafka_version = kafka_version
+        if kafka_version is not None:
+            check_release(kafka_version)
         self._network = network or SocketNetwork(
             send_buffer_bytes=settings["socket.send.buffer.bytes"],
             receive_buffer_bytes=settings["socket.receive.buffer.bytes"],
@@ -243,6 +251,7 @@ class BrokerServer:
                 log_dirs=log_dirs,
                 resolve=_first_address,
                 descriptor_limit=descriptor_limit(),
+                kafka_version=self._kafka_version,
                 call_later=lambda delay_ms, callback: _timer(loop, delay_ms, callback),
                 spawn=self._spawn,
                 in_thread=self._in_thread,

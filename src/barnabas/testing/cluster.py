@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from barnabas.base.errors import BarnabasError
+from barnabas.broker.apis.releases import check_release
 from barnabas.broker.metadata.cache import MetadataCache
 from barnabas.broker.server import BrokerServer
 from barnabas.client.admin_connection import AdminConnection
@@ -57,7 +58,8 @@ class Cluster:
     """Brokers 0 to N-1 and their coordination server, or an ensemble of ``zk_servers``; a context manager.
 
     ``settings`` are properties for every broker, ``data_dir`` keeps the data beyond the cluster's life, ``racks`` spreads
-    the brokers over as many racks. Methods may be called from any thread; they return when the thing is done.
+    the brokers over as many racks; with ``kafka_version`` ("2.1" to "3.9") clients find the API versions of that release
+    of Kafka, and no newer ones. Methods may be called from any thread; they return when the thing is done.
 
     Faults name a server by its broker id, or as "zookeeper" ("zookeeper1" and so on in an ensemble).
     """
@@ -70,11 +72,15 @@ class Cluster:
         data_dir: str | Path | None = None,
         racks: int = 0,
         zk_servers: int = 1,
+        kafka_version: str | None = None,
     ) -> None:
         if brokers < 1:
             raise BarnabasError(f"a cluster of {brokers} brokers: at least one is needed")
         if zk_servers < 1:
             raise BarnabasError(f"a cluster of {zk_servers} coordination servers: at least one is needed")
+        if kafka_version is not None:
+            check_release(kafka_version)
+        self._kafka_version = kafka_version
         self._ids = range(brokers)
         self._settings = dict(settings or {})
         self._racks = racks
@@ -373,7 +379,13 @@ class Cluster:
             texts["broker.rack"] = f"R{broker_id * self._racks // len(self._ids) + 1}"
 
         def make(faults: ServerFaults) -> BrokerServer:
-            return BrokerServer(texts, files=faults.files, clock=faults.clock, network=faults.network)
+            return BrokerServer(
+                texts,
+                files=faults.files,
+                clock=faults.clock,
+                network=faults.network,
+                kafka_version=self._kafka_version,
+            )
 
         return self._new_server(self._name(broker_id), make)
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.base.hints import did_you_mean
+
 if TYPE_CHECKING:
     from barnabas.testing.cluster import Cluster
     from barnabas.testing.flows import FlowUnderTest
@@ -14,12 +16,16 @@ __all__ = ["barnabas_cluster", "barnabas_flow", "barnabas_session_cluster", "bar
 
 
 _MARK = "barnabas"
+_OPTIONS = ("brokers", "settings", "data_dir", "racks", "zk_servers", "kafka_version")
+_PROTECTION = ("security", "security_protocol", "tls", "ssl", "sasl", "users", "acls")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark with the options of a test's cluster."""
     config.addinivalue_line(
-        "markers", f"{_MARK}(brokers=1, settings=None, racks=0, zk_servers=1): options of the fixture barnabas_cluster"
+        "markers",
+        f"{_MARK}(brokers=1, settings=None, racks=0, zk_servers=1, kafka_version=None): options of the fixture "
+        "barnabas_cluster",
     )
 
 
@@ -31,6 +37,13 @@ def barnabas_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
     options: dict[str, Any] = {}
     for mark in reversed(list(request.node.iter_markers(_MARK))):  # the closest one is the last, and counts
         options |= mark.kwargs
+    for name in options:
+        if name not in _OPTIONS:
+            protection = "; brokers have no TLS, SASL or ACLs for clients" if name in _PROTECTION else ""
+            raise pytest.UsageError(
+                f"the mark {_MARK} has no option {name}{protection}{did_you_mean(name, _OPTIONS)}: there are "
+                f"{', '.join(_OPTIONS)}"
+            )
     with Cluster(**options) as cluster:
         yield cluster
 

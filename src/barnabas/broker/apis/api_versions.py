@@ -39,11 +39,11 @@ def advertised(handlers: Iterable[ApiHandler]) -> Sequence[ApiVersion]:
     ]
 
 
-def unsupported_version() -> ApiVersionsResponse:
-    """The answer, in version 0, to a version that is not known."""
+def unsupported_version(max_version: int) -> ApiVersionsResponse:
+    """The answer, in version 0, to a version that is not known, with the highest one that is."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(api_key=int(API.key), min_version=API.min_version, max_version=API.max_version)],
+        api_keys=[ApiVersion(api_key=int(API.key), min_version=API.min_version, max_version=max_version)],
     )
 
 

@@ -21,7 +21,7 @@ from barnabas.base.errors import BarnabasError
 from barnabas.base.network import Connection, Network
 from barnabas.wire.kafka.api import ApiKey, api
 from barnabas.wire.kafka.codec import decode
-from barnabas.wire.kafka.errors import MalformedMessageError
+from barnabas.wire.kafka.errors import ErrorCode, MalformedMessageError
 from barnabas.wire.kafka.frames import decode_response_header, encode_request
 from barnabas.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -34,6 +34,8 @@ _MAX_IN_FLIGHT = 100
 _FIRST_BACKOFF_S = 0.02
 _MAX_BACKOFF_S = 1.0
 _NAME = "barnabas"
+_API_VERSIONS_VERSION = 3
+_UNSUPPORTED_VERSION = b"\x00\x23"  # in the place of the error code
 
 CallSelf = Callable[[ApiKey, Any, Callable[[Any], None]], None]
 """`Dispatcher.call`."""
@@ -190,7 +192,10 @@ class _Channel:
         self._connection = connection
         asked = ApiVersionsRequest(client_software_name=_NAME, client_software_version=__version__)
         try:
-            response: ApiVersionsResponse = await self._submit(asked, 3)
+            response: ApiVersionsResponse = await self._submit(asked, _API_VERSIONS_VERSION)
+            if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+                offered = next((key.max_version for key in response.api_keys if key.api_key == asked.API_KEY), 0)
+                response = await self._submit(asked, min(offered, _API_VERSIONS_VERSION - 1))
         except BaseException:
             self.drop()
             raise
@@ -225,6 +230,8 @@ class _Channel:
             if not self._waiting:
                 raise MalformedMessageError("a response without a request")
             correlation_id, api_key, version, answer = self._waiting[0]
+            if api_key == ApiKey.API_VERSIONS and data[4:6] == _UNSUPPORTED_VERSION:
+                version = 0  # a broker that does not know the version answers in the first one (KIP-511)
             header = decode_response_header(data, api_key, version)
             if header.correlation_id != correlation_id:
                 raise MalformedMessageError(f"correlation id {header.correlation_id} instead of {correlation_id}")
