@@ -38,6 +38,7 @@ $(DOCS)/installed: requirements-docs.lock
 
 docs: $(DOCS)/installed  ## the documentation as a site with search and the API, in build/site; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+	@$(DOCS)/bin/python docs/check_site.py
 
 test: install  ## all tests; those that need Java or the Apache reference systems say so where these are missing
 	@$(BIN)/pytest tests/unit tests/fuzz tests/simulation -q -n 2

@@ -21,7 +21,7 @@ from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.log_dirs import Replica, alter_replica_log_dirs
 from barnabas.testing import Cluster
 from support.coordination import coordination_server
-from support.pages import DOCS, Command, blocks, commands
+from support.pages import DOCS, Command, blocks, commands, commands_of
 from support.ports import free_ports
 from support.reader import Reader
 from support.servers import Up, up
@@ -39,7 +39,7 @@ OTHER_TESTS = {
     "how-to/pipeline-flows.md": "spark/test_spark_pages.py",
     "how-to/pipeline-cluster.md": "spark/test_spark_cluster.py",
 }
-MOST_NOT_RUN = 5
+MOST_NOT_RUN = 3
 """Blocks that carry a reason why no test runs them; more need a good reason themselves."""
 
 
@@ -128,13 +128,27 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
             made.reader.end()
 
 
+def test_the_readme_opens_with_commands_that_work(shared: Shared) -> None:
+    """A topic, a file into it, and a consumer that reads all of it."""
+    reader = shared.reader
+    (reader.directory / "customers.csv").write_text("".join(f"{number},customer\n" for number in range(12_435)))
+    up, create, produce, consume = next(filter(None, map(commands_of, blocks(DOCS.parent / "README.md"))))
+    assert up.line == "barnabas up --brokers 3"  # the cluster that is there
+    reader.type(create)
+    reader.type(produce)
+    terminal = reader.stay(consume)
+    eventually(lambda: terminal.text().count("\n") >= 12_435, timeout_s=60, what="all customers")
+    assert terminal.total() == 12_435
+    assert consume.output[-1] == "^CProcessed a total of 12435 messages"
+
+
 def test_configure_topics(shared: Shared) -> None:
     """Set, see, take back."""
     shared.reader.follow(blocks(HOW_TO / "configure-topics.md"))
 
 
 def test_mirror_topics(shared: Shared, barnabas_cluster: Cluster) -> None:
-    """A hundred records go to another cluster, and the group shows that none is left."""
+    """A hundred records go to another cluster, and the group shows that none is left; then with names for both clusters."""
     with shared.admin() as admin:
         admin.create_topic("orders", assignment=[[0, 1, 2], [3, 0, 1]])
     shared.send("orders", 100)
@@ -142,14 +156,17 @@ def test_mirror_topics(shared: Shared, barnabas_cluster: Cluster) -> None:
     reader.places |= {"other.host:9092": barnabas_cluster.bootstrap_servers}
     reader.places |= {"group.id=mirror": "group.id=mirror\nauto.offset.reset=smallest"}
 
-    def all_is_there() -> bool:
+    def all_is_there(topic: str) -> bool:
         with Admin({"bootstrap.servers": barnabas_cluster.bootstrap_servers}) as admin:
-            if "orders" not in admin.list_topics():
-                return False
-            return sum(ends(admin, "orders").values()) == 100
+            return topic in admin.list_topics() and sum(ends(admin, topic).values()) == 100
 
-    reader.before_interrupt["mirror-maker"] = lambda: eventually(all_is_there, what="all is mirrored")
+    for command, topic in (("--num.streams", "orders"), ("--source.cluster.alias", "home.orders")):
+        reader.before_interrupt[command] = lambda topic=topic: eventually(
+            lambda: all_is_there(topic), timeout_s=60, what=f"all of {topic} is mirrored"
+        )
     reader.follow(blocks(HOW_TO / "mirror-topics.md"))
+    with shared.admin() as admin:  # other pages show all topics
+        admin.delete_topics(["heartbeats", "mm2-offset-syncs.backup.internal"])
 
 
 def test_move_partitions(shared: Shared) -> None:
