@@ -134,6 +134,10 @@ def trials(seeds: str) -> dict[str, Trial]:
             "the source and the sink work in Spark Connect and in declarative pipelines",
             program=("tests/spark/other_pyspark.py", "connect"),
         ),
+        "notebook": Trial(
+            "the notebook of the examples runs in a kernel of Jupyter's",
+            program=("tests/spark/other_pyspark.py", "notebook"),
+        ),
         "polars": Trial(
             "Polars and DuckDB read the lake tables, each row once",
             program=("tests/spark/other_pyspark.py", "polars"),

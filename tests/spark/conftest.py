@@ -21,8 +21,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from support.needs import is_required
 
 collect_ignore_glob = [] if importlib.util.find_spec("pyspark") or is_required() else ["test_*.py"]
-# Their packages are not in the lock file: `other_pyspark.py connect` and `polars`, trials, bring them.
-_OF_TRIALS = {"grpc_status": "test_spark_connect.py", "polars": "test_lake_readers.py"}
+# Their packages are not in the lock file: `other_pyspark.py connect`, `polars` and `notebook`, trials, bring them.
+_OF_TRIALS = {
+    "grpc_status": "test_spark_connect.py",
+    "polars": "test_lake_readers.py",
+    "nbclient": "test_notebook_kernel.py",
+}
 collect_ignore = [test for package, test in _OF_TRIALS.items() if not importlib.util.find_spec(package)]
 _TOPICS = itertools.count()
 Record = tuple[bytes | None, bytes | None]

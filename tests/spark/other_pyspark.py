@@ -1,7 +1,7 @@
-"""Runs some tests of this folder with other packages: ``python tests/spark/other_pyspark.py 4.2.1|connect|polars [TEST ...]``.
+"""Runs some tests of this folder with other packages: ``python tests/spark/other_pyspark.py 4.2.1|connect|polars|notebook [TEST ...]``.
 
 A version is one of PySpark; ``connect`` adds what Spark Connect and declarative pipelines need, ``polars`` adds
-Polars, which reads the lake tables. The packages are installed into
+Polars, which reads the lake tables, ``notebook`` a kernel of Jupyter's. The packages are installed into
 a temporary folder that goes before the environment's own (PySpark is 450 MB to download, so this is a trial and not a part of
 CI). The exit status is pytest's.
 """
@@ -20,6 +20,7 @@ MORE = {
         "test_spark_connect.py",
     ),
     "polars": (("polars",), "test_lake_readers.py"),
+    "notebook": (("nbclient", "ipykernel"), "test_notebook_kernel.py"),
 }
 
 

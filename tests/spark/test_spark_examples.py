@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,6 +118,24 @@ def test_users_and_their_views_are_counted_by_hour(cluster: Any, spark: Any, tmp
     flow, _ = run(cluster, spark, tmp_path, "user-activity", feed(cluster, "user-activity"))
     (chart,) = figures(flow)
     assert sum(chart["views"]) == 120
+
+
+def test_the_cells_of_the_notebook_read_a_topic_as_a_table_and_as_a_stream(
+    cluster: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every cell in its order; a kernel of Jupyter executes them in `test_notebook_kernel.py`."""
+    session = SimpleNamespace(spark=spark, close=lambda: None)
+    monkeypatch.setattr("barnabas.pipelines.session.open_session", lambda _: session)
+    monkeypatch.setenv("BOOTSTRAP_SERVERS", cluster.bootstrap)
+    monkeypatch.setenv("TOPIC", feed(cluster, "user-activity"))
+    monkeypatch.setenv("FLOW", str(EXAMPLES / "user-activity.toml"))
+    names: dict[str, Any] = {}
+    cells = json.loads((EXAMPLES / "topics.ipynb").read_text())["cells"]
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert names["records"].count() == 120
+    assert sum(row["count"] for row in spark.table("pages").collect()) == 120
 
 
 def test_writes_to_the_coordination_service_leave_a_trail(cluster: Any, spark: Any, tmp_path: Path) -> None:

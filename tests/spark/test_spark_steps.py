@@ -8,6 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
+pa = pytest.importorskip("pyarrow")
 
 from barnabas.base.errors import BarnabasError  # noqa: E402
 from barnabas.pipelines import spec  # noqa: E402
@@ -139,9 +140,22 @@ def test_what_is_wrong_in_a_step_is_found_without_a_cluster(
     assert [f"{each.field}: {each.message}"[: len(problem)] for each in found] == [problem]
 
 
+ON_ARROW = """\
+import pyarrow.compute as pc
+
+
+def lower(batches):
+    for batch in batches:
+        yield batch.set_column(0, "kind", pc.utf8_lower(batch["kind"]))
+
+
+def lowered(source):
+    return source.select("kind", "n").mapInArrow(lower, "kind string, n int")
+"""
 EXPECTING = """\
 name = "counts"
 checkpoint = "state"
+steps = [{ function = "functions.py:lowered" }]
 source = { bootstrap_servers = "localhost:9092", topics = ["t"], format = { type = "json", columns = { kind = "string", n = "int" } } }
 aggregate = { group_by = ["kind"], compute = { total = "sum(n)" } }
 [[expectations]]
@@ -159,12 +173,21 @@ table = "t"
 def test_the_fixture_runs_a_file_on_a_topic_and_a_broken_expectation_ends_the_flow(
     barnabas_flow: Any, tmp_path: Path
 ) -> None:
-    """Figures are updated from run to run; the batch with the figure that was not expected reaches no sink."""
+    """Figures are updated from run to run; the batch with the figure that was not expected reaches no sink.
+
+    A step works on Arrow, and rows are compared with frames, too.
+    """
+    (tmp_path / "functions.py").write_text(ON_ARROW)
     (tmp_path / "flow.toml").write_text(EXPECTING)
     flow = barnabas_flow(tmp_path / "flow.toml").given(
-        [{"kind": "a", "n": 1}, {"kind": "a", "n": 2}, {"kind": "b", "n": 5}]
+        [{"kind": "A", "n": 1}, {"kind": "a", "n": 2}, {"kind": "b", "n": 5}]
     )
-    flow.run().assert_rows([{"kind": "a", "total": 3}, {"kind": "b", "total": 5}])
+    frame = pa.table({"kind": ["b", "a"], "total": [5, 3]})
+    result = flow.run()
+    result.assert_rows(frame)
+    result.assert_rows(frame.to_pandas())
+    with pytest.raises(AssertionError, match="- kind=c, total=1"):
+        result.assert_rows(pa.table({"kind": ["c"], "total": [1]}))
     flow.given([{"kind": "a", "n": 4}]).run().assert_rows([{"kind": "a", "total": 7}, {"kind": "b", "total": 5}])
     with pytest.raises(BarnabasError, match="^the expectation small is not met: total < 100; the row is .*999"):
         flow.given([{"kind": "c", "n": 999}]).run()

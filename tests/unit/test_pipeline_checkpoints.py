@@ -2,6 +2,9 @@
 
 import fcntl
 import json
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +15,7 @@ pytest.importorskip("confluent_kafka")
 
 from barnabas.base.ids import TopicPartition
 from barnabas.pipelines.checkpoints import Checkpoint, what_repeats
-from barnabas.pipelines.errors import DataLossError
+from barnabas.pipelines.errors import DataLossError, PipelineError
 from barnabas.pipelines.spec import Flow, parse
 from barnabas.pipelines.topic_ids import TopicIds
 
@@ -146,6 +149,39 @@ def test_a_flow_runs_while_its_checkpoint_is_locked(begun: Path) -> None:
         assert checkpoint.is_running()
     assert not checkpoint.is_running()
     assert checkpoint.last_run()["rows"] == 3
+
+
+HOLDER = """\
+import fcntl, os, sys, time
+folder = sys.argv[1]
+lock = open(folder + "/.lock", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("locked", flush=True)
+time.sleep(600)
+"""
+
+
+def test_stop_signals_the_process_that_holds_the_checkpoint_and_no_other(begun: Path) -> None:
+    """run.json may still name the process of the run before, and its number may be another program's by now."""
+    checkpoint = Checkpoint(flow_in(begun))
+    command = [sys.executable, "-c", HOLDER, str(begun / "state")]
+    with (
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger,
+        subprocess.Popen(command, stdout=subprocess.PIPE) as holder,
+    ):
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"locked\n"
+            checkpoint.note_run({"pid": stranger.pid})
+            with pytest.raises(PipelineError, match="not as the process of this machine that .*run.json names"):
+                checkpoint.stop(0.3)
+            assert stranger.poll() is None
+            checkpoint.note_run({"pid": holder.pid})
+            assert checkpoint.stop(60)
+            assert holder.wait(60) == -signal.SIGTERM
+        finally:
+            holder.kill()
+            stranger.kill()
 
 
 def test_what_repeats_is_said_for_each_sink(begun: Path) -> None:

@@ -172,3 +172,9 @@ def test_a_run_knows_its_time_to_catch_up_after_its_first_micro_batch() -> None:
         "0",
         "5,000 (read in 1 h 1 min)",
     )
+
+
+def test_a_flow_on_spark_connect_is_refused_with_what_to_name_instead() -> None:
+    """Its checks and sinks need a driver of their own."""
+    with pytest.raises(BarnabasError, match=r"resources\.master: .*does not run over Spark Connect.*spark://host:7077"):
+        main(["check", str(EXAMPLE), "--without-spark", "--set", "resources.master=sc://spark1:15002"])

@@ -28,6 +28,8 @@ from barnabas.pipelines.spec import Aggregate, Flow, FunctionSink, TopicSink
 
 __all__ = ["Change", "Checkpoint", "compare_flows", "describe_flow", "sink_name", "what_repeats"]
 
+_NOTE_S = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -142,21 +144,40 @@ class Checkpoint:
         """Ask the process that runs the flow to end, and wait for it; False if none runs."""
         if not self.is_running():
             return False
-        pid = self.last_run().get("pid")
-        if not isinstance(pid, int):
-            raise PipelineError(f"the flow runs, but {self.folder / 'run.json'} does not name its process")
-        try:
-            os.kill(pid, signal.SIGTERM)
-        except ProcessLookupError as error:
-            raise PipelineError(
-                f"the flow runs, but not as process {pid} of this machine; stop it where it runs"
-            ) from error
         deadline = time.monotonic() + timeout_s
+        pid = self._running_pid()
+        patience = deadline - timeout_s + min(timeout_s, _NOTE_S)
+        while pid is None and self.is_running() and time.monotonic() < patience:
+            time.sleep(0.1)  # it holds the checkpoint, and notes its process in a moment
+            pid = self._running_pid()
+        if not self.is_running():
+            return True
+        if pid is None:
+            raise PipelineError(
+                f"the flow runs, but not as the process of this machine that {self.folder / 'run.json'} names; stop it where it runs"
+            )
+        with contextlib.suppress(ProcessLookupError):  # it ends by itself
+            os.kill(pid, signal.SIGTERM)
         while self.is_running():
             if time.monotonic() > deadline:
                 raise PipelineError(f"process {pid} did not end within {timeout_s:.0f} s")
             time.sleep(0.1)
         return True
+
+    def _running_pid(self) -> int | None:
+        """The process that run.json names, if it has the checkpoint's lock file open: the note may be of the run before."""
+        pid = self.last_run().get("pid")
+        if not isinstance(pid, int):
+            return None
+        if not Path("/proc/self/fd").is_dir():  # not Linux
+            return pid
+        lock = str((self.folder / ".lock").resolve())
+        with contextlib.suppress(OSError):
+            for each in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if os.readlink(each) == lock:
+                        return pid
+        return None
 
     def reset(self) -> None:
         """Forget position and state; the caller has seen that no process runs."""

@@ -115,7 +115,7 @@ def open_session(
         "spark.app.name": name,
         "spark.driver.memory": memory,
         **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if is_near else {}),
-        **({} if is_local(master) else {"spark.cores.max": str(cores), "spark.executor.memory": memory}),
+        **_executor_settings(master, cores, memory),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:+UseSerialGC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -140,6 +140,18 @@ def open_session(
         running.close()
         raise
     return running
+
+
+def _executor_settings(master: str, cores: int, memory: str) -> dict[str, str]:
+    """What the flow takes of a cluster: ``cores`` in all. YARN and Kubernetes count executors, which have a core each."""
+    if is_local(master):
+        return {}
+    if master.startswith("spark://"):
+        return {"spark.cores.max": str(cores), "spark.executor.memory": memory}
+    settings = {"spark.executor.instances": str(cores), "spark.executor.cores": "1", "spark.executor.memory": memory}
+    if master.startswith("k8s://"):  # the driver is no pod: executors find it at spark.driver.host
+        settings["spark.kubernetes.executor.useDriverPodIP"] = "false"
+    return settings
 
 
 def _await_executor(spark: "SparkSession", master: str, cores: int, memory: str) -> None:

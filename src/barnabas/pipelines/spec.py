@@ -495,6 +495,12 @@ def _resources(table: SpecTable | None, folder: Path) -> Resources:
         raise table.fail("memory", f'is {memory!r}, but must be like "512m" or "2g"')
     cores = table.number("cores", 2)
     master = table.text("master")
+    if master and master.startswith("sc://"):
+        raise table.fail(
+            "master",
+            f"is {master!r}: a flow does not run over Spark Connect, because its checks and sinks need a driver of their own. Name "
+            'the cluster behind it, such as "spark://host:7077"; programs of yours can use the format barnabas over Connect',
+        )
     if master and not MASTER.fullmatch(master):
         raise table.fail(
             "master",

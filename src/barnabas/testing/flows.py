@@ -24,6 +24,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka import admin as client_admin
 
+from barnabas.pipelines.arrow_values import row_dicts
 from barnabas.pipelines.flows import load_flow
 from barnabas.pipelines.run import run_on
 from barnabas.pipelines.spec import POSITION, Flow, Format, FunctionSink, Source
@@ -46,11 +47,13 @@ class FlowResult:
     """The reasons of bad rows of sources with a ``bad_rows_topic``; ``summary["bad"]`` counts all of them."""
     summary: dict[str, Any]
 
-    def assert_rows(self, expected: Sequence[_Row]) -> None:
+    def assert_rows(self, expected: Any) -> None:
         """The results are these rows, in any order; only the columns that the rows name are compared.
 
-        Times are texts such as ``2026-01-01 00:00:00``, in UTC.
+        ``expected`` are dictionaries, or a frame of Spark, pandas or Arrow. Times are texts such as ``2026-01-01 00:00:00``,
+        in UTC, or times.
         """
+        expected = _rows_of(expected)
         columns = list(dict.fromkeys(name for row in expected for name in row))
         found = Counter(_shown({name: row.get(name) for name in columns}) for row in self.rows)
         wanted = Counter(_shown({name: row.get(name) for name in columns}) for row in expected)
@@ -162,6 +165,18 @@ class FlowUnderTest:
         )
         headers = [{each.key: bytes(each.value).decode() for each in row.headers} for row in records.collect()]
         return [each["barnabas.reason"] for each in headers]
+
+
+def _rows_of(expected: Any) -> Sequence[_Row]:
+    """The rows of a frame, or the rows as they are."""
+    if hasattr(expected, "toArrow"):  # of Spark
+        expected = expected.toArrow()
+    elif hasattr(expected, "to_dict"):  # of pandas
+        import pyarrow as pa
+
+        expected = pa.Table.from_pandas(expected, preserve_index=False)
+    rows: Sequence[_Row] = list(row_dicts(expected)) if hasattr(expected, "to_batches") else expected
+    return rows
 
 
 def encode_row(row: Any, how: Format) -> bytes:
