@@ -32,7 +32,7 @@ def test_simulated_clusters_keep_their_promises(first: int) -> None:
 
 def test_the_same_seed_gives_the_same_run_byte_for_byte() -> None:
     """Twice in this process and once in another one with other hashes: every event at its microsecond."""
-    seeds = (5, 6)
+    seeds = (2002, 2009)  # with a disk that is replaced, and topics that are made at the same moment
     here = [[run_seed(seed).digest for seed in seeds] for _ in range(2)]
     program = f"from barnabas.testing.simulation.scenario import run_seed; print([run_seed(s).digest for s in {seeds}])"
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}

@@ -52,5 +52,5 @@ def wait_for_leaders(
     if are_known() or timeout_ms == 0:
         on_expiration()
         return None
-    keys = tuple(("topic", topic) for topic in {topic_partition.topic for topic_partition in waiting})
+    keys = tuple(("topic", topic) for topic in dict.fromkeys(each.topic for each in waiting))
     return purgatory.watch(keys, try_complete, on_expiration, timeout_ms)

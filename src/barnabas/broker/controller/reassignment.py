@@ -208,7 +208,7 @@ def resume_on_brokers(context: ControllerContext, batch: RequestBatch, brokers: 
     """Continue the moves to brokers that came back."""
     came = set(brokers)
     yield from resume_reassignments(
-        context, batch, [p for p in context.reassigning if not came.isdisjoint(context.assignment(p).target)]
+        context, batch, [p for p in sorted(context.reassigning) if not came.isdisjoint(context.assignment(p).target)]
     )
 
 

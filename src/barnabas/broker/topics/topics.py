@@ -315,7 +315,7 @@ class Topics:
 
     def metadata_changed(self, changed: set[str], deleted: list[TopicPartition]) -> None:
         """UpdateMetadata came: answer requests that wait for topics, and forget those that are deleted."""
-        for topic in changed:
+        for topic in sorted(changed):
             self._purgatory.check_and_complete(("topic", topic))
         for topic_partition in deleted:
             if topic_partition.topic not in self._metadata:
@@ -333,7 +333,7 @@ class Topics:
 
     def controller_progressed(self) -> None:
         """The controller made a decision: answer requests that wait for a deletion which is done as far as it can be."""
-        for topic in [topic for topic in self._deleting if self._is_deleted(topic)]:
+        for topic in sorted(topic for topic in self._deleting if self._is_deleted(topic)):
             self._deleting.discard(topic)
             self._purgatory.check_and_complete(("topic", topic))
 

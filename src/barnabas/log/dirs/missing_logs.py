@@ -64,7 +64,9 @@ class MissingLogs:
 
     def note_gone(self, replicas: Iterable[TopicPartition]) -> dict[TopicPartition, LostData]:
         """A dir was empty at the start: which of the broker's replicas have no log. How many records they had is unknown."""
-        gone = {each for each in replicas if each not in self._dirs.logs and each not in self._dirs.futures}
+        gone = dict.fromkeys(
+            each for each in replicas if each not in self._dirs.logs and each not in self._dirs.futures
+        )
         for topic_partition in gone:
             self._lost.setdefault(topic_partition, 0)
         return {topic_partition: lost for topic_partition, lost in self.lost_data().items() if topic_partition in gone}
