@@ -21,6 +21,7 @@ from barnabas.coordination.core.processor import Processor
 from barnabas.coordination.core.sessions import SessionTracker
 from barnabas.coordination.quorum.configuration import QuorumConfiguration
 from barnabas.coordination.server.access_settings import PROMETHEUS_PROVIDER
+from barnabas.coordination.server.four_letter_words import answer
 from barnabas.coordination.server.server import CoordinationServer
 from barnabas.coordination.server.settings import parse_settings
 from barnabas.coordination.server.view import ServerState, ServerView
@@ -355,10 +356,18 @@ def member_view(my_id: int, *, is_serving: bool = True) -> ServerView:
 
 def ask(view: ServerView, name: str) -> dict[str, object]:
     """A command's answer, without what all have."""
-    answer = json.loads(answer_command(view, name, {}, "/commands").body)
-    assert answer.pop("command") in ADMIN_COMMANDS
-    assert answer.pop("error") is None
-    return answer
+    found = json.loads(answer_command(view, name, {}, "/commands").body)
+    assert found.pop("command") in ADMIN_COMMANDS
+    assert found.pop("error") is None
+    return found
+
+
+def test_members_show_their_ports_and_a_leader_its_proposals_in_words_too() -> None:
+    """conf names the ports of the server's own line; srvr has a line more on a leader."""
+    shown = member_view(2).configuration()
+    assert (shown["electionPort"], shown["quorumPort"], shown["peerType"]) == (3888, 2888, 0)
+    assert answer(b"srvr", member_view(2)).endswith(b"Proposal sizes last/min/max: 48/32/64\n")
+    assert b"Proposal" not in answer(b"srvr", member_view(1))
 
 
 def test_members_show_their_leader_voters_and_observers_as_apaches() -> None:

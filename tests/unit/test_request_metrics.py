@@ -38,6 +38,7 @@ def test_bytes_are_counted_for_the_first_part_of_a_path() -> None:
     part = Outcome(OpCode.DELETE, "/app/x")
     metrics.written(Outcome(OpCode.MULTI, parts=[part, Outcome(OpCode.CHECK, "/app")]))
     metrics.deleted(["/e"])
+    metrics.configured(100)
     metrics.read("/app", 10)
     for path in ("/", ""):
         metrics.read(path, 1)
@@ -46,6 +47,7 @@ def test_bytes_are_counted_for_the_first_part_of_a_path() -> None:
     assert {name: (each.count, each.total) for name, each in written.items()} == {
         "app": (2, 12 + data_bytes),
         "e": (1, 2),
+        "zookeeper": (1, len("/zookeeper/config") + 100),
     }
     assert {name: (each.count, each.total) for name, each in read.items()} == {"app": (1, 4 + 10 + 68)}
 

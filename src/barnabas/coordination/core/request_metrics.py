@@ -9,6 +9,7 @@ In ZooKeeper: the part of ServerMetrics that FinalRequestProcessor and DataTree 
 from collections.abc import Iterable
 
 from barnabas.coordination.core.operations.base import Outcome
+from barnabas.coordination.core.paths import CONFIG_PATH
 from barnabas.coordination.core.statistics import Distribution, Summary
 from barnabas.wire.jute.opcodes import OpCode
 
@@ -97,6 +98,10 @@ class RequestMetrics:
         elif kind == OpCode.MULTI and not outcome.err:
             for part in outcome.parts:
                 self.written(part)
+
+    def configured(self, size_bytes: int) -> None:
+        """Count the configuration of the ensemble, which a member writes when it begins to serve."""
+        _add(self.writes, CONFIG_PATH, len(CONFIG_PATH) + size_bytes)
 
     def deleted(self, paths: Iterable[str]) -> None:
         """Count the ephemeral nodes of a closed session."""

@@ -56,7 +56,16 @@ def _summary(view: ServerView) -> str:
         f"Zxid: 0x{processor.database.last_zxid:x}\n"
         f"Mode: {view.state.mode}\n"
         f"Node count: {view.node_count}\n"
+        f"{_proposal_sizes(view)}"
     )
+
+
+def _proposal_sizes(view: ServerView) -> str:
+    """Of a leader."""
+    if view.state.mode != "leader":
+        return ""
+    last, least, greatest = (view.state.member[f"{part}_proposal_size"] for part in ("last", "min", "max"))
+    return f"Proposal sizes last/min/max: {last}/{least}/{greatest}\n"
 
 
 def _srvr(view: ServerView) -> str:

@@ -353,7 +353,9 @@ class CoordinationServer:
         """Serve clients with the processor: the server has a role."""
         if self._quorum_peer is not None:
             ensemble, tree = self._quorum_peer.member.configuration, processor.database.tree
-            tree.set_configuration(ensemble.text().encode(), ensemble.version, self._clock.wall_ms())
+            text = ensemble.text().encode()
+            tree.set_configuration(text, ensemble.version, self._clock.wall_ms())
+            processor.metrics.configured(len(text))
         self._processor = processor
         self._mode = mode
         self._is_serving = True

@@ -132,9 +132,14 @@ class ServerView:
         if state.mode != "standalone":
             for name in ("initLimit", "syncLimit", "electionAlg"):
                 found[name] = settings[name]
+            quorum = state.quorum
+            me = quorum.configuration.servers.get(quorum.my_id) if quorum is not None else None
+            if me is not None:
+                found["electionPort"] = me.election_address.port
+                found["quorumPort"] = me.quorum_address.port
             found["peerType"] = 1 if state.mode == "observer" else 0
             found["membership"] = ""
-            text = state.quorum.configuration.text() if state.quorum is not None else ""
+            text = quorum.configuration.text() if quorum is not None else ""
             for line in text.split("\n"):
                 name, _, value = line.partition("=")
                 found[name] = value

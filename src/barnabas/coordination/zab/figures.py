@@ -117,7 +117,12 @@ def leader_figures(leader: Leader, uptime_ms: int) -> dict[str, object]:
     voters, sizes = leader.quorums.current.voters, leader.proposal_bytes
     synced = [handler for handler in leader.handlers if handler.is_synced]
     followers = [handler for handler in synced if handler.is_participant]
+    queues: dict[str, object] = {}  # packets are sent as they come: their queues are empty
+    for each in synced:
+        queues |= Summary().values(f"{each.server_id}_learner_handler_qp_size")
+        queues |= Distribution().values(f"{each.server_id}_learner_handler_qp_time_ms")
     return {
+        **queues,
         "peer_state": f"leading - {leader.phase.value}",
         "learners": sum(handler.is_introduced for handler in leader.handlers),
         "synced_followers": len(followers),
