@@ -152,6 +152,16 @@ def trials(seeds: str) -> dict[str, Trial]:
             ("tests/fault/test_stall_trials.py",),
             {"BARNABAS_PARTITIONS": 10_000, "BARNABAS_NAMES": 99_000},
         ),
+        "stalls of 20,000": Trial(
+            "no stall with 20,000 partitions on one broker",
+            ("tests/fault/test_stall_trials.py::test_no_large_operation_keeps_a_producer_waiting",),
+            {"BARNABAS_PARTITIONS": 20_000, "BARNABAS_NAMES": 99_000},
+        ),
+        "stalls by records": Trial(
+            "no stall by very large batches, bombs, half a million offsets, and several such things at once",
+            ("tests/fault/test_stall_records.py",),
+            {"BARNABAS_RECORDS": 100_000, "BARNABAS_PARTITIONS": 10_000, "BARNABAS_GROUPS": 50, "BARNABAS_BOMB_MIB": 800},
+        ),
         "memory": Trial(
             "memory grows by 10% at most in half an hour of topics, groups, producers and connections that come and go",
             ("tests/fault/test_memory_trials.py",),

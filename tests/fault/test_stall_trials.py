@@ -1,16 +1,11 @@
 """What a client sees while a broker does something large: a producer of one record each millisecond beside each operation.
 
-The longest answer time is the stall. What the broker's threads and the producer waited for a CPU in that time is explained
-by the machine's load (see `support.promptness`); the broker itself must not hold its event loop for 50 ms. It counts that,
-and logs it: so the trial also says where.
+`support.stalls` says what a stall is, and what the machine's load explains of it.
 """
 
-import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from os import environ, sysconf
+from collections.abc import Callable
+from os import environ
 from pathlib import Path
 from typing import Any
 
@@ -40,77 +35,16 @@ from barnabas.wire.kafka.messages.offset_fetch import OffsetFetchRequest, Offset
 from barnabas.wire.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.wire.kafka.records.records import Record, build_batch
 from support.knowing import topic_known
-from support.pacer import Pacer, pacing
 from support.promptness import stolen_s, waited_for_cpu_s
 from support.raw import ask
+from support.stalls import TIMEOUTS, one_broker
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.fault]
 
 PARTITIONS = int(environ.get("BARNABAS_PARTITIONS", "600"))
 NAMES = int(environ.get("BARNABAS_NAMES", "5000"))
-LIMIT_MS = 50
 FAILOVER_S = 1.0
-_HELD = re.compile(r"held for (\d+) ms by (.*) \(\d+ times")
-_TICK = sysconf("SC_CLK_TCK")
-_TIMEOUTS = {"request.timeout.ms": "120000", "default.api.timeout.ms": "120000"}
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
-
-
-@dataclass
-class Stalls:
-    """Operations on a cluster, each with what it took and what the producer saw."""
-
-    cluster: ProcessCluster
-    pacer: Pacer
-    rows: list[str] = field(default_factory=list)
-    late: list[str] = field(default_factory=list)
-    """Operations beside which the producer waited too long, or that held the event loop."""
-    _read: int = 0
-
-    def during(self, name: str, work: Callable[[], object]) -> None:
-        """Do something, and note the producer's longest wait."""
-        pid = self.cluster.pids["0"]
-        self.pacer.since()
-        cpu_before_s, waited_before_s, began = cpu_s(pid), waited_for_cpu_s(pid) + stolen_s(), time.monotonic()
-        work()
-        took_s = time.monotonic() - began
-        seen = self.pacer.since()
-        load_ms = (waited_for_cpu_s(pid) + stolen_s() - waited_before_s) * 1000 + seen["waited_ms"]
-        self.rows.append(
-            f"{name}: stall {seen['max_ms']} ms (p99 {seen['p99_ms']}), CPU {cpu_s(pid) - cpu_before_s:.2f} s, "
-            f"took {took_s:.2f} s, load {load_ms:.0f} ms"
-        )
-        held = self._held(load_ms)
-        if seen["errors"] or seen["max_ms"] > LIMIT_MS + load_ms or held:
-            self.late.append(f"{self.rows[-1]} {held}")
-
-    def _held(self, load_ms: float) -> list[str]:
-        """What held the broker's event loop too long since the last call."""
-        log = self.cluster.broker_log(0).read_text()
-        new, self._read = log[self._read :], len(log)
-        # A thread that holds the interpreter and waits for a CPU is load, too.
-        return [f"{ms} ms: {place}" for ms, place in _HELD.findall(new) if int(ms) > LIMIT_MS + load_ms]
-
-
-@contextmanager
-def one_broker(tmp_path: Path) -> Iterator[tuple[Stalls, AdminConnection, int]]:
-    settings = {"log.segment.delete.delay.ms": "1000", "num.partitions": "1"}
-    with (
-        ProcessCluster(1, settings=settings, data_dir=tmp_path) as cluster,
-        AdminConnection(cluster.bootstrap_servers, _TIMEOUTS) as admin,
-    ):
-        create_topic(admin, "pace", partitions=1, replication_factor=1)
-        port = int(cluster.bootstrap_servers.rpartition(":")[2])
-        with pacing(port, "pace") as pacer:
-            stalls = Stalls(cluster, pacer)
-            stalls.during("calm", lambda: time.sleep(1))
-            stalls.late.clear()  # the start was no operation
-            yield stalls, admin, port
 
 
 def test_no_large_operation_keeps_a_producer_waiting(
@@ -220,7 +154,7 @@ def test_a_dead_controllers_leaders_move_within_a_second(
 ) -> None:
     """Three brokers with many partitions each: the controller is killed, and every partition has another leader."""
     with ProcessCluster(3, data_dir=tmp_path) as cluster:
-        with AdminConnection(cluster.bootstrap_servers, _TIMEOUTS) as admin:
+        with AdminConnection(cluster.bootstrap_servers, TIMEOUTS) as admin:
             create_topic(admin, "large", partitions=PARTITIONS, replication_factor=3)
             # The controller answers as soon as it knows the topic itself.
             topic_known(cluster.bootstrap_servers, "large", PARTITIONS)
@@ -234,7 +168,7 @@ def test_a_dead_controllers_leaders_move_within_a_second(
         waited_s = sum(map(waited_for_cpu_s, pids)) + stolen_s()
         cluster.kill_broker(dead)
         began = time.monotonic()
-        with AdminConnection(others, _TIMEOUTS) as admin:
+        with AdminConnection(others, TIMEOUTS) as admin:
 
             def have_moved() -> bool:
                 try:

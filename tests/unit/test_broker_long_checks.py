@@ -1,5 +1,8 @@
 """Records of topics that open every batch: long checks and conversions are made beside the event loop, short ones at once."""
 
+import gc
+import tracemalloc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -160,3 +163,28 @@ def test_a_leader_that_lost_the_leadership_during_a_check_appends_nothing(
     done(None)
     assert topic.answer() == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
     assert topic.log.log_end_offset == 0
+
+
+def test_a_refused_batch_keeps_nothing_of_what_it_was_unpacked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither until its answer nor after it: the error holds no frames, and waits for no collection of garbage."""
+    topic = Topic(tmp_path, monkeypatch, COMPACTED)
+    bomb = build_batch([Record(0, 1000, None, bytes(8 << 20))], compression=CompressionType.GZIP)
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        topic.produce(bomb)
+        ((work, done),) = topic.beside
+        topic.beside.clear()
+        work()
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+        made = weakref.ref(getattr(work, "__self__"))  # noqa: B009  # the check, of which only `run` is known
+        done(None)
+        assert topic.answer()[0] is ErrorCode.INVALID_RECORD
+        del work, done
+        assert made() is None
+    finally:
+        tracemalloc.stop()
+        gc.enable()

@@ -52,19 +52,27 @@ class DeferredCheck:
         try:
             self._converted = self._check()
         except KafkaError as error:
-            self._error = error
+            # Its frames, and those of its cause, hold the unpacked records.
+            error.__cause__ = error.__context__ = None
+            self._error = error.with_traceback(None)
 
     def validate_plain_records(self, batch: Buffer, fields: HeaderFields) -> None:
         if self._config is not None:  # the topic's configuration changed meanwhile
             validate_plain_records(batch, fields)
         elif self._error is not None:
-            raise self._error
+            raise self._take_error()
+
+    def _take_error(self) -> KafkaError:
+        """The error, which is raised once: kept here, it would be in a cycle with the frames that it passes."""
+        error, self._error = self._error, None
+        assert error is not None
+        return error
 
     def validate_and_convert(self, batch: Buffer, fields: HeaderFields, config: LogConfig, now_ms: int) -> Buffer:
         if config is not self._config:
             return validate_and_convert(batch, fields, config, now_ms)
         if self._error is not None:
-            raise self._error
+            raise self._take_error()
         assert self._converted is not None
         return self._converted
 

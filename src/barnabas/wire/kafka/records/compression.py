@@ -32,6 +32,7 @@ class CompressionType(IntEnum):
 
 
 _MOST_GZIP_MEMBERS = 64
+_GZIP_PIECE_BYTES = 1 << 20
 """Clients write one; each costs a copy of what follows it, so thousands of empty ones would stall a broker."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -87,8 +88,8 @@ def _too_large(limit_bytes: int) -> CorruptDataError:
     return CorruptDataError(f"compressed records grow beyond the limit of {limit_bytes} bytes")
 
 
-def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
-    parts: list[bytes] = []
+def _decompress_gzip(data: Buffer, limit_bytes: int) -> Buffer:
+    parts: list[Buffer] = []
     left = limit_bytes
     rest: Buffer = data
     while len(rest):
@@ -96,7 +97,7 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
             raise CorruptDataError(f"gzip: more than {_MOST_GZIP_MEMBERS} members")
         member = zlib.decompressobj(31)
         try:
-            part = member.decompress(rest, left + 1)
+            part = _gzip_member(member, rest, left + 1)
         except zlib.error as error:
             raise CorruptDataError(f"gzip: {error}") from error
         left -= len(part)
@@ -107,6 +108,18 @@ def _decompress_gzip(data: Buffer, limit_bytes: int) -> bytes:
         parts.append(part)
         rest = member.unused_data
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _gzip_member(member: "zlib._Decompress", data: Buffer, most_bytes: int) -> Buffer:
+    """What a member holds, or its first ``most_bytes``. zlib itself would need twice as much memory for large ones."""
+    part = member.decompress(data, min(most_bytes, _GZIP_PIECE_BYTES))
+    if member.eof or len(part) < _GZIP_PIECE_BYTES or len(part) == most_bytes:
+        return part
+    output = bytearray(part)
+    while part and not member.eof and len(output) < most_bytes:
+        part = member.decompress(member.unconsumed_tail, min(most_bytes - len(output), _GZIP_PIECE_BYTES))
+        output += part
+    return output
 
 
 def _decompress_into(into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int) -> Buffer:
