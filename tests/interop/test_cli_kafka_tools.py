@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.client import BYTES, Producer
+from barnabas.cli.main import main
+from barnabas.client import BYTES, Admin, Producer
 from barnabas.testing import Cluster
 from support.needs import needs_reference
 from support.reference import apache_tool
@@ -233,3 +234,67 @@ def test_the_time_without_records_counts_from_the_assignment() -> None:
         base = ("--bootstrap-server", delayed.bootstrap_servers, "--topic", "t")
         run("cat", "-b", delayed.bootstrap_servers, "-t", "t", "-P", text="there\n")
         assert run("console-consumer", *base, "--from-beginning", "--timeout-ms", 3500) == "there\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("topics", "--describe", "--topic", "ordres"), "did you mean orders?"),
+        (("console-consumer", "--topic", "ordres", "--timeout-ms", "60000"), "did you mean orders?"),
+        (("tail", "ordres"), "did you mean orders?"),
+        (("cat", "-C", "-t", "ordres"), "did you mean orders?"),
+        (("get-offsets", "--topic", "ordres"), "did you mean orders?"),
+        (("configs", "--describe", "--topic", "ordres"), "did you mean orders?"),
+        (("configs", "--alter", "--topic", "ordres", "--add-config", "retention.ms=5"), "did you mean orders?"),
+        (("groups", "seek", "g", "--to", "start", "--topic", "ordres"), "did you mean orders?"),
+        (("configs", "--alter", "--topic", "orders", "--add-config", "retntion.ms=5"), "did you mean retention.ms?"),
+        (("topics", "--create", "--topic", "new", "--config", "retntion.ms=5"), "did you mean retention.ms?"),
+        (
+            ("console-consumer", "--topic", "orders", "--consumer-property", "fetch.min.byts=1"),
+            "did you mean fetch.min.bytes?",
+        ),
+        (
+            ("console-producer", "--topic", "orders", "--producer-property", "lingr.ms=1"),
+            "did you mean linger.ms?",
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_name_with_a_typing_error_is_answered_with_the_one_that_may_be_meant(
+    words: tuple[str, ...], hint: str, cluster: Up, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Topics of the cluster, and properties."""
+    with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topic("orders", if_not_exists=True)
+    assert main([*words, "--bootstrap-server", cluster.bootstrap]) == 1
+    assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "warning"),
+    [
+        (
+            ("configs", "--alter", "--broker-defaults", "--add-config", "num.netwrok.threads=3"),
+            "warning: num.netwrok.threads is not a property of brokers; did you mean num.network.threads?",
+        ),
+        (
+            ("console-consumer", "--topic", "orders", "--property", "print.kye=true", "--timeout-ms", "1"),
+            "warning: print.kye is not a property of this formatter; did you mean print.key?",
+        ),
+        (
+            ("console-producer", "--topic", "orders", "--property", "parse.kye=true"),
+            "warning: parse.kye is not a property of the line reader; did you mean parse.key?",
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_property_that_kafkas_tools_take_in_silence_is_warned_about(
+    words: tuple[str, ...], warning: str, cluster: Up
+) -> None:
+    """Their exit code is Kafka's all the same."""
+    with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topic("orders", if_not_exists=True)
+    command = [sys.executable, "-m", "barnabas", *words, "--bootstrap-server", cluster.bootstrap]
+    done = subprocess.run(command, input="", capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0
+    assert warning in done.stderr.splitlines()

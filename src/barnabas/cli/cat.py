@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from barnabas.base.errors import ConfigError
+from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connect_timeout, key_values, properties_file
 from barnabas.cli.reachability import require_broker
@@ -83,9 +84,13 @@ def _consume(given: argparse.Namespace, properties: dict[str, str]) -> int:
         if given.G:
             consumer.subscribe([given.topic])
         else:
-            count = consumer.topics().get(given.topic)
+            topics = consumer.topics()
+            count = topics.get(given.topic)
             if count is None:
-                raise ConfigError(f"topic {given.topic} does not exist: create it first (barnabas topics --create)")
+                hint = did_you_mean(given.topic, topics)
+                raise ConfigError(
+                    f"topic {given.topic} does not exist{hint} (create it first: barnabas topics --create)"
+                )
             numbers = range(count) if given.p is None else [given.p]
             marks = {each: consumer.watermarks(*each) for each in (TopicPartition(given.topic, n) for n in numbers)}
             starts = {each: _start(given.o, *mark) for each, mark in marks.items()}

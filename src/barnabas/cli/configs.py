@@ -1,10 +1,10 @@
 """``barnabas configs``: describe and alter configurations, with the options of Kafka's ConfigCommand."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.errors import ConfigError
 from barnabas.cli.common import (
     ToolParser,
     add_connection_options,
@@ -14,6 +14,7 @@ from barnabas.cli.common import (
 )
 from barnabas.cli.config_changes import Entity, parse_changes
 from barnabas.cli.quotas import run_quotas
+from barnabas.cli.suggestions import explained, warn_of_unknown
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import (
     ConfigEntry,
@@ -73,7 +74,8 @@ def main(argv: list[str]) -> int:
             else:
                 _describe(connection, given, entities[0])
         except KafkaError as error:
-            raise BarnabasError(f"{error.message} ({error.code.name})") from error
+            topic = entities[0].name if entities[0].kind == "topics" else None
+            raise explained(error, connection, topic) from error
     return 0
 
 
@@ -208,11 +210,23 @@ def _alter(connection: AdminConnection, given: argparse.Namespace, entity: Entit
         missing = [key for key in deleted if key not in there]
         if missing:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid config(s): {','.join(missing)}")
+    if entity.kind == "brokers":
+        _warn_of_unknown(connection, changes)
     alter_configs(connection, resource, changes)
     if name == _DEFAULT_ENTITY:
         print(f"Completed updating default config for {entity.kind} in the cluster.")
     else:
         print(f"Completed updating config for {entity.kind[:-1]} {name}.")
+
+
+def _warn_of_unknown(connection: AdminConnection, changes: Mapping[str, str | None]) -> None:
+    """A broker keeps properties that it does not know, for plugins; most are typing errors."""
+    broker = Resource(ResourceType.BROKER, str(connection.describe_cluster().brokers[0].id))
+    known = [entry.name for entry in describe_configs(connection, [broker])[broker]]
+    added = {
+        name: value for name, value in changes.items() if value is not None and not name.startswith("listener.name.")
+    }
+    warn_of_unknown(added, known, "brokers")
 
 
 def _parser() -> ToolParser:

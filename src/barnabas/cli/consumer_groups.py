@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas.base.errors import BarnabasError
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, aligned, connect, print_json
+from barnabas.cli.suggestions import explained
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.groups import (
     GroupDescription,
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
 
             return reset_offsets(connection, given, _group_ids(connection, given))
         except KafkaError as error:
-            raise BarnabasError(f"{error.message} ({error.code.name})") from error
+            raise explained(error, connection) from error
 
 
 def _describe_repeatedly(connection: AdminConnection, given: argparse.Namespace) -> int:

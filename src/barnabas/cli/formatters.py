@@ -10,6 +10,7 @@ from typing import Any
 
 from barnabas.base.errors import ConfigError
 from barnabas.cli.message_json import message_document
+from barnabas.cli.suggestions import warn_of_unknown
 from barnabas.client.codecs import Decoder, decoder, load_dotted
 from barnabas.client.records import Record
 
@@ -27,11 +28,20 @@ def formatter(name: str, properties: Mapping[str, str]) -> Formatter:
     is_known = name.startswith(("kafka.", "org.apache.kafka.")) or "." not in name
     made = _FORMATTERS.get(short) if is_known else None
     if made is not None:
+        if made is _Default:
+            warn_of_unknown(properties, _DEFAULT_PROPERTIES, "this formatter")
         return made(properties)
     if is_known:
         raise ConfigError(f"there is no formatter {name}; there are {', '.join(sorted(filter(None, _FORMATTERS)))}")
     own: Formatter = load_dotted(name, "--formatter")(properties)
     return own
+
+
+_DEFAULT_PROPERTIES = (
+    *("print.key", "print.value", "print.timestamp", "print.partition", "print.offset", "print.epoch", "print.headers"),
+    *("key.separator", "line.separator", "headers.separator", "null.literal"),
+    *("key.deserializer", "value.deserializer", "headers.deserializer"),
+)
 
 
 class _Default:

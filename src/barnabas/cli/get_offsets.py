@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, print_json
 from barnabas.client.admin_connection import AdminConnection
@@ -58,15 +59,17 @@ def main(argv: list[str]) -> int:
 
 
 def _print_offsets(connection: AdminConnection, given: argparse.Namespace, wanted: Wanted, timestamp: int) -> None:
+    topics = describe_topics(connection)
     partitions = [
         partition
-        for topic in describe_topics(connection)
+        for topic in topics
         if not (given.exclude_internal_topics and topic.is_internal)
         for partition in (TopicPartition(topic.name, item.partition) for item in topic.partitions)
         if wanted(partition)
     ]
     if not partitions:
-        raise BarnabasError("Could not match any topic-partitions with the specified filters")
+        hint = did_you_mean(given.topic, [topic.name for topic in topics]) if given.topic else ""
+        raise BarnabasError(f"Could not match any topic-partitions with the specified filters{hint}")
     rows = []
     for partition, found in list_offsets(connection, dict.fromkeys(partitions, timestamp)).items():
         if isinstance(found, KafkaError):

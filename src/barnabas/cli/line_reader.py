@@ -9,8 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from barnabas.base.errors import BarnabasError, ConfigError
+from barnabas.cli.suggestions import warn_of_unknown
 
 __all__ = ["Line", "LineReader"]
+
+
+_PROPERTIES = (
+    *("topic", "parse.key", "parse.headers", "key.separator", "headers.delimiter", "headers.separator"),
+    *("headers.key.separator", "null.marker", "ignore.error"),
+)
 
 
 class Line(NamedTuple):
@@ -25,6 +32,8 @@ class LineReader:
     """Splits lines by a reader's properties; raises `ConfigError` for properties that contradict each other."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
+        warn_of_unknown(properties, _PROPERTIES, "the line reader")
+
         def flag(name: str) -> bool:
             return properties.get(name, "").strip().lower() == "true"
 

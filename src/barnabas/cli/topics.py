@@ -10,6 +10,7 @@ from barnabas.base.errors import BarnabasError, ConfigError
 from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import ZERO_UUID, TopicPartition, uuid_from_text, uuid_text
 from barnabas.cli.common import ToolParser, add_connection_options, add_output_option, connect, key_values, print_json
+from barnabas.cli.suggestions import explained
 from barnabas.client.admin_connection import AdminConnection
 from barnabas.client.configurations import ConfigEntry, Resource, ResourceType, describe_configs
 from barnabas.client.reassignments import Reassignment, list_reassignments
@@ -55,7 +56,7 @@ def main(argv: list[str]) -> int:
             else:
                 _delete(connection, given)
         except KafkaError as error:
-            raise BarnabasError(f"{error.message} ({error.code.name})") from error
+            raise explained(error, connection) from error
     return 0
 
 

@@ -29,9 +29,10 @@ from barnabas.client.fetched import FetchedRecords, Place
 from barnabas.client.interrupts import interruptible
 from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.properties import ConsumerPlan, plan_consumer
+from barnabas.client.property_names import property_hint
 from barnabas.client.rebalances import OnPartitions, Rebalances
 from barnabas.client.records import Record
-from barnabas.client.unknown_topics import UNKNOWN_TOPIC_NAMES, UnknownTopics
+from barnabas.client.unknown_topics import UNKNOWN_TOPIC_NAMES, UnknownTopics, hint_of_topic
 
 __all__ = ["CLOSE_CONSUMER_TIMEOUT_S", "Consumer", "OnCommit"]
 
@@ -261,7 +262,10 @@ class Consumer(Generic[K, V]):
                 if error.name() in UNKNOWN_TOPIC_NAMES and not self._creates_topics:
                     self._unknown.add(message.topic() or "")
                 elif error.name() not in _PASSING and not error.retriable():
-                    raise from_librdkafka(error, f"cannot read {message.topic() or 'records'}")
+                    topic = message.topic() or ""
+                    is_unknown = topic and error.name() in UNKNOWN_TOPIC_NAMES
+                    hint = hint_of_topic(self.librdkafka, topic) if is_unknown else ""
+                    raise from_librdkafka(error, f"cannot read {topic or 'records'}{hint}")
             if self._fetched.waiting:
                 return True
             self._unknown.check(self.librdkafka)
@@ -461,7 +465,9 @@ def _librdkafka_consumer(plan: ConsumerPlan, errors: ErrorLog, on_commit: OnComm
     except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
         cause = error.args[0] if error.args else error
         reason = cause.str() if hasattr(cause, "str") else cause
-        raise ConfigurationError(f"these consumer properties cannot be used: {reason}") from error
+        raise ConfigurationError(
+            f"these consumer properties cannot be used: {reason}{property_hint(reason)}"
+        ) from error
 
 
 def _plain(partitions: Iterable[Any]) -> list[Any]:

@@ -34,6 +34,7 @@ from barnabas.client.interrupts import interruptible
 from barnabas.client.logs import ErrorLog, librdkafka_logger, logger
 from barnabas.client.partitioners import BY_LIBRDKAFKA, chooser
 from barnabas.client.properties import plan_producer
+from barnabas.client.property_names import property_hint
 from barnabas.client.records import Delivery, Headers
 from barnabas.client.transactions import Transactions
 from barnabas.client.unknown_topics import BEING_MADE_S, UNKNOWN_TOPIC_NAMES
@@ -218,7 +219,10 @@ class Producer(Generic[K, V]):
             )
             """The producer underneath, for what this class does not wrap (statistics)."""
         except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
-            raise ConfigurationError(f"these producer properties cannot be used: {_reason(error)}") from error
+            reason = _reason(error)
+            raise ConfigurationError(
+                f"these producer properties cannot be used: {reason}{property_hint(reason)}"
+            ) from error
         self._transactions = Transactions(self.librdkafka, plan.librdkafka)
 
     def send(

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from barnabas.base.hints import did_you_mean
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.client.admin_connection import AdminConnection
-from barnabas.client.errors import refusal
+from barnabas.client.errors import ClientError, refusal
 from barnabas.wire.kafka.errors import ErrorCode, KafkaError
 
 __all__ = [
@@ -59,7 +60,7 @@ def describe_topics(connection: AdminConnection, names: Iterable[str] | None = N
         name = topic.name or ""
         if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise refusal(topic.error_code, f"topic {name} does not exist")
+                raise refusal(topic.error_code, f"topic {name} does not exist{_hint(connection, name)}")
             raise refusal(topic.error_code)
         partitions = [
             PartitionDescription(
@@ -74,6 +75,13 @@ def describe_topics(connection: AdminConnection, names: Iterable[str] | None = N
         ]
         found.append(TopicDescription(name, Uuid(bytes(topic.topic_id)), topic.is_internal, partitions))
     return sorted(found, key=lambda topic: topic.name)
+
+
+def _hint(connection: AdminConnection, name: str) -> str:
+    try:
+        return did_you_mean(name, [topic.name or "" for topic in connection.metadata().topics])
+    except ClientError:
+        return ""
 
 
 def create_topic(

@@ -5,9 +5,10 @@ from typing import Any
 
 import confluent_kafka
 
+from barnabas.base.hints import did_you_mean
 from barnabas.client.errors import from_librdkafka
 
-__all__ = ["BEING_MADE_S", "UNKNOWN_TOPIC_NAMES", "UnknownTopics"]
+__all__ = ["BEING_MADE_S", "UNKNOWN_TOPIC_NAMES", "UnknownTopics", "hint_of_topic"]
 
 UNKNOWN_TOPIC_NAMES = frozenset(("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"))
 BEING_MADE_S = 2.0
@@ -36,4 +37,12 @@ class UnknownTopics:
             except confluent_kafka.KafkaException:
                 continue  # no broker answers now; librdkafka reports the topic again
             if found is not None and found.error is not None and found.error.name() in UNKNOWN_TOPIC_NAMES:
-                raise from_librdkafka(found.error, f"cannot read {topic}")
+                raise from_librdkafka(found.error, f"cannot read {topic}{hint_of_topic(librdkafka, topic)}")
+
+
+def hint_of_topic(librdkafka: Any, topic: str) -> str:
+    """``; did you mean TOPIC?`` where a topic has a name like this one."""
+    try:
+        return did_you_mean(topic, librdkafka.list_topics(timeout=BEING_MADE_S).topics)
+    except confluent_kafka.KafkaException:
+        return ""

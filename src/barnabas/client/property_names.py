@@ -1,0 +1,148 @@
+"""The names that a client's properties may have, for the name that is meant by one with a typing error.
+
+librdkafka refuses a name that it does not know, and has no list of those that it does.
+"""
+
+import re
+
+from barnabas.base.hints import did_you_mean
+from barnabas.client.properties import (
+    DESERIALIZER_NAMES,
+    IGNORED_IN_ALL,
+    IGNORED_IN_CONSUMERS,
+    IGNORED_IN_PRODUCERS,
+    KEY_DESERIALIZER_NAMES,
+    KEY_SERIALIZER_NAMES,
+    KNOWN_FOR_LOGIN,
+    RENAMED_IN_ALL,
+    RENAMED_IN_CONSUMERS,
+    RENAMED_IN_PRODUCERS,
+    SERIALIZER_NAMES,
+)
+
+__all__ = ["CLIENT_PROPERTIES", "property_hint"]
+
+_OF_LIBRDKAFKA = [
+    "acks",
+    "allow.auto.create.topics",
+    "api.version.request",
+    "auto.commit.interval.ms",
+    "auto.offset.reset",
+    "batch.num.messages",
+    "batch.size",
+    "bootstrap.servers",
+    "broker.address.family",
+    "broker.address.ttl",
+    "check.crcs",
+    "client.dns.lookup",
+    "client.id",
+    "client.rack",
+    "compression.codec",
+    "compression.level",
+    "compression.type",
+    "connections.max.idle.ms",
+    "coordinator.query.interval.ms",
+    "debug",
+    "delivery.timeout.ms",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.idempotence",
+    "enable.metrics.push",
+    "enable.partition.eof",
+    "fetch.error.backoff.ms",
+    "fetch.max.bytes",
+    "fetch.message.max.bytes",
+    "fetch.min.bytes",
+    "fetch.queue.backoff.ms",
+    "fetch.wait.max.ms",
+    "group.id",
+    "group.instance.id",
+    "group.protocol",
+    "group.remote.assignor",
+    "heartbeat.interval.ms",
+    "isolation.level",
+    "linger.ms",
+    "log.connection.close",
+    "log_level",
+    "max.in.flight",
+    "max.in.flight.requests.per.connection",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "message.copy.max.bytes",
+    "message.max.bytes",
+    "message.send.max.retries",
+    "message.timeout.ms",
+    "metadata.max.age.ms",
+    "metadata.recovery.strategy",
+    "offset.store.method",
+    "partition.assignment.strategy",
+    "partitioner",
+    "plugin.library.paths",
+    "queue.buffering.backpressure.threshold",
+    "queue.buffering.max.kbytes",
+    "queue.buffering.max.messages",
+    "queue.buffering.max.ms",
+    "queued.max.messages.kbytes",
+    "queued.min.messages",
+    "receive.message.max.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "request.required.acks",
+    "request.timeout.ms",
+    "retries",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "session.timeout.ms",
+    "socket.connection.setup.timeout.ms",
+    "socket.keepalive.enable",
+    "socket.max.fails",
+    "socket.nagle.disable",
+    "socket.receive.buffer.bytes",
+    "socket.send.buffer.bytes",
+    "socket.timeout.ms",
+    "statistics.interval.ms",
+    "sticky.partitioning.linger.ms",
+    "topic.blacklist",
+    "topic.metadata.propagation.max.ms",
+    "topic.metadata.refresh.fast.interval.ms",
+    "topic.metadata.refresh.interval.ms",
+    "topic.metadata.refresh.sparse",
+    "transaction.timeout.ms",
+    "transactional.id",
+]
+_OURS = [
+    "buffer.memory",
+    "consumer.timeout.ms",
+    "auto.commit.enable",
+    "max.block.ms",
+    "partitioner.class",
+    "partitioner.ignore.keys",
+    "producer.type",
+    "queue.enqueue.timeout.ms",
+    "zookeeper.connect",
+    "zookeeper.connection.timeout.ms",
+]
+CLIENT_PROPERTIES = frozenset(
+    [
+        *_OF_LIBRDKAFKA,
+        *_OURS,
+        *KNOWN_FOR_LOGIN,
+        *RENAMED_IN_ALL,
+        *RENAMED_IN_CONSUMERS,
+        *RENAMED_IN_PRODUCERS,
+        *IGNORED_IN_ALL,
+        *IGNORED_IN_CONSUMERS,
+        *IGNORED_IN_PRODUCERS,
+        *SERIALIZER_NAMES,
+        *KEY_SERIALIZER_NAMES,
+        *DESERIALIZER_NAMES,
+        *KEY_DESERIALIZER_NAMES,
+    ]
+)
+"""All that `Producer` and `Consumer` take, except callbacks."""
+
+
+def property_hint(reason: object) -> str:
+    """``; did you mean NAME?`` for librdkafka's refusal of a name; empty for another one."""
+    unknown = re.search(r'No such configuration property: "([^"]+)"', str(reason))
+    return did_you_mean(unknown[1], CLIENT_PROPERTIES) if unknown else ""
