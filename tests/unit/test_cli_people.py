@@ -1,7 +1,10 @@
 """What commands do for people: contexts, completion, hints, times, readable records."""
 
 import json
+import os
+import shutil
 import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -95,20 +98,61 @@ def test_completion_offers_commands_and_options() -> None:
     assert completion.words(["topics", "--bootstrap-server", "127.0.0.1:1", "--topic", ""]) == []
 
 
-def test_bash_completes_with_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The function calls barnabas with the words before the cursor."""
-    assert main(["completion", "bash"]) == 0
-    fake = tmp_path / "barnabas"
-    fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    fake.chmod(0o755)
-    script = (
-        capsys.readouterr().out + 'COMP_WORDS=(barnabas topics --to x)\nCOMP_CWORD=2\n_barnabas\necho "${COMPREPLY[@]}"'
-    )
-    command = ["bash", "-c", script]
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["topics", "--output", ""], ["text", "json"]),
+        (["topics", "--output", "j"], ["json"]),
+        (["leader-election", "--election-type", "p"], ["preferred"]),
+        (["groups", ""], ["list", "seek"]),
+        (["completion", ""], ["bash", "zsh", "fish"]),
+        (["pipeline", "dr"], ["dry-run"]),
+        (["pipeline", "run", "--mas"], ["--master"]),
+        (["context", "use", "st"], ["staging"]),
+        (["topics", "--partitions", ""], []),
+    ],
+    ids=" ".join,
+)
+def test_completion_offers_values_actions_and_contexts(typed: list[str], offered: list[str]) -> None:
+    """Where the help lists what may stand there, and the names of contexts."""
+    assert main(["context", "add", "staging", "--bootstrap-servers", "127.0.0.1:1"]) == 0
+    assert completion.words(typed) == offered
+
+
+# Each shell asks the same command: what it would offer is printed by a script of its own.
+TRIALS = {
+    "bash": 'eval "$(barnabas completion bash)"; COMP_WORDS=(barnabas {words}); COMP_CWORD={last}; _barnabas; '
+    'printf "%s\\n" "${{COMPREPLY[@]}}"',
+    "zsh": "compdef() {{ :; }}; _files() {{ :; }}; compadd() {{ print -l -- ${{(P)2}}; }}; "
+    'eval "$(barnabas completion zsh)"; words=(barnabas {words}); CURRENT=$(({last} + 1)); _barnabas',
+    "fish": 'barnabas completion fish | source; complete -C "barnabas {words}"',
+}
+PLAIN = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}
+
+
+@pytest.mark.parametrize("shell", [shell for shell in TRIALS if shutil.which(shell)])
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("console-", ["console-consumer", "console-producer"]), ("topics --exc", ["--exclude-internal"])],
+)
+def test_shells_offer_what_the_command_prints(shell: str, typed: str, offered: list[str], tmp_path: Path) -> None:
+    """With the shells that this machine has; no file of the folder is among the words."""
+    barnabas = tmp_path / "barnabas"
+    barnabas.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m barnabas "$@"\n')
+    barnabas.chmod(0o755)
+    (tmp_path / "console-file").touch()
+    script = TRIALS[shell].format(words=typed, last=len(typed.split()))
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={"PATH": f"{tmp_path}:/bin:/usr/bin"}
+        [shell, *PLAIN[shell], "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=tmp_path,
+        timeout=120,
     )
-    assert done.stdout == "completion --words topics --to\n"
+    assert sorted(line.partition("\t")[0] for line in done.stdout.splitlines()) == offered, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from importlib import import_module
 
 from barnabas.base.errors import BarnabasError
 from barnabas.cli.common import ToolParser, properties_file
+from barnabas.cli.contexts import current_context, load_contexts
 from barnabas.cli.reachability import CONNECT_TIMEOUT
 from barnabas.client.admin_connection import AdminConnection
 
@@ -33,7 +34,15 @@ _barnabas() {
 }
 compdef _barnabas barnabas
 """,
-    "fish": """complete -c barnabas -a '(barnabas completion --words (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+    "fish": """function __barnabas_words
+    set -l found (barnabas completion --words (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)
+    if test (count $found) -gt 0
+        printf '%s\\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c barnabas -f -a '(__barnabas_words)'
 """,
 }
 
@@ -65,8 +74,13 @@ def words(typed: Sequence[str]) -> list[str]:
     if command not in COMMANDS:
         return []
     if last.startswith("-"):
-        return [option for option in _options(COMMANDS[command].module) if option.startswith(last)]
-    find = _NAMES.get(before[-1])
+        return [option for option in _options(before) if option.startswith(last)]
+    choices = _choices(before)
+    if choices:
+        return [choice for choice in choices if choice.startswith(last)]
+    if command == "context" and before[1:] in (["use"], ["remove"]):
+        return [name for name in load_contexts()[0] if name.startswith(last)]
+    find = _groups if before[-2:] == ["groups", "seek"] else _NAMES.get(before[-1])
     if find is None:
         return []
     with contextlib.suppress(BarnabasError, OSError), _connection(before) as connection:
@@ -74,17 +88,46 @@ def words(typed: Sequence[str]) -> list[str]:
     return []
 
 
-def _options(module: str) -> list[str]:
-    """A command's options, as its help lists them."""
+def _help(before: Sequence[str]) -> str:
+    """The help of a command; of a pipeline's action, if one is typed."""
+    from barnabas.cli.main import COMMANDS
+
+    command, *rest = before
+    actions = [word for word in rest[:1] if command == "pipeline" and not word.startswith("-")]
     shown = io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-        import_module(f"barnabas.cli.{module}").main(["--help"])
-    return list(dict.fromkeys(re.findall(r"(?<![\w-])--[A-Za-z][\w.-]*", shown.getvalue())))
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+        import_module(f"barnabas.cli.{COMMANDS[command].module}").main([*actions, "--help"])
+    return shown.getvalue()
+
+
+def _options(before: Sequence[str]) -> list[str]:
+    """A command's options, as its help lists them."""
+    return list(dict.fromkeys(re.findall(r"(?<![\w-])--[A-Za-z][\w.-]*", _help(before))))
+
+
+def _choices(before: Sequence[str]) -> list[str]:
+    """The values of the option before, or the actions of a command, where the help lists them."""
+    option = before[-1] if before[-1].startswith("-") else ""
+    if not option and len(before) > 1:
+        return []
+    shown = _help(before)
+    usage = " ".join(shown.partition("\n\n")[0].split())
+    if option:
+        found = [match[1] for match in re.finditer(rf"(?<![\w-]){re.escape(option)} \{{([^}}]*)\}}", usage)]
+    else:
+        found = _actions(usage)
+    if not found and usage.endswith(" ACTION ..."):
+        return re.findall(r"^    (\w[\w-]*) {2,}", shown, re.MULTILINE)
+    return found[0].split(",") if found else []
+
+
+def _actions(usage: str) -> list[str]:
+    """What stands in braces in a usage line, and is not the value of an option."""
+    pairs = re.finditer(r"(\S+) \{([^}]*)\}", usage)
+    return [match[2] for match in pairs if match[1].endswith("]") or not match[1].lstrip("[").startswith("-")]
 
 
 def _connection(before: Sequence[str]) -> AdminConnection:
-    from barnabas.cli.contexts import current_context
-
     def value(*options: str) -> str | None:
         return next((before[before.index(option) + 1] for option in options if option in before[:-1]), None)
 
