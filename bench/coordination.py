@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Figures of the coordination service, side by side with Apache ZooKeeper where the reference systems are at hand.
 
-usage: bench/coordination.py [--only load,ensemble,failover,znodes,watches,connections] [--operations 200000]
-                             [--sessions 16] [--window 50] [--znodes 1000000] [--alone] [--output json]
+usage: bench/coordination.py [--only load,ensemble,failover,start,watches,connections,znodes] [--operations 200000]
+                             [--sessions 16] [--window 50] [--znodes 1000000] [--kills 5] [--alone] [--output json]
 
 The load comes over raw sockets from many sessions at once, each with a window of requests on its way, encoded beforehand;
 so the client costs little beside the server. A first round warms the server up (Java compiles its hot code), the second is
@@ -37,16 +37,14 @@ from barnabas.wire.jute.frames import (
 )
 from barnabas.wire.jute.opcodes import OpCode, Xid
 from barnabas.wire.jute.records import (
-    ACL,
+    OPEN_ACL,
     ConnectRequest,
     CreateRequest,
     GetDataRequest,
-    Id,
     SetDataRequest,
 )
 
 DATA = b"d" * 100
-OPEN = [ACL(31, Id("world", "anyone"))]
 LENGTH = struct.Struct(">i")
 TICK = os.sysconf("SC_CLK_TCK")
 Addresses = list[tuple[str, int]]
@@ -137,7 +135,10 @@ def rush(sessions: list[Session], requests: list[list[bytes]], window: int) -> f
 
 def creates(count: int, prefix: str) -> list[bytes]:
     """Requests that create nodes of 100 bytes."""
-    return [encode_request(n + 1, OpCode.CREATE, CreateRequest(f"{prefix}{n}", DATA, OPEN, 0)) for n in range(count)]
+    return [
+        encode_request(n + 1, OpCode.CREATE, CreateRequest(f"{prefix}{n}", DATA, list(OPEN_ACL), 0))
+        for n in range(count)
+    ]
 
 
 def sets(count: int, prefix: str, nodes: int) -> list[bytes]:
@@ -262,7 +263,7 @@ def measure_load(system: str, options: argparse.Namespace, count: int) -> dict[s
 
 
 def measure_failover(system: str, options: argparse.Namespace) -> dict[str, float]:
-    """The leader of three is killed, three times: from the kill until a write is acknowledged to kazoo; and the start."""
+    """The leader of three is killed, ``--kills`` times: from the kill until a write is acknowledged to kazoo."""
     from kazoo.client import KazooClient  # here: only this figure needs it
 
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # lost connections are what is measured
@@ -289,17 +290,17 @@ def measure_failover(system: str, options: argparse.Namespace) -> dict[str, floa
             leader.start()
             for server in servers:
                 wait_until_serving(server.port)
-    with members(system, 1) as (servers, _):
-        servers[0].stop()
-        start = time.perf_counter()
-        servers[0].start()
-        wait_until_serving(servers[0].port)
-        started = time.perf_counter() - start
     return {
         "leader killed: s until a write, median": statistics.median(gaps),
         "leader killed: s until a write, longest": max(gaps),
-        "start to first answer, s": started,
     }
+
+
+def measure_start(system: str) -> dict[str, float]:
+    """From the start of a process until its first answer."""
+    with members(system, 1) as (servers, _):
+        servers[0].stop()
+        return {"start to first answer, s": timed_start(servers[0])}
 
 
 def live_bytes(system: str, pid: int) -> float:
@@ -318,12 +319,14 @@ def measure_znodes(system: str, options: argparse.Namespace) -> dict[str, float]
         server = servers[0]
         empty = live_bytes(system, server.process.pid)
         sessions = [Session(("127.0.0.1", server.port)) for _ in range(8)]
-        parents = [encode_request(1, OpCode.CREATE, CreateRequest(f"/{n}", b"", OPEN, 0)) for n in range(1000)]
+        parents = [
+            encode_request(1, OpCode.CREATE, CreateRequest(f"/{n}", b"", list(OPEN_ACL), 0)) for n in range(1000)
+        ]
         for parent in parents:
             sessions[0].call(parent)
         requests = [
             [
-                encode_request(n + 1, OpCode.CREATE, CreateRequest(f"/{n % 1000}/node-{n}", DATA, OPEN, 0))
+                encode_request(n + 1, OpCode.CREATE, CreateRequest(f"/{n % 1000}/node-{n}", DATA, list(OPEN_ACL), 0))
                 for n in range(first, count, 8)
             ]
             for first in range(8)
@@ -428,6 +431,7 @@ STEPS: dict[str, Callable[[str, argparse.Namespace], dict[str, float]]] = {
     "load": lambda system, options: measure_load(system, options, 1),
     "ensemble": lambda system, options: measure_load(system, options, 3),
     "failover": measure_failover,
+    "start": lambda system, _: measure_start(system),
     "watches": lambda system, _: measure_watches(system),
     "connections": lambda system, _: measure_connections(system),
     "znodes": measure_znodes,
