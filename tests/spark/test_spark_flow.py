@@ -25,7 +25,8 @@ from barnabas.base.ids import TopicPartition  # noqa: E402
 from barnabas.pipelines.checkpoints import Checkpoint  # noqa: E402
 from barnabas.pipelines.spec import load  # noqa: E402
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]  # five drivers in one test, each with a JVM of its own
+# Five drivers in one test, each with a JVM of its own; more in a trial.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200 + 180 * int(os.environ.get("BARNABAS_KILLS", "0")))]
 
 _TIMEOUT_S = 600
 _RECORDS = int(os.environ.get("BARNABAS_RECORDS", "60000"))

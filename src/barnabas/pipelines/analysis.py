@@ -254,7 +254,8 @@ class _Check:
                 )
         if self._flow.model:
             types |= self._model(results, self._flow.model)
-        if any(not isinstance(sink, TopicSink | FunctionSink) for sink in self._flow.sinks):
+        # A column whose expression is wrong has no type; that is reported already.
+        if not self._problems and any(not isinstance(sink, TopicSink | FunctionSink) for sink in self._flow.sinks):
             self._check_storable(types)
         for number, sink in enumerate(self._flow.sinks):
             for name in getattr(sink, "text", ()):
