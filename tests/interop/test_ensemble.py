@@ -1,10 +1,14 @@
 """Ensembles of our servers, of Apache ZooKeeper's and of both: writes, elections, replacements, and clients that move."""
 
+import re
 import signal
 import socket
 import struct
 import threading
 import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,7 +27,7 @@ from kazoo.protocol.states import KazooState
 from barnabas.wire.jute.opcodes import OpCode
 from barnabas.wire.jute.records import OPEN_ACL, CreateRequest
 from support.coordination import RawClient
-from support.ensemble import Ensemble, ensemble, four_letter_word
+from support.ensemble import Ensemble, Member, ensemble, four_letter_word
 from support.mixed import is_long
 from support.needs import needs_reference
 from support.promptness import promptly, read_to_the_end
@@ -341,6 +345,49 @@ def test_a_member_that_lost_its_disk_copies_the_state(tmp_path: Path) -> None:
         members.until_serving()
         check_same(members, "/w", [*names, "last"])
         assert "Getting a snapshot from the leader" in member.log()
+
+
+def command(member: Member, name: str, data: bytes | None = None) -> tuple[int, Mapping[str, str], bytes]:
+    """Status, headers and body of a command of a member's admin server."""
+    port = re.findall(r"Serving HTTP on port (\d+)", member.log())[-1]
+    headers = {"Authorization": "digest any:body"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/commands/{name}", data, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, response.headers, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def test_an_ensemble_is_restored_from_a_snapshot_of_a_follower(tmp_path: Path) -> None:
+    """By the steps that a member names when it refuses to restore: what was written later is gone, the session is there."""
+    with ensemble(tmp_path, **{"admin.enableServer": "true", "admin.serverPort": 0}) as members:
+        members.until_serving()
+        follower = next(each for each in members.members.values() if each.mode() == "follower")
+        with members.client(follower.server_id, timeout_s=40) as client:
+            client.create("/kept", b"")
+            client.create("/alive", b"", ephemeral=True)
+            status, headers, snapshot = command(follower, "snapshot")
+            assert status == 200
+            client.create("/later", b"")
+            status, _, body = command(follower, "restore", snapshot)
+            assert (status, b"put the snapshot there" in body) == (500, True)
+            assert client.exists("/later") is not None
+            session_id, password = client.client_id
+            for member in members.members.values():
+                member.stop(signal.SIGKILL)
+        for member in members.members.values():
+            for path in (member.directory / "data" / "version-2").iterdir():
+                path.unlink()
+            name = f"snapshot.{headers['last_zxid'].removeprefix('0x')}"
+            (member.directory / "data" / "version-2" / name).write_bytes(snapshot)
+            member.start()
+        members.until_serving()
+        check_same(members, "/", ["alive", "kept", "zookeeper"])
+        again = RawClient(follower.client_port, session_id=session_id, password=password)
+        assert again.response.session_id == session_id
+        assert again.call(OpCode.CLOSE_SESSION)[1] == 0
+        check_same(members, "/", ["kept", "zookeeper"])
 
 
 def test_a_member_without_a_quorum_serves_reads_to_clients_that_accept_it(tmp_path: Path) -> None:
