@@ -1,4 +1,4 @@
-"""A registry of schemas with Confluent's answers to what a reader asks: ``GET /schemas/ids/N``."""
+"""A registry of schemas with Confluent's answers to what clients ask: schemas by their ids, and ids of schemas of a subject."""
 
 import http.server
 import json
@@ -14,15 +14,30 @@ class RegistryForTests:
     def __init__(self) -> None:
         self.schemas: dict[int, str] = {}
         self.asked: list[str] = []
+        self.subjects: dict[str, set[int]] = {}
+        self.logins: set[str] = set()
         registry = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 registry.asked.append(self.path)
                 schema = registry.schemas.get(int(self.path.partition("?")[0].rpartition("/")[2]))
-                self.send_response(404 if schema is None else 200)
+                self._answer(404 if schema is None else 200, {"schema": schema} if schema else {"error_code": 40403})
+
+            def do_POST(self) -> None:
+                registry.asked.append(self.path)
+                registry.logins.add(self.headers.get("Authorization", ""))
+                schema = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"]
+                schema_id = registry.id_of(self.path.split("/")[2], schema, registers=self.path.endswith("/versions"))
+                if schema_id is None:
+                    self._answer(404, {"error_code": 40401, "message": "Subject not found."})
+                else:
+                    self._answer(200, {"id": schema_id})
+
+            def _answer(self, status: int, document: dict[str, Any]) -> None:
+                self.send_response(status)
                 self.end_headers()
-                self.wfile.write(json.dumps({"schema": schema} if schema else {"error_code": 40403}).encode())
+                self.wfile.write(json.dumps(document).encode())
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -30,6 +45,15 @@ class RegistryForTests:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self.server.server_port}"
         self._thread = threading.Thread(target=self.server.serve_forever)
+
+    def id_of(self, subject: str, schema: str, *, registers: bool) -> int | None:
+        """The schema's id; None for a subject that does not have it, and does not get it."""
+        schema_id = next((number for number, known in self.schemas.items() if known == schema), None)
+        if registers:
+            schema_id = schema_id or max(self.schemas, default=0) + 1
+            self.schemas[schema_id] = schema
+            self.subjects.setdefault(subject, set()).add(schema_id)
+        return schema_id if schema_id in self.subjects.get(subject, ()) else None
 
     def __enter__(self) -> Self:
         self._thread.start()

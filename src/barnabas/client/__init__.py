@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     )
     from barnabas.client.producer import Producer, Receipt
     from barnabas.client.records import Delivery, Headers, Record
+    from barnabas.client.registry import SchemaRegistry
 
 __all__ = [
     "BYTES",
@@ -82,6 +83,7 @@ __all__ = [
     "Receipt",
     "Record",
     "RefusedError",
+    "SchemaRegistry",
     "SerializationError",
     "Serializer",
     "TimedOutError",
@@ -125,6 +127,7 @@ _HOMES = {
     "Record": "records",
     "RefusedError": "errors",
     "STRING": "codecs",
+    "SchemaRegistry": "registry",
     "SerializationError": "errors",
     "Serializer": "codecs",
     "TimedOutError": "errors",

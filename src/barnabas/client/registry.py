@@ -1,0 +1,252 @@
+"""Codecs with schemas of a registry: Avro and Protobuf, in the format of Confluent's serializers.
+
+    0          one byte
+    id         four bytes, big endian: the schema's, in the registry
+    path       Protobuf alone: which message of its file, as zigzag varints; one zero byte for the first
+    value
+
+A schema is registered under its subject, or looked up there, when the first value is sent, and kept; an id never changes its
+meaning. Avro needs fastavro, Protobuf protobuf: both are in the extra ``pipelines``.
+
+Counterpart: KafkaAvroSerializer, KafkaProtobufSerializer and AbstractKafkaSchemaSerDe of Confluent's client.
+"""
+
+import base64
+import io
+import json
+import struct
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from barnabas.client.codecs import Codec
+from barnabas.client.errors import ClientError, ConfigurationError, ConnectError, SerializationError
+
+__all__ = ["SchemaRegistry"]
+
+_HEADER = struct.Struct(">bI")
+_MAGIC = 0
+_TYPE = "application/vnd.schemaregistry.v1+json"
+_FIRST_MESSAGE = b"\0"
+
+
+class ProtobufMessage(Protocol):
+    """What protoc makes of a message."""
+
+    DESCRIPTOR: Any
+
+    def SerializeToString(self) -> bytes: ...  # noqa: N802  # protobuf's name
+
+    def ParseFromString(self, data: bytes, /) -> Any: ...  # noqa: N802  # protobuf's name
+
+
+M = TypeVar("M", bound=ProtobufMessage)
+
+
+class SchemaRegistry:
+    """A Confluent-compatible registry of schemas, by its address. For several threads.
+
+    With ``register=False`` a schema must be registered under its subject already. Raises `ConnectError` when the registry
+    does not answer, `ConfigurationError` for what it refuses; while records are sent and read, these are causes of
+    `SerializationError` and `DeserializationError`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        register: bool = True,
+        timeout_s: float = 10.0,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigurationError(f"{url} is not a registry's address: it must be such as http://localhost:8081")
+        self._url = url.rstrip("/")
+        self._login = None
+        if username is not None:
+            self._login = "Basic " + base64.b64encode(f"{username}:{password or ''}".encode()).decode("ascii")
+        self._registers = register
+        self._timeout_s = timeout_s
+        self._schemas: dict[int, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        """Of the first use of a schema: a second thread waits for the first one's answer."""
+
+    def avro(self, subject: str, schema: str | Mapping[str, Any]) -> Codec[Any]:
+        """Values as fastavro has them. What is read in another version of the schema is resolved to this one.
+
+        ``subject`` is the topic with ``-value`` or ``-key`` after it, as Confluent's clients have it.
+        """
+        fastavro = _needed("fastavro")
+        try:
+            own = fastavro.parse_schema(json.loads(schema) if isinstance(schema, str) else dict(schema))
+        except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+            raise ConfigurationError(f"the schema of {subject} is no Avro schema: {error}") from error
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        header = self._header(subject, {"schema": text})
+        written: dict[int, Any] = {}
+
+        def encode(value: Any) -> bytes:
+            out = io.BytesIO()
+            out.write(header())
+            fastavro.schemaless_writer(out, own, value, strict=True)
+            return out.getvalue()
+
+        def decode(data: bytes) -> Any:
+            schema_id, rest = _split(data)
+            if schema_id not in written:
+                written[schema_id] = fastavro.parse_schema(json.loads(self._schema(schema_id)["schema"]))
+            return fastavro.schemaless_reader(io.BytesIO(rest), written[schema_id], own)
+
+        return Codec(f"AVRO({subject})", encode, decode)
+
+    def protobuf(self, subject: str, message: type[M]) -> Codec[M]:
+        """Messages of a class that protoc made; its file may import Google's own files only."""
+        file = message.DESCRIPTOR.file
+        foreign = [each.name for each in file.dependencies if not each.name.startswith("google/protobuf/")]
+        if foreign:
+            raise ConfigurationError(
+                f"{file.name} imports {', '.join(foreign)}: references between schemas are not supported"
+            )
+        text = base64.b64encode(file.serialized_pb).decode("ascii")
+        header = self._header(subject, {"schema": text, "schemaType": "PROTOBUF"})
+        path = _path(message.DESCRIPTOR)
+
+        def encode(value: M) -> bytes:
+            if not isinstance(value, message):
+                raise SerializationError(f"a {type(value).__name__} is not a {message.__name__}")
+            return header() + path + value.SerializeToString()
+
+        def decode(data: bytes) -> M:
+            _, rest = _split(data)
+            found, value = _cut_path(rest)
+            if found != path:
+                raise ClientError(f"the value is another message of {file.name} than {message.DESCRIPTOR.full_name}")
+            made = message()
+            made.ParseFromString(value)
+            return made
+
+        return Codec(f"PROTOBUF({subject})", encode, decode)
+
+    # Asking the registry
+
+    def _header(self, subject: str, schema: dict[str, str]) -> Callable[[], bytes]:
+        """The first bytes of each value; the registry is asked for them once."""
+        known = b""
+
+        def header() -> bytes:
+            nonlocal known
+            if not known:
+                with self._lock:
+                    known = known or _HEADER.pack(_MAGIC, self._id(subject, schema))
+            return known
+
+        return header
+
+    def _id(self, subject: str, schema: dict[str, str]) -> int:
+        path = f"/subjects/{urllib.parse.quote(subject, safe='')}" + ("/versions" if self._registers else "")
+        return int(self._ask(path, f"the schema of {subject}", schema)["id"])
+
+    def _schema(self, schema_id: int) -> dict[str, Any]:
+        if schema_id not in self._schemas:
+            found = self._ask(f"/schemas/ids/{schema_id}", f"schema {schema_id}")
+            if found.get("references"):
+                raise ConfigurationError(f"schema {schema_id} refers to other schemas, which is not supported")
+            self._schemas[schema_id] = found
+        return self._schemas[schema_id]
+
+    def _ask(self, path: str, what: str, document: Mapping[str, str] | None = None) -> dict[str, Any]:
+        data = None if document is None else json.dumps(document).encode()
+        headers = {"Content-Type": _TYPE, **({"Authorization": self._login} if self._login else {})}
+        request = urllib.request.Request(self._url + path, data, headers)  # noqa: S310  # http(s), checked
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:  # noqa: S310  # http(s), checked
+                return dict(json.load(answer))
+        except urllib.error.HTTPError as error:
+            with error:
+                said = error.read().decode(errors="replace")
+            refused = f"the registry at {self._url} refuses {what}: {_message(said) or error.reason}"
+            if error.code >= 500:
+                raise ConnectError(refused) from None
+            raise ConfigurationError(refused) from None
+        except (OSError, ValueError) as error:
+            raise ConnectError(
+                f"the registry at {self._url} does not answer: {getattr(error, 'reason', error)}",
+                remedy="check the address, and that it runs",
+            ) from None
+
+
+def _message(said: str) -> str:
+    """The words of a registry's error."""
+    try:
+        return str(json.loads(said)["message"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _needed(module: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ConfigurationError(
+            f"{module} is not installed", remedy="pip install 'barnabas[pipelines]', or this library alone"
+        ) from None
+
+
+def _split(data: bytes) -> tuple[int, bytes]:
+    if len(data) < _HEADER.size or data[0] != _MAGIC:
+        raise ClientError("it does not begin with a schema's id, as values of a registry do")
+    return _HEADER.unpack_from(data)[1], data[_HEADER.size :]
+
+
+# The path of a Protobuf message in its file
+
+
+def _path(descriptor: Any) -> bytes:
+    """The number of the message among its siblings, below those of the messages that contain it."""
+    numbers: list[int] = []
+    while descriptor is not None:
+        parent = descriptor.containing_type
+        siblings = descriptor.file.message_types_by_name.values() if parent is None else parent.nested_types
+        numbers.insert(0, [each.full_name for each in siblings].index(descriptor.full_name))
+        descriptor = parent
+    if numbers == [0]:
+        return _FIRST_MESSAGE
+    return b"".join(map(_varint, [len(numbers), *numbers]))
+
+
+def _varint(number: int) -> bytes:
+    """A whole number from 0 on, zigzag, seven bits a byte."""
+    rest, out = number << 1, bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _cut_path(data: bytes) -> tuple[bytes, bytes]:
+    """The path at the front, and the rest."""
+    if data[:1] == _FIRST_MESSAGE:
+        return _FIRST_MESSAGE, data[1:]
+    count, at = _read_varint(data, 0)
+    for _ in range(count):
+        _, at = _read_varint(data, at)
+    return data[:at], data[at:]
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        if at >= len(data) or shift > 28:
+            raise ClientError("the path of its message is cut off")
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return number >> 1, at
