@@ -345,37 +345,36 @@ def test_digests_are_equal_where_keys_are_wherever_they_lie(keys: list[bytes], b
 def test_the_map_agrees_with_a_dict() -> None:
     """At any load up to its bound, many keys at once; none of them finds room past it."""
     rng = random.Random(5)
-    for _ in range(2):
-        offsets = OffsetMap(64 * SLOT_BYTES, 0.9, 10_000)
-        known: dict[bytes, int] = {}
-        markers: set[int] = set()
-        for offset in range(0, 4000, 10):
-            keys = [
-                rng.randbytes(rng.randrange(3)) if rng.random() < 0.1 else b"%d" % rng.randrange(60)
-                for _ in range(rng.randrange(10))
-            ]
-            at = np.arange(offset, offset + len(keys))
-            is_marker = np.array([rng.random() < 0.3 for _ in keys], np.bool_)
-            fits = offsets.put(digests_of(keys), at, is_marker)
-            assert fits == (len({*known, *keys}) <= 57)
-            if fits:
-                known.update(zip(keys, at.tolist(), strict=True))
-                markers.update(at[is_marker].tolist())
-            probes = [rng.randbytes(rng.randrange(3)), *keys]
-            assert offsets.get(digests_of(probes)).tolist() == [known.get(probe, -1) for probe in probes]
-        assert offsets.size == len(known) > 50
-        newest = finish(offsets.newest())
-        every = np.arange(4000)
-        stay = sorted(known.values())
-        assert every[newest.holds(every)].tolist() == stay
-        first = np.array([rng.randrange(4000) for _ in range(200)])
-        last = first + [rng.randrange(300) for _ in range(200)]
-        counts, marker_counts = newest.count(first, last)
-        ranges = list(zip(first.tolist(), last.tolist(), strict=True))
-        assert counts.tolist() == [sum(low <= at <= high for at in stay) for low, high in ranges]
-        assert marker_counts.tolist() == [
-            sum(low <= at <= high for at in markers.intersection(stay)) for low, high in ranges
+    offsets = OffsetMap(64 * SLOT_BYTES, 0.9, 10_000)
+    known: dict[bytes, int] = {}
+    markers: set[int] = set()
+    for offset in range(0, 4000, 10):
+        keys = [
+            rng.randbytes(rng.randrange(3)) if rng.random() < 0.1 else b"%d" % rng.randrange(60)
+            for _ in range(rng.randrange(10))
         ]
+        at = np.arange(offset, offset + len(keys))
+        is_marker = np.array([rng.random() < 0.3 for _ in keys], np.bool_)
+        fits = offsets.put(digests_of(keys), at, is_marker)
+        assert fits == (len({*known, *keys}) <= 57)
+        if fits:
+            known.update(zip(keys, at.tolist(), strict=True))
+            markers.update(at[is_marker].tolist())
+        probes = [rng.randbytes(rng.randrange(3)), *keys]
+        assert offsets.get(digests_of(probes)).tolist() == [known.get(probe, -1) for probe in probes]
+    assert offsets.size == len(known) > 50
+    newest = finish(offsets.newest())
+    every = np.arange(4000)
+    stay = sorted(known.values())
+    assert every[newest.holds(every)].tolist() == stay
+    first = np.array([rng.randrange(4000) for _ in range(200)])
+    last = first + [rng.randrange(300) for _ in range(200)]
+    counts, marker_counts = newest.count(first, last)
+    ranges = list(zip(first.tolist(), last.tolist(), strict=True))
+    assert counts.tolist() == [sum(low <= at <= high for at in stay) for low, high in ranges]
+    assert marker_counts.tolist() == [
+        sum(low <= at <= high for at in markers.intersection(stay)) for low, high in ranges
+    ]
 
 
 @pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])

@@ -10,8 +10,8 @@ non-blocking socket with ``add_reader`` and ``add_writer``:
   come: a false length costs the peer bandwidth, not our memory. A connection that has sent a frame of this size before
   gets the full size at once.
 - Sending tries the socket at once; what does not fit waits in a queue and goes when the socket is writable.
-- Answers to requests that arrived together leave together, up to 16 at a time: a call of the system costs more than what
-  it takes to decide a small request.
+- Answers to requests that arrived together leave together, up to 16 parts or 64 KiB at a time: one system call costs more
+  than deciding a small request.
 - A client that sends requests and does not read the answers is not read from either, once a mebibyte waits for it.
 - A listener stops accepting before connections take the descriptors that files need (`barnabas.net.descriptors`); peers
   then wait in the backlog. It accepts again when descriptors are free.

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 
 from barnabas.base.ids import TopicPartition, Uuid
 from barnabas.base.slices import Beside, Sliced
+from barnabas.base.tuples import new_tuple
 from barnabas.broker.apis.api_handler import ApiHandler
 from barnabas.broker.apis.later import serve
 from barnabas.broker.apis.leader_hints import LeaderHints
@@ -48,7 +49,6 @@ from barnabas.wire.kafka.messages.produce import (
 
 _TOPIC_IDS = 13
 _LEADER_HINTS = 10
-_new_tuple = tuple.__new__  # half the time of a NamedTuple's own constructor
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -80,7 +80,7 @@ def _append(services: Services, request: Request) -> Sliced[None]:
                 _refuse(answer, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
                 failed = True
                 continue
-            topic_partition = _new_tuple(TopicPartition, (name, data.index))
+            topic_partition = new_tuple(TopicPartition, (name, data.index))
             try:
                 records = validate_request(name, data.records, acks, request.client_id, request.version)
                 append = services.replicas.append

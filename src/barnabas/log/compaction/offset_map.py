@@ -20,6 +20,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from barnabas.base.randomness import new_random
+
 __all__ = ["MOST_HASHED_BYTES", "SLOT_BYTES", "Digests", "NewestOffsets", "OffsetMap", "digests"]
 
 SLOT_BYTES = 32
@@ -49,15 +51,12 @@ class Digests(NamedTuple):
     second: _Halves
 
 
-def _secret_numbers(count: int) -> _Halves:
-    """Random numbers that only this process knows: Python's own hash has a secret key, and at least 32 bits everywhere."""
-    halves = [hash(b"multiplier %d" % number) & 0xFFFFFFFF for number in range(2 * count)]
-    return np.array(halves[::2], np.uint64) << _HALF | np.array(halves[1::2], np.uint64)
-
-
-_OF_SIZES = _secret_numbers(2 * _HASHES).reshape(_HASHES, 2)
-_OF_WORDS = _secret_numbers(2 * _HASHES * (MOST_HASHED_BYTES // _WORD_BYTES + 1))[2 * _HASHES :].reshape(-1, _HASHES, 2)
-_BLAKE2_KEY = _secret_numbers(4).tobytes()
+_BLAKE2_KEY_BYTES = 32
+_HASHED_WORDS = MOST_HASHED_BYTES // _WORD_BYTES
+_secret = new_random().randbytes(_BLAKE2_KEY_BYTES + (1 + _HASHED_WORDS) * _HASHES * 2 * _WORD_BYTES)
+_BLAKE2_KEY = _secret[:_BLAKE2_KEY_BYTES]
+_multipliers = np.frombuffer(_secret[_BLAKE2_KEY_BYTES:], np.uint64).reshape(1 + _HASHED_WORDS, _HASHES, 2)
+_OF_SIZES, _OF_WORDS = _multipliers[0], _multipliers[1:]
 
 
 def digests(data: bytes, start: _Integers, size: _Integers) -> Digests:
@@ -164,9 +163,8 @@ class OffsetMap:
             slots *= 2
         self.max_keys = max(1, min(slots - 1, int(slots * load_factor)))
         self._mask = np.uint64(slots - 1)
-        table = np.zeros(
-            (slots, 3), np.uint64
-        )  # the columns of a slot lie together, in one line of the processor's cache
+        # The columns of a slot lie together, so that a probe usually touches one line of the processor's cache.
+        table = np.zeros((slots, 3), np.uint64)
         self._first, self._second = table[:, 0], table[:, 1]
         self._offsets: _Integers = table[:, 2].view(np.int64)
         self.size = 0
