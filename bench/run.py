@@ -2,15 +2,18 @@
 """Figures of Barnabas, side by side with Apache Kafka where the reference systems are at hand.
 
 usage: bench/run.py [--mb 300] [--only load,start,topics,restart,idle,replicated,failover,rolling,catchup]
-                    [--catchup-mb 1000] [--alone] [--output json]
+                    [--catchup-mb 1000] [--alone] [--output json] [--note TEXT]
 
 Each system runs by itself, one after the other on the same machine; the ratio is ours to theirs.
 The load programs and the reference systems are looked for in ../shared (or $BARNABAS_SHARED); without them only the
-figures that need neither are measured, and the rest is named as not measured.
+figures that need neither are measured, and the rest is named as not measured. ``--only load --output json >
+docs/pictures/speed.json`` is for the README's table, which ``docs/generate.py`` then writes.
 """
 
 import argparse
 import json
+import os
+import platform
 import sys
 from collections.abc import Callable
 
@@ -47,6 +50,7 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(STEPS))
     parser.add_argument("--alone", action="store_true", help="do not run the reference systems")
     parser.add_argument("--output", choices=["text", "json"], default="text")
+    parser.add_argument("--note", default="", help="what else is to be known of this machine, for --output json")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",")
     if unknown := set(wanted) - set(STEPS):
@@ -60,7 +64,8 @@ def main() -> int:
     if not HAS_LOAD:
         print(f"not measured: {', '.join(NEEDS_LOAD)} (no load programs at ../shared/measure)", file=sys.stderr)
     if arguments.output == "json":
-        print(json.dumps(results, indent=2))
+        on = f"{os.cpu_count()} cores, Linux {platform.release().split('-')[0]}, Python {platform.python_version()}"
+        print(json.dumps({"measured_on": on + (arguments.note and f"; {arguments.note}"), **results}, indent=2))
         return 0
     print(f"{'figure':<48}{'Barnabas':>12}{'Apache':>12}{'ratio':>8}")
     for name, ours in results[OURS].items():

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
-"""Draw the README's picture of start, memory and speed beside Apache Kafka, from figures measured here and now.
+"""Draw the README's picture of start and memory beside Apache Kafka, from figures measured here and now.
 
 ``python bench/start_and_memory.py`` starts each system in turn (a coordination server with one broker, then with three), as often
 as ``--runs`` says, and writes the figures to ``docs/pictures/start-and-memory.json`` and the picture beside it; ``--draw`` only
 draws the figures again. The time is from the command to its ready line, the best of all runs; memory is what all servers hold
-(Pss: pages that several processes share are counted once), measured when each partition of a topic has got a record. Speed is
-that of one producer and then one consumer (librdkafka), with records of 1,000 bytes, one replica for each broker and acks=all: the best
-of three rounds.
+(Pss: pages that several processes share are counted once), measured when each partition of a topic has got a record.
 """
 
 import argparse
@@ -16,11 +14,10 @@ import platform
 import re
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from systems import HAS_REFERENCE, OURS, ROOT, THEIRS, Running, cluster
 
@@ -28,14 +25,7 @@ PICTURES = ROOT / "docs" / "pictures"
 NAMES = {OURS: "Barnabas", THEIRS: "Apache Kafka 3.9 and ZooKeeper"}
 COLORS = {OURS: "#3b7a57", THEIRS: "#9aa5b1"}
 PARTITIONS = 30
-RECORDS, RECORD, ROUNDS = 100_000, b"x" * 1000, 3
 BAR_PX, LEFT_PX, ROW_PX = 430, 210, 26
-FIGURES = (
-    ("start_s", "From the command until clients can work", "s"),
-    ("memory_mb", "Memory of all servers", "MB"),
-    ("produce_mb_s", "One producer, acks=all", "MB/s"),
-    ("consume_mb_s", "One consumer", "MB/s"),
-)
 
 
 def pss_mb(running: Running) -> float:
@@ -55,39 +45,10 @@ def use(running: Running, brokers: int) -> None:
     assert producer.flush(60) == 0
 
 
-def speed(running: Running, brokers: int) -> tuple[float, float]:
-    """Megabytes a second of a producer and of a consumer; of three rounds the best, after one that does not count."""
-    admin = AdminClient({"bootstrap.servers": running.bootstrap})
-    written, read = [], []
-    for number in range(ROUNDS + 1):
-        topic = f"speed-{number}"
-        admin.create_topics([NewTopic(topic, 1, brokers)])[topic].result(60)
-        producer = Producer({"bootstrap.servers": running.bootstrap, "acks": "all", "linger.ms": 5})
-        consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": "speed", "enable.auto.commit": False})
-        began = time.perf_counter()
-        for _ in range(RECORDS):
-            while True:
-                try:
-                    producer.produce(topic, RECORD, partition=0)
-                    break
-                except BufferError:
-                    producer.poll(0.05)
-        assert producer.flush(120) == 0
-        written.append(time.perf_counter() - began)
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        began, found = time.perf_counter(), 0
-        while found < RECORDS:
-            found += len(consumer.consume(10_000, 1))
-        read.append(time.perf_counter() - began)
-        consumer.close()
-    mb = RECORDS * len(RECORD) / 1e6
-    return mb / min(written[1:]), mb / min(read[1:])
-
-
 def measure(system: str, brokers: int, runs: int) -> dict[str, float]:
-    """The best of several starts; memory and speed of the last one."""
-    seconds, memory, rates = [], 0.0, (0.0, 0.0)
-    for run in range(runs):
+    """The best of several starts, and the memory of the last one."""
+    seconds, memory = [], 0.0
+    for _ in range(runs):
         with (
             tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory,
             cluster(system, directory, brokers=brokers) as running,
@@ -95,21 +56,17 @@ def measure(system: str, brokers: int, runs: int) -> dict[str, float]:
             seconds.append(running.seconds)
             use(running, brokers)
             memory = pss_mb(running)
-            if run == runs - 1:
-                rates = speed(running, brokers)
         print(f"{NAMES[system]}, {brokers} brokers: {seconds[-1]:.2f} s, {memory:.0f} MB", file=sys.stderr, flush=True)
-    return {
-        "start_s": round(min(seconds), 2),
-        "memory_mb": round(memory),
-        "produce_mb_s": round(rates[0]),
-        "consume_mb_s": round(rates[1]),
-    }
+    return {"start_s": round(min(seconds), 2), "memory_mb": round(memory)}
 
 
 def draw(figures: dict[str, Any]) -> str:
-    """Groups of bars, each to its own scale."""
+    """Two groups of bars, each to its own scale."""
     parts, y = [], 30
-    for what, title, unit in FIGURES:
+    for what, title, unit in (
+        ("start_s", "From the command until clients can work", "s"),
+        ("memory_mb", "Memory of all servers", "MB"),
+    ):
         parts.append(f'<text x="16" y="{y}" class="title">{title}</text>')
         y += 16
         most = max(each[system][what] for each in figures["clusters"].values() for system in NAMES)
@@ -135,8 +92,8 @@ def draw(figures: dict[str, Any]) -> str:
     parts.append(f'<text x="16" y="{y + 20}" class="small">{figures["measured_on"]}</text>')
     style = "text{font:13px system-ui,sans-serif;fill:#24292f}.title{font-weight:600;font-size:14px}.small{font-size:11px;fill:#6b7280}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 660 {y + 34}" role="img" aria-label="Start, memory and speed '
-        f'beside Apache Kafka"><style>{style}</style><rect width="100%" height="100%" rx="6" fill="#ffffff"/>{"".join(parts)}</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 660 {y + 34}" role="img" aria-label="Start and memory beside '
+        f'Apache Kafka"><style>{style}</style><rect width="100%" height="100%" rx="6" fill="#ffffff"/>{"".join(parts)}</svg>\n'
     )
 
 

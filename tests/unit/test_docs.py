@@ -58,6 +58,17 @@ def test_the_picture_of_start_and_memory_and_the_readme_have_the_measured_figure
         assert f"{shown[0]} MB against {shown[1]}" in words or f"{shown[0]} against {shown[1]}" in words
 
 
+def test_the_picture_of_start_and_memory_is_drawn_from_its_figures() -> None:
+    """bench/start_and_memory.py --draw changes nothing."""
+    code = (
+        "import json, sys; sys.path.insert(0, 'bench'); import start_and_memory as m;"
+        "path = m.PICTURES / 'start-and-memory.json';"
+        "assert m.draw(json.loads(path.read_text())) == path.with_suffix('.svg').read_text()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_pictures_of_the_documentation_are_there_and_load_nothing() -> None:
     """Each is well-formed SVG with a size, and neither a font nor a picture of another server."""
     pictures = list((ROOT / "docs" / "pictures").glob("*.svg"))

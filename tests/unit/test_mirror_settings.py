@@ -37,7 +37,7 @@ def test_a_pattern_that_is_none_is_refused() -> None:
         TopicFilter("(")
     with pytest.raises(ConfigError, match=r"--exclude \[: this is not a regular expression"):
         TopicFilter(".*", "[")
-    with pytest.raises(ConfigError, match=r"; as a pattern of files it would be \.\*\\\.orders$"):
+    with pytest.raises(ConfigError, match=r"; the shell pattern \(glob\) would be \.\*\\\.orders$"):
         TopicFilter("*.orders")
 
 

@@ -75,7 +75,7 @@ def _pattern(text: str, option: str) -> "re.Pattern[str]":
         return re.compile(plain)
     except re.error as error:
         meant = re.escape(plain).replace(r"\*", ".*").replace(r"\?", ".").replace(r"\|", "|")
-        hint = f"; as a pattern of files it would be {meant}" if plain.startswith(("*", "?")) else ""
+        hint = f"; the shell pattern (glob) would be {meant}" if plain.startswith(("*", "?")) else ""
         raise ConfigError(f"--{option} {text}: this is not a regular expression ({error}){hint}") from error
 
 
